@@ -1,0 +1,5 @@
+//! What ax decides.
+//!
+//! Pure: no file, clock, thread, environment or random source. Time is handed
+//! in; the daemon, the simulator and the tests drive the same code.
+#![forbid(unsafe_code)]

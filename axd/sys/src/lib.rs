@@ -1,0 +1,1 @@
+//! What ax asks of Linux.
