@@ -3,3 +3,8 @@
 //! Pure: no file, clock, thread, environment or random source. Time is handed
 //! in; the daemon, the simulator and the tests drive the same code.
 #![forbid(unsafe_code)]
+
+pub mod id;
+pub mod job;
+pub mod size;
+pub mod time;

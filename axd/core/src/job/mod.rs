@@ -1,0 +1,3 @@
+//! Jobs: what they ask for, the states they go through.
+
+pub mod spec;

@@ -1,0 +1,65 @@
+//! Amounts: megabytes of memory. How people write sizes is in `units`.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// Memory in units of 2^20 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Megabytes(pub u64);
+
+impl Megabytes {
+    /// Nothing.
+    pub const ZERO: Megabytes = Megabytes(0);
+
+    /// As many whole megabytes as these bytes hold.
+    pub const fn from_bytes(bytes: u64) -> Megabytes {
+        Megabytes(bytes >> 20)
+    }
+
+    /// Bytes, saturating.
+    pub const fn bytes(self) -> u64 {
+        self.0.saturating_mul(1 << 20)
+    }
+
+    /// What is left after taking `other`, never below nothing.
+    pub const fn saturating_sub(self, other: Megabytes) -> Megabytes {
+        Megabytes(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Megabytes {
+    type Output = Megabytes;
+
+    fn add(self, other: Megabytes) -> Megabytes {
+        Megabytes(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Megabytes {
+    type Output = Megabytes;
+
+    fn sub(self, other: Megabytes) -> Megabytes {
+        self.saturating_sub(other)
+    }
+}
+
+impl Sum for Megabytes {
+    fn sum<I: Iterator<Item = Megabytes>>(all: I) -> Megabytes {
+        all.fold(Megabytes::ZERO, Add::add)
+    }
+}
+
+/// `512 MB` or, from a gigabyte on, `1.5 GB`: for people.
+impl fmt::Display for Megabytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            mb if mb < 1024 => write!(f, "{mb} MB"),
+            mb if mb % 1024 == 0 => write!(f, "{} GB", mb / 1024),
+            mb => write!(f, "{:.1} GB", mb as f64 / 1024.0),
+        }
+    }
+}
