@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A text that is not the name it should be.
@@ -25,14 +25,14 @@ fn bad<T>(text: &str, expected: &'static str) -> Result<T, BadName> {
 /// wire, in records and on screen are one.
 macro_rules! text_serde {
     ($type:ty) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 to.collect_str(self)
             }
         }
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                <String as serde::Deserialize>::deserialize(from)?.parse().map_err(serde::de::Error::custom)
             }
         }
     };
@@ -232,6 +232,13 @@ pub struct QueueName(String);
 /// A host's name as ax compares it: short, lower case, without domain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(String);
+
+impl QueueName {
+    /// The queue that is there when the configuration names none.
+    pub fn default_queue() -> QueueName {
+        QueueName("default".to_owned())
+    }
+}
 
 fn is_word(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');

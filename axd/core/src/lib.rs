@@ -4,7 +4,10 @@
 //! in; the daemon, the simulator and the tests drive the same code.
 #![forbid(unsafe_code)]
 
+pub mod api;
+pub mod config;
 pub mod id;
 pub mod job;
+pub mod record;
 pub mod size;
 pub mod time;

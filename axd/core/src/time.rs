@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::id::{BadName, text_serde};
 

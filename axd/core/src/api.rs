@@ -1,0 +1,475 @@
+//! The types on the wire: what the commands ask of the daemon and what it
+//! answers, as JSON. The same on the local socket and, later, on TCP.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{JobId, SubmissionKey};
+use crate::job::state::{JobState, Outcome};
+use crate::time::WallTime;
+
+/// Exit codes of the commands, and the class of every error on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// Understood and refused: unknown job, limit reached.
+    Refused,
+    /// Wrong usage.
+    Usage,
+    /// A script or file that does not parse.
+    Data,
+    /// A file that can't be read.
+    NoInput,
+    /// No daemon and no usable spool.
+    Unavailable,
+    /// Try again later: queue full, disk full.
+    TryAgain,
+    /// Not allowed.
+    NoPermission,
+    /// A bad configuration.
+    Config,
+}
+
+impl ErrorClass {
+    /// The exit code that scripts rely on.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            ErrorClass::Refused => 1,
+            ErrorClass::Usage => 2,
+            ErrorClass::Data => 65,
+            ErrorClass::NoInput => 66,
+            ErrorClass::Unavailable => 69,
+            ErrorClass::TryAgain => 75,
+            ErrorClass::NoPermission => 77,
+            ErrorClass::Config => 78,
+        }
+    }
+
+    /// The HTTP status that carries it.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            ErrorClass::Refused => 409,
+            ErrorClass::Usage | ErrorClass::Data | ErrorClass::NoInput => 400,
+            ErrorClass::Unavailable | ErrorClass::TryAgain => 503,
+            ErrorClass::NoPermission => 403,
+            ErrorClass::Config => 422,
+        }
+    }
+}
+
+/// An error on the wire: one line for a person, and its class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiError {
+    /// The class, hence the exit code.
+    pub class: ErrorClass,
+    /// One line, with its hint; control characters escaped.
+    pub error: String,
+}
+
+/// `POST /api/v1/jobs`: a submission.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SubmitRequest {
+    /// The submission's own key; a second arrival is answered with the first's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<SubmissionKey>,
+    /// The program that asks (`axbatch`, `ax submit`, `sbatch`): decides what `--mem` means in `options`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Option words as on the command line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// `AXBATCH_…` variables, name and value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub option_variables: Vec<(String, String)>,
+    /// The script, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// The script in base 64, if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script_base64: Option<String>,
+    /// The script's name for messages and as the default of the job's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script_name: Option<String>,
+    /// A shell command instead of a script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cmd: Option<String>,
+    /// Words after the script's name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The submitter's environment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// The submitter's folder; absent: the user's home.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The submitter's file creation mask; absent: 022.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub umask: Option<u32>,
+    /// Root only: on behalf of this user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// Check only, and say when and where it would start.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub test_only: bool,
+    /// Options by their long names, as other languages send them: `{"queue":"high","gpus":4}`.
+    #[serde(flatten)]
+    pub named: BTreeMap<String, NamedValue>,
+}
+
+/// A value of a named option.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum NamedValue {
+    /// A flag: present or not.
+    Flag(bool),
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+    /// An option given several times.
+    List(Vec<String>),
+}
+
+/// Answer to a submission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmitAnswer {
+    /// The job; absent with `test_only`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<JobId>,
+    /// Its number alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// What was understood and taken, line by line, for `--verbose`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub understood: Vec<String>,
+    /// Warnings for the person, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// With `test_only`: when and where it would start, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<String>,
+}
+
+/// A job as shown: `ax queue`, `status`, `acct` and their `--json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobView {
+    /// `ax-2026-0001`.
+    pub id: JobId,
+    /// `1`.
+    pub number: u32,
+    /// Name.
+    pub name: String,
+    /// Owner's name.
+    pub user: String,
+    /// Owner's number.
+    pub uid: u32,
+    /// Queue.
+    pub queue: String,
+    /// State.
+    pub state: JobState,
+    /// One sentence: why it waits, or why it ended so.
+    pub reason: Option<String>,
+    /// All that stands in its way.
+    pub reasons: Vec<String>,
+    /// 0 to 100.
+    pub priority: u8,
+    /// Accepted at.
+    pub submitted_at: WallTime,
+    /// Its own conditions met at.
+    pub eligible_at: Option<WallTime>,
+    /// Start of the last attempt.
+    pub started_at: Option<WallTime>,
+    /// End of the job.
+    pub ended_at: Option<WallTime>,
+    /// When a waiting job is expected to start.
+    pub expected_start: Option<WallTime>,
+    /// Of the last attempt.
+    pub exit_code: Option<u8>,
+    /// Of the last attempt.
+    pub signal: Option<u8>,
+    /// Where it runs or ran.
+    pub node: Option<String>,
+    /// The same as a list.
+    pub nodes: Vec<String>,
+    /// CPUs.
+    pub cpus: u32,
+    /// Host memory, MB.
+    pub ram_mb: Option<u64>,
+    /// Cards.
+    pub gpus: u32,
+    /// Its cards now or last.
+    pub gpu_uuids: Vec<String>,
+    /// GPU memory of each card, MB; absent: whole cards.
+    pub gpu_mem_mb: Option<u64>,
+    /// Time limit.
+    pub time_limit_s: Option<u64>,
+    /// Number of the last attempt, 0 before the first.
+    pub attempt: u32,
+    /// All attempts (status and acct only).
+    pub attempts: Vec<AttemptView>,
+    /// Seconds spent in each state (status and acct only).
+    pub time_in_state: BTreeMap<String, f64>,
+    /// Why it started when and where it did (status only).
+    pub decisions: Vec<DecisionView>,
+    /// Output file of the last attempt.
+    pub stdout: Option<String>,
+    /// Error file of the last attempt, if it has one of its own.
+    pub stderr: Option<String>,
+    /// Comment.
+    pub comment: Option<String>,
+    /// Options that were accepted and have no effect (status only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unused_options: Vec<String>,
+    /// Whether a lost attempt may be started again without asking.
+    pub idempotent: bool,
+    /// Account.
+    pub account: Option<String>,
+    /// Ticket under which it was submitted.
+    pub ticket: Option<String>,
+}
+
+/// One attempt as shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptView {
+    /// From 1.
+    pub number: u32,
+    /// Fencing token.
+    pub epoch: u64,
+    /// Where.
+    pub node: String,
+    /// A job's state while it lives, its outcome afterwards.
+    pub state: String,
+    /// When the script began.
+    pub started_at: Option<WallTime>,
+    /// When it was proved over.
+    pub ended_at: Option<WallTime>,
+    /// Exit code.
+    pub exit_code: Option<u8>,
+    /// Signal.
+    pub signal: Option<u8>,
+    /// CPU time in seconds.
+    pub cpu_time_s: Option<f64>,
+    /// Peak memory, MB.
+    pub max_ram_mb: Option<u64>,
+    /// Peak GPU memory, MB.
+    pub max_gpu_mem_mb: Option<u64>,
+    /// Output file.
+    pub stdout: Option<String>,
+    /// In words: what went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// How it ended.
+    #[serde(skip)]
+    pub outcome: Option<Outcome>,
+}
+
+/// One line of a job's story: a move of its state, or a decision about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionView {
+    /// When.
+    pub at: WallTime,
+    /// Who: a user's name, or `ax`.
+    pub actor: String,
+    /// What: `submitted`, `READY → STARTING`, `passed over`.
+    pub what: String,
+    /// Why, in words with numbers.
+    pub why: String,
+}
+
+/// Which jobs `GET /api/v1/jobs` lists. All conditions hold at once; lists mean any of.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobsQuery {
+    /// Only these users' (names).
+    pub user: Vec<String>,
+    /// Only in these queues.
+    pub queue: Vec<String>,
+    /// Only of these names.
+    pub name: Vec<String>,
+    /// Only in these states; empty: all that have not ended.
+    pub state: Vec<JobState>,
+    /// Also those that ended within the last 300 s.
+    pub all: bool,
+    /// Finished jobs out of the accounts instead.
+    pub finished: bool,
+    /// Ended (finished) or submitted at or after.
+    pub since: Option<WallTime>,
+    /// Ended (finished) or submitted before.
+    pub until: Option<WallTime>,
+    /// At most so many, in the order in which they would start; absent: all.
+    pub limit: Option<u32>,
+}
+
+/// Answer to `GET /api/v1/jobs`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobsAnswer {
+    /// The jobs: running first, then waiting in their order.
+    pub jobs: Vec<JobView>,
+    /// How many more there are than `limit` let through.
+    pub left_out: u64,
+}
+
+/// What `POST /api/v1/jobs/action` does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum Action {
+    /// End them, or send them a signal.
+    Cancel {
+        /// Send this signal and no more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<u8>,
+    },
+    /// Do not start them.
+    Hold,
+    /// Take the hold off.
+    Release,
+    /// Change waiting jobs: option words as on the command line.
+    Update {
+        /// The words.
+        options: Vec<String>,
+    },
+    /// Answer the question whether an attempt counts: by its owner or an administrator.
+    Resolve {
+        /// What happened, or what shall happen.
+        answer: Resolution,
+    },
+    /// Freeze their processes.
+    Suspend,
+    /// Thaw their processes.
+    Resume,
+}
+
+/// Answers of `ax resolve`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolution {
+    /// It did its work.
+    Succeeded,
+    /// It did not.
+    Failed,
+    /// Start it again.
+    Rerun,
+}
+
+/// `POST /api/v1/jobs/action`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRequest {
+    /// What to do.
+    #[serde(flatten)]
+    pub action: Action,
+    /// To these jobs, as people write them: ids, numbers, tickets.
+    #[serde(default)]
+    pub jobs: Vec<String>,
+    /// Or to all living ones that fit: at least one condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub select: Option<JobsQuery>,
+    /// Why, for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// Answer to an action, one line a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionAnswer {
+    /// What became of each.
+    pub results: Vec<ActionResult>,
+}
+
+/// What became of an action on one job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionResult {
+    /// The job as it was named.
+    pub job: String,
+    /// Its id, if there is such a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<JobId>,
+    /// What was done, in words; absent on error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<String>,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ApiError>,
+}
+
+/// A node: `GET /api/v1/nodes`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Name.
+    pub name: String,
+    /// `up`, `never registered`.
+    pub state: String,
+    /// Warnings and reasons.
+    pub reason: Option<String>,
+    /// CPUs counted.
+    pub cpus: u32,
+    /// CPUs given out.
+    pub cpus_used: u32,
+    /// Host memory counted, MB.
+    pub ram_mb: u64,
+    /// Host memory given out, MB.
+    pub ram_used_mb: u64,
+    /// Cards counted.
+    pub gpus: u32,
+    /// Cards given out, wholly or in part.
+    pub gpus_used: u32,
+    /// The node's epoch.
+    pub epoch: u64,
+    /// Last sign of life.
+    pub last_heartbeat_at: Option<WallTime>,
+    /// Jobs on it.
+    pub jobs: Vec<JobId>,
+}
+
+/// A card: `GET /api/v1/cards`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardView {
+    /// Node.
+    pub node: String,
+    /// Number on its node.
+    pub index: u32,
+    /// UUID, or a name made from node and number where no driver says it.
+    pub uuid: String,
+    /// Product or declared type.
+    pub name: String,
+    /// Memory counted, MB.
+    pub mem_mb: u64,
+    /// Not reserved, MB.
+    pub free_mb: u64,
+    /// Reserved by jobs, MB.
+    pub reserved_mb: u64,
+    /// Used now, MB; absent where nobody measures.
+    pub used_mb: Option<u64>,
+    /// Used, 95th percentile of the window, MB.
+    pub p95_mb: Option<u64>,
+    /// Busy, percent.
+    pub load: Option<u32>,
+    /// Jobs on it.
+    pub jobs: Vec<JobId>,
+    /// Strangers on it, in words.
+    pub foreign: Vec<String>,
+    /// How memory limits are enforced.
+    pub limit: String,
+    /// `healthy`, `suspect`, `drained`.
+    pub health: String,
+}
+
+/// `GET /api/v1/status`: the daemon itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonView {
+    /// Version of the program.
+    pub version: String,
+    /// Cluster's name.
+    pub cluster: String,
+    /// Process id.
+    pub pid: u32,
+    /// Jobs waiting.
+    pub waiting: u64,
+    /// Jobs active.
+    pub active: u64,
+    /// Why it accepts and starts nothing, if so.
+    pub read_only: Option<String>,
+    /// What is missing on this host, in words.
+    pub missing: Vec<String>,
+}

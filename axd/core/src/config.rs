@@ -1,0 +1,219 @@
+//! The meaning of the configuration, validated. How it is written (YAML, its
+//! keys, units and defaults as a table) is read elsewhere; this is what the
+//! controller works with.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{HostName, QueueName};
+use crate::size::Megabytes;
+use crate::time::Span;
+
+/// The whole configuration. `Default` is what holds without a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// The cluster's name and people.
+    pub cluster: Cluster,
+    /// What is declared of machines.
+    pub resources: Resources,
+    /// The queues, in the order of the file; never empty.
+    pub queues: Vec<Queue>,
+    /// The queue of a job that names none; one of `queues`.
+    pub default_queue: QueueName,
+    /// How jobs are chosen, limited and ended.
+    pub policy: Policy,
+}
+
+/// `cluster`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// `name`.
+    pub name: String,
+    /// `timezone`, an IANA name; absent: the system's.
+    pub timezone: Option<String>,
+    /// `admins`: users, and groups as `@name`.
+    pub admins: Vec<String>,
+    /// `private_jobs`: users see only their own.
+    pub private_jobs: bool,
+    /// `heartbeat_interval`.
+    pub heartbeat_interval: Span,
+    /// `heartbeat_timeout`.
+    pub heartbeat_timeout: Span,
+}
+
+/// `resources`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// `cpus`: instead of what the machine has.
+    pub cpus: Option<u32>,
+    /// `ram`: instead of what the machine has.
+    pub ram: Option<Megabytes>,
+    /// `gpu_nodes`.
+    pub gpu_nodes: Vec<GpuNode>,
+}
+
+/// One of `resources.gpu_nodes`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuNode {
+    /// `host`.
+    pub host: HostName,
+    /// `gpus`.
+    pub gpus: u32,
+    /// `mem_per_gpu`.
+    pub mem_per_gpu: Option<Megabytes>,
+    /// `type`, lower case.
+    pub kind: Option<String>,
+    /// `features`.
+    pub features: Vec<String>,
+}
+
+/// One of `queues`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// `name`.
+    pub name: QueueName,
+    /// `priority`: weight under fair share, rank under fifo.
+    pub priority: u32,
+    /// `max_running`.
+    pub max_running: Option<u32>,
+    /// `state`.
+    pub state: QueueState,
+    /// `default_time`.
+    pub default_time: Option<Span>,
+    /// `max_time`.
+    pub max_time: Option<Span>,
+    /// `retry_count`.
+    pub retry_count: Option<u32>,
+    /// `default_cpus_per_gpu`.
+    pub default_cpus_per_gpu: Option<u32>,
+    /// `default_ram`: of a job that asks for none.
+    pub default_ram: Option<Megabytes>,
+    /// `idempotent`: of jobs that do not say.
+    pub idempotent: bool,
+    /// `users`: only these; empty: all.
+    pub users: Vec<String>,
+    /// `groups`: only members of these; empty: all.
+    pub groups: Vec<String>,
+}
+
+/// `queues[].state`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueState {
+    /// Accepts and starts.
+    Open,
+    /// Accepts, starts nothing.
+    Stopped,
+    /// Accepts nothing, starts what it has.
+    Closed,
+}
+
+/// `policy`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// `scheduler`.
+    pub scheduler: Scheduler,
+    /// `preemption`.
+    pub preemption: bool,
+    /// `task_timeout`: the limit of jobs that have none.
+    pub task_timeout: Option<Span>,
+    /// `retry_count`.
+    pub retry_count: u32,
+    /// `retry_delay`: before the first retry; doubles.
+    pub retry_delay: Span,
+    /// `kill_wait`: from TERM to KILL.
+    pub kill_wait: Span,
+    /// `min_uid`: smaller user numbers may not submit (root excepted when 0).
+    pub min_uid: u32,
+    /// `max_queued_per_user`.
+    pub max_queued_per_user: u32,
+    /// `max_processes`: processes and threads of a job.
+    pub max_processes: u64,
+    /// `lease_timeout`.
+    pub lease_timeout: Span,
+    /// `scheduling_interval`: bounds how long a missed event can matter.
+    pub scheduling_interval: Span,
+    /// `starvation_bound`.
+    pub starvation_bound: Option<Span>,
+}
+
+/// `policy.scheduler`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheduler {
+    /// Priority, then first come.
+    Fifo,
+    /// Weighted shares among queues and users.
+    FairShare,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Cluster {
+            name: "ax".to_owned(),
+            timezone: None,
+            admins: Vec::new(),
+            private_jobs: false,
+            heartbeat_interval: Span::seconds(15),
+            heartbeat_timeout: Span::seconds(60),
+        }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            scheduler: Scheduler::Fifo,
+            preemption: false,
+            task_timeout: None,
+            retry_count: 0,
+            retry_delay: Span::seconds(2),
+            kill_wait: Span::seconds(30),
+            min_uid: 0,
+            max_queued_per_user: 100_000,
+            max_processes: 32_768,
+            lease_timeout: Span::seconds(300),
+            scheduling_interval: Span::seconds(5),
+            starvation_bound: None,
+        }
+    }
+}
+
+impl Queue {
+    /// A queue of this name with the defaults of all other keys.
+    pub fn named(name: QueueName) -> Queue {
+        Queue {
+            name,
+            priority: 1,
+            max_running: None,
+            state: QueueState::Open,
+            default_time: None,
+            max_time: None,
+            retry_count: None,
+            default_cpus_per_gpu: None,
+            default_ram: None,
+            idempotent: true,
+            users: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let name = QueueName::default_queue();
+        Config {
+            cluster: Cluster::default(),
+            resources: Resources::default(),
+            queues: vec![Queue::named(name.clone())],
+            default_queue: name,
+            policy: Policy::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The queue of that name.
+    pub fn queue(&self, name: &str) -> Option<&Queue> {
+        self.queues.iter().find(|q| q.name.as_str() == name)
+    }
+}

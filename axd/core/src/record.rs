@@ -1,0 +1,216 @@
+//! Records that cross from one process of ax to another as files and messages:
+//! the assignment of an attempt, the fact that it started, its result, and what
+//! is said on a supervisor's socket. Each carries the version of its format.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AttemptName, Gid, Uid};
+use crate::job::spec::{OpenMode, WarnSignal};
+use crate::job::state::Outcome;
+use crate::size::Megabytes;
+use crate::time::{BootTime, Span, WallTime};
+
+/// The format that this build writes. The protocol only grows.
+pub const FORMAT: u32 = 1;
+
+/// `assignment`: everything that a supervisor needs to run one attempt.
+/// Written by axd into the attempt's folder; root's, 0600.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// Format version.
+    pub v: u32,
+    /// The attempt.
+    pub attempt: AttemptName,
+    /// The term of the controller that decided.
+    pub term: u64,
+    /// The node's epoch when it was decided; a fence above it forbids the start.
+    pub node_epoch: u64,
+    /// Who the job is.
+    pub user: UserRecord,
+    /// Words after the script's name.
+    pub args: Vec<String>,
+    /// The job's working folder.
+    pub cwd: String,
+    /// The job's whole environment, `NAME=VALUE` apart.
+    pub environment: Vec<(String, String)>,
+    /// File creation mask.
+    pub umask: u32,
+    /// Where its output goes.
+    pub files: Files,
+    /// What it may use.
+    pub limits: Limits,
+    /// Its end: limit, warning, grace.
+    pub ending: Ending,
+    /// Folder of the attempt's own that the user may write (`AX_SPOOL_JOB_DIR`), made by the supervisor.
+    pub work_dir: String,
+    /// Parent group of the job's control groups: paths absolute, one for each hierarchy; empty where no group may be made.
+    pub cgroup_parents: Vec<String>,
+    /// Marks the environment of the job's processes where no control group can hold them: `NAME=VALUE`.
+    pub marker: (String, String),
+}
+
+/// The submitter, resolved by axd at the start of the attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserRecord {
+    /// User number.
+    pub uid: Uid,
+    /// Main group.
+    pub gid: Gid,
+    /// All groups.
+    pub groups: Vec<Gid>,
+    /// Name.
+    pub name: String,
+}
+
+/// Standard files: absolute paths with patterns expanded. Opened as the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// Standard input; absent: nothing to read.
+    pub input: Option<String>,
+    /// Standard output.
+    pub output: String,
+    /// Standard error; absent: with the output.
+    pub error: Option<String>,
+    /// Begin anew or go on.
+    pub open_mode: OpenMode,
+}
+
+/// Limits on the host's resources.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory.
+    pub ram: Option<Megabytes>,
+    /// CPU list such as `0-3,8`; absent: all.
+    pub cpuset: Option<String>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+}
+
+/// How the attempt's time ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Time limit, from the first instruction.
+    pub limit: Option<Span>,
+    /// Signal before the limit.
+    pub warn: Option<WarnSignal>,
+    /// From TERM to KILL.
+    pub kill_wait: Span,
+}
+
+/// A process that can be told from a later one with the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMark {
+    /// Process id.
+    pub pid: i32,
+    /// Start time, clock ticks since boot (field 22 of /proc/PID/stat).
+    pub start_ticks: u64,
+}
+
+/// `started`: written by the supervisor once it holds the lease and has its
+/// groups, before the script runs. What adoption, watchdog and settling go by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// Format version.
+    pub v: u32,
+    /// The attempt.
+    pub attempt: AttemptName,
+    /// The boot in which it started.
+    pub boot_id: String,
+    /// The supervisor.
+    pub supervisor: ProcessMark,
+    /// The job's control groups, absolute paths; empty where none could be made.
+    pub cgroups: Vec<String>,
+    /// As in the assignment.
+    pub marker: (String, String),
+    /// When.
+    pub started_at: WallTime,
+    /// The same instant on the boot clock.
+    pub started_boot: BootTime,
+    /// Past this instant the watchdog kills it: limit + kill_wait + 10 s.
+    pub overdue_boot: Option<BootTime>,
+}
+
+/// `result`: how an attempt ended, written by the supervisor after the job's
+/// groups were proved empty. The first record of an attempt stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptResult {
+    /// Format version.
+    pub v: u32,
+    /// The attempt.
+    pub attempt: AttemptName,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The script's exit code, if it exited.
+    pub exit_code: Option<u8>,
+    /// The signal that ended the script, if one did.
+    pub signal: Option<u8>,
+    /// When the script began; absent if it never did.
+    pub started_at: Option<WallTime>,
+    /// When the groups were empty.
+    pub ended_at: WallTime,
+    /// CPU time of the whole tree, microseconds; absent where it can't be measured.
+    pub cpu_us: Option<u64>,
+    /// Peak memory of the whole tree.
+    pub max_ram: Option<Megabytes>,
+    /// In words: the failed step of a launch with path and error, the limit passed, who cancelled.
+    pub message: Option<String>,
+}
+
+/// What a supervisor tells axd on its socket, one message a packet, JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub enum Report {
+    /// The script runs.
+    Started(Started),
+    /// The script ended or is being ended; its groups are not yet empty.
+    Ending {
+        /// The attempt.
+        attempt: AttemptName,
+    },
+    /// The attempt is over.
+    Result(AttemptResult),
+    /// Its processes are frozen, or no longer.
+    Frozen {
+        /// The attempt.
+        attempt: AttemptName,
+        /// Frozen or thawed.
+        frozen: bool,
+    },
+    /// Answer to a request that was understood.
+    Done,
+    /// Answer to a request that can't be met.
+    Refused {
+        /// Why.
+        error: String,
+    },
+}
+
+/// What axd (or the job's user, within limits) asks of a supervisor on its
+/// `ctl` socket, one message a packet, JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// Root only: send all reports of this attempt here from now on, beginning with where it stands.
+    Follow,
+    /// End the attempt: TERM, grace, KILL. `outcome` says as what it then counts (CANCELLED, PREEMPTED).
+    Terminate {
+        /// What the end counts as.
+        outcome: Outcome,
+        /// Who and why, for the record.
+        message: String,
+        /// No grace: KILL at once.
+        at_once: bool,
+    },
+    /// Send a signal.
+    Signal {
+        /// Its number.
+        signal: u8,
+        /// To the script's own process only, not to the whole tree.
+        batch_only: bool,
+    },
+    /// Freeze or thaw.
+    Freeze {
+        /// Freeze, or thaw.
+        frozen: bool,
+    },
+}
