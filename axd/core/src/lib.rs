@@ -8,6 +8,7 @@ pub mod api;
 pub mod config;
 pub mod id;
 pub mod job;
+pub mod paths;
 pub mod record;
 pub mod size;
 pub mod time;
