@@ -6,8 +6,12 @@
 
 pub mod api;
 pub mod config;
+pub mod controller;
+pub mod explain;
 pub mod id;
+pub mod invariants;
 pub mod job;
+pub mod node;
 pub mod paths;
 pub mod record;
 pub mod size;
