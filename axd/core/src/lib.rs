@@ -7,6 +7,7 @@
 pub mod api;
 pub mod config;
 pub mod controller;
+pub mod environment;
 pub mod explain;
 pub mod id;
 pub mod invariants;
