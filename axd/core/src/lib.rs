@@ -4,7 +4,11 @@
 //! in; the daemon, the simulator and the tests drive the same code.
 #![forbid(unsafe_code)]
 
+pub mod hostlist;
 pub mod id;
 pub mod job;
+pub mod pattern;
 pub mod size;
+pub mod text;
 pub mod time;
+pub mod units;
