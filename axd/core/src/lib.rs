@@ -4,6 +4,7 @@
 //! in; the daemon, the simulator and the tests drive the same code.
 #![forbid(unsafe_code)]
 
+pub mod directive;
 pub mod hostlist;
 pub mod id;
 pub mod job;
