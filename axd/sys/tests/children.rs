@@ -1,5 +1,7 @@
 //! What a child of the supervisor goes through between fork and exec, in a process with one thread.
 
+#![allow(clippy::unwrap_used, reason = "a test that can not go on should stop")]
+
 mod common;
 
 use ax_sys::credentials;

@@ -1,6 +1,8 @@
 //! Control groups for real, as root. On a hybrid machine the code for v1 alone and for the unified tree alone runs
 //! too, each with its part of what is mounted.
 
+#![allow(clippy::unwrap_used, reason = "a test that can not go on should stop")]
+
 mod common;
 
 use ax_sys::cgroup::device_filter::{DeviceFilter, DeviceRule};

@@ -12,7 +12,11 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        let path = std::env::temp_dir().join(format!("ax-sys-{}", ax_sys::random::name().unwrap()));
+        Scratch::below(&std::env::temp_dir())
+    }
+
+    pub(crate) fn below(parent: &Path) -> Scratch {
+        let path = parent.join(format!("ax-sys-{}", ax_sys::random::name().unwrap()));
         std::fs::create_dir(&path).unwrap();
         Scratch { path }
     }
@@ -66,7 +70,7 @@ pub(crate) fn run(cases: &[(&str, fn())]) {
     }
     let wanted = |name: &str| {
         let fits = |filter: &&String| if has("--exact") { *filter == name } else { name.contains(*filter) };
-        filters.is_empty() || filters.iter().any(|filter| fits(filter))
+        filters.is_empty() || filters.iter().any(fits)
     };
     let mut failed = Vec::new();
     for (name, case) in cases.iter().filter(|(name, _)| wanted(name)) {
