@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// As clone3(2) has it; the constant in libc does not fit its own type.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -118,17 +119,29 @@ where
         }
         Cloned::Child { in_group } => {
             drop(reader);
-            let joined = group.map_or(Ok(()), |group| group.join_self(in_group));
-            let error = match joined.map_err(|error| ChildError::new("cgroup", &error)).and_then(|()| setup())
-            {
-                Ok(never) => match never {},
-                Err(error) => error,
-            };
+            let error = run_child(group, in_group, setup);
             // If the parent is gone there is nobody to tell.
             let _ = File::from(writer).write_all(&error.encode());
             // SAFETY: ends the child at once, without running the parent's exit handlers twice.
             unsafe { libc::_exit(127) }
         }
+    }
+}
+
+/// Joins and sets up; returns only if that failed. A panic must not unwind into the parent's code: it would run
+/// twice.
+fn run_child<F>(group: Option<&JoinHandle>, in_group: bool, setup: F) -> ChildError
+where
+    F: FnOnce() -> std::result::Result<Infallible, ChildError>,
+{
+    let all = AssertUnwindSafe(|| {
+        let joined = group.map_or(Ok(()), |group| group.join_self(in_group));
+        joined.map_err(|error| ChildError::new("cgroup", &error)).and_then(|()| setup())
+    });
+    match catch_unwind(all) {
+        Ok(Err(error)) => error,
+        Ok(Ok(never)) => match never {},
+        Err(_) => ChildError { step: "panic".into(), errno: 0, text: "the child panicked".into() },
     }
 }
 
