@@ -76,9 +76,8 @@ pub fn connect(dir: &Dir, name: &str) -> Result<OwnedFd> {
 pub fn accept(listener: &impl AsFd) -> Result<Option<OwnedFd>> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     loop {
-        match nix::sys::socket::accept4(listener.as_fd().as_raw_fd(), flags) {
-            // SAFETY: the kernel has just made this descriptor for us.
-            Ok(raw) => return Ok(Some(unsafe { OwnedFd::from_raw_fd(raw) })),
+        match nix::sys::socket::accept4(listener, flags) {
+            Ok(connection) => return Ok(Some(connection)),
             Err(Errno::EAGAIN) => return Ok(None),
             Err(Errno::ECONNABORTED | Errno::EINTR) => {}
             Err(errno) => return Err(errno).doing("accept", "a connection"),

@@ -54,6 +54,7 @@ pub(super) struct Attempt {
     look: u64,
     tree: Option<Tree>,
     tree_events: Option<Events>,
+    fence: Option<Fence>,
     /// The script's own process, until it is reaped.
     script: Option<i32>,
     report: Option<ChildReport>,
@@ -94,6 +95,7 @@ impl Attempt {
             look: FIRST_LOOK,
             tree: None,
             tree_events: None,
+            fence: None,
             script: None,
             report: None,
             started: None,
@@ -156,10 +158,11 @@ impl Attempt {
 
     fn fork(&mut self) -> Result<()> {
         let Some(tree) = &self.tree else { return Ok(()) };
+        let fence = self.fence.insert(Fence::open(&self.place.run, "guard")?);
         let launch = Launch {
             assignment: &self.assignment,
             script: self.place.job_folder().join("script"),
-            fence: Fence::open(&self.place.run, "guard")?,
+            fence,
             parent: self.own.pid.unsigned_abs(),
             as_root: ax_sys::credentials::own().0 == 0,
         };
@@ -190,14 +193,23 @@ impl Attempt {
             // Can't happen; but a supervisor that spins is better than one that ends.
             std::thread::sleep(Duration::from_millis(FIRST_LOOK));
         }
+        self.read_fence();
         for event in &events {
             self.ready(event);
         }
         while let Some(event) = self.timers.take_due(clock::boot_ms()) {
-            let cause = Some(Cause::Limit(self.assignment.ending.limit));
-            self.on_with(event, &Detail { cause, signal: None });
+            self.on_for(event, Some(Cause::Limit(self.assignment.ending.limit)));
         }
         self.look_for_emptiness();
+    }
+
+    /// Before what happened is looked at: the guard raises the fence, then kills. A death by that kill is no failure
+    /// of the job's.
+    fn read_fence(&mut self) {
+        let lowest = self.fence.as_ref().map_or(0, Fence::lowest_node_epoch);
+        if lowest > self.assignment.node_epoch && !self.state.is_ending() {
+            self.on_for(Event::LeaseLost, Some(Cause::LeaseLost));
+        }
     }
 
     fn ready(&mut self, event: &socket::Event) {
@@ -223,7 +235,7 @@ impl Attempt {
         if told_to_end {
             let message = "the supervisor was told to end (SIGTERM)".to_owned();
             let cause = Some(Cause::Asked { outcome: Outcome::NodeFail, message });
-            self.on_with(Event::Terminate, &Detail { cause, signal: None });
+            self.on_for(Event::Terminate, cause);
         }
         self.reap();
     }
@@ -254,7 +266,8 @@ impl Attempt {
                 self.read_report();
                 self.script = None;
                 self.facts.exit = Some(script_exit(exit));
-                if self.tree.as_ref().is_some_and(|tree| tree.used().out_of_memory) {
+                let failed = self.facts.exit != Some(ScriptExit::Code(0));
+                if failed && self.tree.as_ref().is_some_and(|tree| tree.used().out_of_memory) {
                     self.on(Event::OutOfMemory);
                 }
                 self.on(Event::ChildExit);
@@ -307,10 +320,13 @@ impl Attempt {
         }
     }
 
-    /// An event without details.
+    /// An event that nobody waits for an answer to.
     fn on(&mut self, event: Event) {
-        // Only requests and timers have an answer that somebody waits for.
-        let _ = self.on_with(event, &Detail::default());
+        self.on_for(event, None);
+    }
+
+    fn on_for(&mut self, event: Event, cause: Option<Cause>) {
+        let _ = self.on_with(event, &Detail { cause, signal: None });
     }
 
     fn on_with(&mut self, event: Event, detail: &Detail) -> std::result::Result<(), String> {
@@ -452,7 +468,8 @@ impl Attempt {
             if pause == FIRST_LOOK {
                 self.control.broadcast(&Report::Result(result.clone()));
             }
-            self.timers = Timers { again: Some(clock::boot_ms().saturating_add(pause)), ..Timers::default() };
+            self.timers = Timers::default();
+            self.timers.again = Some(clock::boot_ms().saturating_add(pause));
             while self.timers.again.is_some() {
                 self.turn();
             }

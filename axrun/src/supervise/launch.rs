@@ -30,7 +30,7 @@ pub(crate) struct Launch<'a> {
     /// The script.
     pub(crate) script: PathBuf,
     /// The guard's word.
-    pub(crate) fence: Fence,
+    pub(crate) fence: &'a Fence,
     /// The supervisor.
     pub(crate) parent: u32,
     /// Whether users can be changed.
