@@ -7,7 +7,9 @@
 pub mod atomic_file;
 pub mod cgroup;
 pub mod clock;
+pub mod crash;
 pub mod credentials;
+pub mod dir_watch;
 mod error;
 pub mod lease;
 pub mod nvml;
@@ -16,10 +18,12 @@ pub mod pidfd;
 pub mod process;
 pub mod random;
 pub mod sched;
+pub mod seqpacket;
 pub mod shared_word;
 pub mod signals;
 pub mod socket;
 pub mod statfs;
+pub mod usage;
 pub mod users;
 
 pub use error::{Result, SysError};

@@ -1,0 +1,203 @@
+//! Who may ask this supervisor for something, and whom it tells what happens: message sockets.
+//!
+//! axd's own socket (descriptor 3), a socket in the attempt's folder that only root reaches, and one in the
+//! job's folder for its user, who could remove or replace that one but not root's. Nothing here waits: a peer that
+//! does not read, sends nonsense or asks for too much loses its connection and nobody else notices.
+
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+
+use ax_core::record::{Report, Request};
+use ax_sys::path::Dir;
+use ax_sys::seqpacket::{self, Incoming};
+use ax_sys::socket::{Interest, Poller};
+use ax_sys::{Result, credentials, process};
+
+/// Name of both sockets.
+pub(crate) const NAME: &str = "ctl";
+
+/// Connections at once; the user's are fewer, so that there is always room for root.
+const MOST: usize = 16;
+const MOST_OF_USER: usize = 8;
+
+/// Longest request.
+const REQUEST_MAX: usize = 64 << 10;
+
+/// Numbers under which the poller knows these sockets: listeners, then connections.
+pub(crate) const FIRST_TOKEN: u64 = 16;
+const FIRST_PEER: u64 = FIRST_TOKEN + 16;
+
+struct Peer {
+    socket: OwnedFd,
+    master: bool,
+    follows: bool,
+}
+
+/// The sockets of one supervisor.
+pub(crate) struct Control {
+    listeners: Vec<OwnedFd>,
+    peers: Vec<Option<Peer>>,
+    own_uid: u32,
+    job_uid: u32,
+}
+
+/// A connection, for the answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeerId(usize);
+
+impl Control {
+    /// Nobody listens yet; axd's socket, if there is one, is told everything from here on.
+    pub(crate) fn new(axd: Option<OwnedFd>, job_uid: u32, poller: &Poller) -> Control {
+        let own_uid = credentials::own().0;
+        let mut control = Control { listeners: Vec::new(), peers: Vec::new(), own_uid, job_uid };
+        if let Some(socket) = axd {
+            control.keep(Peer { socket, master: true, follows: true }, poller);
+        }
+        control
+    }
+
+    /// Listens in the attempt's folder (root's) and in the job's (the user's).
+    pub(crate) fn listen(&mut self, attempt: &Dir, job: &Dir, poller: &Poller) -> Result<()> {
+        // Permissions come from the umask and are not set afterwards: in the user's folder the name could be
+        // another file by then. Root's is for root alone; the user's is guarded by its folder and by credentials.
+        for (dir, mask) in [(attempt, 0o177), (job, 0o111)] {
+            let before = process::set_umask(mask);
+            let listener = seqpacket::listen(dir, NAME);
+            process::set_umask(before);
+            let listener = match listener {
+                // The user has put something there: the user's loss, and no reason not to run.
+                Err(error) if std::ptr::eq(dir, job) && error.kind() == ErrorKind::AddrInUse => continue,
+                other => other?,
+            };
+            poller.add(&listener, FIRST_TOKEN + self.listeners.len() as u64, Interest::READ)?;
+            self.listeners.push(listener);
+        }
+        Ok(())
+    }
+
+    /// Something happened under one of our tokens: accepts, or reads one request.
+    pub(crate) fn ready(&mut self, token: u64, poller: &Poller) -> Option<(PeerId, Request)> {
+        if let Some(slot) = token.checked_sub(FIRST_PEER) {
+            return self.receive(PeerId(usize::try_from(slot).ok()?), poller);
+        }
+        let index = usize::try_from(token.checked_sub(FIRST_TOKEN)?).ok()?;
+        // One a turn: whoever connects without end must not keep the timers waiting.
+        if let Ok(Some(socket)) = seqpacket::accept(self.listeners.get(index)?) {
+            self.admit(socket, poller);
+        }
+        None
+    }
+
+    /// Answers one peer; it is dropped if it does not read.
+    pub(crate) fn send(&mut self, peer: PeerId, report: &Report) {
+        let Some(Some(known)) = self.peers.get(peer.0) else { return };
+        if !seqpacket::send(&known.socket, &encode(report)) {
+            self.drop_peer(peer);
+        }
+    }
+
+    /// From now on this peer is told everything.
+    pub(crate) fn follow(&mut self, peer: PeerId) {
+        if let Some(Some(known)) = self.peers.get_mut(peer.0) {
+            known.follows = true;
+        }
+    }
+
+    /// Tells all followers.
+    pub(crate) fn broadcast(&mut self, report: &Report) {
+        let message = encode(report);
+        for slot in &mut self.peers {
+            if slot.as_ref().is_some_and(|peer| peer.follows && !seqpacket::send(&peer.socket, &message)) {
+                *slot = None;
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd, poller: &Poller) {
+        let Ok(uid) = credentials::peer(&socket).map(|peer| peer.uid) else { return };
+        let master = uid == 0 || uid == self.own_uid;
+        let users = self.peers.iter().flatten().filter(|peer| !peer.master).count();
+        let refusal = if !master && uid != self.job_uid {
+            Some("this job is another user's")
+        } else if (!master && users >= MOST_OF_USER) || self.free_slot().is_none() {
+            Some("too many connections")
+        } else {
+            None
+        };
+        match refusal {
+            None => self.keep(Peer { socket, master, follows: false }, poller),
+            Some(error) => {
+                seqpacket::send(&socket, &encode(&Report::Refused { error: error.to_owned() }));
+            }
+        }
+    }
+
+    fn free_slot(&self) -> Option<usize> {
+        let slot = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
+        (slot < MOST).then_some(slot)
+    }
+
+    /// A peer that can't be watched is dropped: it sees the end of its connection.
+    fn keep(&mut self, peer: Peer, poller: &Poller) {
+        let Some(slot) = self.free_slot() else { return };
+        if poller.add(&peer.socket, FIRST_PEER + slot as u64, Interest::READ).is_err() {
+            return;
+        }
+        if slot == self.peers.len() {
+            self.peers.push(None);
+        }
+        self.peers[slot] = Some(peer);
+    }
+
+    fn receive(&mut self, peer: PeerId, poller: &Poller) -> Option<(PeerId, Request)> {
+        let known = self.peers.get(peer.0)?.as_ref()?;
+        let mut buffer = vec![0; REQUEST_MAX];
+        let message = match seqpacket::receive(&known.socket, &mut buffer) {
+            Incoming::Nothing => return None,
+            Incoming::Message(length) => &buffer[..length],
+            Incoming::TooLong => return self.expel(peer, "the request is too long"),
+            Incoming::Closed => {
+                let _ = poller.remove(&known.socket);
+                self.drop_peer(peer);
+                return None;
+            }
+        };
+        let Ok(request) = serde_json::from_slice::<Request>(message) else {
+            return self.expel(peer, "this is no request");
+        };
+        if let Err(error) = permit(&request, known.master) {
+            self.send(peer, &Report::Refused { error: error.to_owned() });
+            return None;
+        }
+        Some((peer, request))
+    }
+
+    fn expel(&mut self, peer: PeerId, why: &str) -> Option<(PeerId, Request)> {
+        self.send(peer, &Report::Refused { error: why.to_owned() });
+        self.drop_peer(peer);
+        None
+    }
+
+    fn drop_peer(&mut self, peer: PeerId) {
+        if let Some(slot) = self.peers.get_mut(peer.0) {
+            *slot = None;
+        }
+    }
+}
+
+/// Masters (root, or the user whose daemon this is) may do everything. The job's user cancels and suspends through
+/// axd, which keeps the books, and may signal what is the user's own anyway.
+fn permit(request: &Request, master: bool) -> std::result::Result<(), &'static str> {
+    match request {
+        _ if master => Ok(()),
+        Request::Signal { .. } => Ok(()),
+        Request::Follow | Request::Terminate { .. } | Request::Freeze { .. } => {
+            Err("only root may ask for this; use ax")
+        }
+    }
+}
+
+/// A report always has a JSON form; should one not, its peers get an empty message and see the end.
+fn encode(report: &Report) -> Vec<u8> {
+    serde_json::to_vec(report).unwrap_or_default()
+}
