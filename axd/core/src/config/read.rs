@@ -100,8 +100,11 @@ impl Reader {
             // A block of which every key is commented out.
             Value::Null => {}
             _ => {
-                let (what, found) = (in_block(block), keys::found(node));
-                self.error(node.place, format!("{found} is not a block of keys{what}"));
+                let what = if block.is_empty() { String::new() } else { format!("{block}: ") };
+                let message = format!("{what}{} is not a block of keys", keys::found(node));
+                let hint =
+                    format!("write 'key: value'; the keys here are {}", keys::children(block).join(", "));
+                self.findings.add(Finding::error(Some(node.place), message).hint(hint));
             }
         }
         KEYS.iter().map(|key| key.path).filter(|path| written.contains_key(*path)).collect()
@@ -163,11 +166,16 @@ impl Reader {
     }
 
     fn list(&mut self, path: &str, node: &Node) {
-        let Value::List(items) = &node.value else {
-            let name = path.trim_end_matches("[]");
-            let finding =
-                Finding::error(Some(node.place), format!("{name}: {} is not a list", keys::found(node)));
-            return self.findings.add(finding.hint("begin each entry with '- '"));
+        let name = path.trim_end_matches("[]");
+        let items = match &node.value {
+            Value::List(items) => items.as_slice(),
+            // A list of which every entry is commented out.
+            Value::Null => &[],
+            _ => {
+                let message = format!("{name}: {} is not a list", keys::found(node));
+                let finding = Finding::error(Some(node.place), message);
+                return self.findings.add(finding.hint("begin each entry with '- '"));
+            }
         };
         if path == "queues[]" {
             self.draft.config.queues.clear();
@@ -251,6 +259,7 @@ impl Reader {
         let hint = match nearest(wrong, names.iter().copied()) {
             Some(right) => format!("did you mean '{right}'?"),
             None if !homes.is_empty() => format!("it belongs in {}", homes.join(" or ")),
+            None if keys::find(wrong).is_some() => "write blocks within each other, not with dots".to_owned(),
             None if wrong == "<<" => "merge keys are not read; write the keys out".to_owned(),
             None => format!("the keys here are {}", names.join(", ")),
         };

@@ -71,6 +71,15 @@ pub(in crate::config) fn found(node: &Node) -> String {
     }
 }
 
+/// A round size in its largest unit, for ranges: `2TiB`.
+fn binary(size: Megabytes) -> String {
+    match size.0 {
+        mb if mb > 0 && mb % (1 << 20) == 0 => format!("{}TiB", mb >> 20),
+        mb if mb > 0 && mb % (1 << 10) == 0 => format!("{}GiB", mb >> 10),
+        mb => format!("{mb}MiB"),
+    }
+}
+
 impl Kind {
     /// What is expected, for messages and documents.
     pub fn expected(&self) -> String {
@@ -95,9 +104,7 @@ impl Kind {
     pub fn range(&self) -> Option<(String, String)> {
         match self {
             Kind::Duration(min, max, _) => Some((units::format_duration(*min), units::format_duration(*max))),
-            Kind::HostSize(min, max, _) | Kind::GpuSize(min, max, _) => {
-                Some((units::format_size(*min), units::format_size(*max)))
-            }
+            Kind::HostSize(min, max, _) | Kind::GpuSize(min, max, _) => Some((binary(*min), binary(*max))),
             Kind::Count(min, max, _) => Some((min.to_string(), max.to_string())),
             Kind::Percent(min, max, _) => Some((format!("{min}%"), format!("{max}%"))),
             _ => None,
@@ -123,7 +130,9 @@ impl Kind {
                 slot(draft).set(self.within(node, self.count(node)?, *min, *max)?);
             }
             Kind::Bool(slot) => slot(draft).set(self.truth(node)?),
-            Kind::Word(form, slot) => slot(draft).set(self.word(node, form)?),
+            Kind::Word(form, slot) => {
+                slot(draft).set(self.scalar(node).and_then(|_| Kind::word(node, form))?)
+            }
             Kind::List(form, slot) => slot(draft).set(self.list(node, form)?),
             Kind::Enum(words, slot) => slot(draft).set(self.one_of(node, words)?),
             Kind::Later => {}
@@ -178,8 +187,10 @@ impl Kind {
         if let Kind::Percent(..) = self {
             text = text.strip_suffix('%').unwrap_or(text);
         }
-        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        // A leading zero would be octal elsewhere.
+        let digits = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
         match &node.value {
+            _ if text.is_empty() => Err(self.wrong(node)),
             _ if !digits => Err(self.wrong(node)),
             Value::Scalar { quoted: true, .. } => Err(self.unquote(node, text)),
             // More digits than fit are more than any range.
@@ -208,19 +219,20 @@ impl Kind {
         }
     }
 
-    fn word(&self, node: &Node, form: &Form) -> Result<String, Problem> {
-        let text = self.scalar(node)?;
-        if !(form.fits)(text) {
-            return Err(Problem::new(format!("{} is not {}", found(node), form.expected)));
+    fn word(node: &Node, form: &Form) -> Result<String, Problem> {
+        match &node.value {
+            Value::Scalar { text, .. } if (form.fits)(text) => {
+                Ok(if form.lower { text.to_ascii_lowercase() } else { text.clone() })
+            }
+            _ => Err(Problem::new(format!("{} is not {}", found(node), form.expected))),
         }
-        Ok(if form.lower { text.to_ascii_lowercase() } else { text.to_owned() })
     }
 
     fn list(&self, node: &Node, form: &Form) -> Result<Vec<String>, Problem> {
         match &node.value {
             Value::List(items) => items
                 .iter()
-                .map(|item| self.word(item, form).map_err(|p| Problem { place: Some(item.place), ..p }))
+                .map(|item| Kind::word(item, form).map_err(|p| Problem { place: Some(item.place), ..p }))
                 .collect(),
             Value::Scalar { text, .. } => Err(self.wrong(node).hint(format!("write [{text}]"))),
             _ => Err(self.wrong(node)),

@@ -145,7 +145,7 @@ fn item(page: &mut String, key: &Key) {
     };
     page.push_str(&format!("Value: {}{range}.\n{default}\n", unit(&key.kind)));
     if key.effect == Effect::Later {
-        page.push_str("It is read and checked, but has no effect yet.\n");
+        page.push_str("Other values are read and checked, but have no effect yet.\n");
     }
 }
 

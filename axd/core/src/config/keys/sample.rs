@@ -51,7 +51,7 @@ pub fn sample() -> String {
 fn keys(file: &mut String, block: &str, indent: &str) {
     for key in KEYS.iter().filter(|key| key.block() == block) {
         if let Some(value) = written(key) {
-            let later = if key.effect == Effect::Later { " (No effect yet.)" } else { "" };
+            let later = if key.effect == Effect::Later { " Other values have no effect yet." } else { "" };
             file.push_str(&format!("{indent}# {}{later}\n{indent}#{}: {value}\n", key.doc, key.name()));
         }
     }
