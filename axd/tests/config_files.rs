@@ -117,6 +117,17 @@ queues:
 }
 
 #[test]
+fn a_key_and_its_other_name_are_given_once() {
+    assert_eq!(
+        common::lines(b"max_retries: 1\npolicy:\n  retry_count: 2\n"),
+        [
+            "c:1:1: warning: 'max_retries' is read as policy.retry_count: 1",
+            "c:3:3: policy.retry_count is given twice: here and, in another block, at 1:14",
+        ]
+    );
+}
+
+#[test]
 fn all_findings_are_told_in_the_order_of_the_file() {
     let text =
         "policy:\n  kill_wait: x\nclutser: 1\nqueues:\n  - name: a\n    colour: red\n  - name: a\nhttp: {}\n";

@@ -140,6 +140,10 @@ impl Reader {
     }
 
     fn key(&mut self, key: &'static Key, alias: Option<&Alias>, name: &Name, value: &Node) {
+        if let Some(first) = self.places.get(&self.numbered(key.path)) {
+            let message = format!("{} is given twice: here and, in another block, at {first}", key.path);
+            return self.error(name.place, message);
+        }
         let translated = alias.map(|alias| in_own_unit(&alias.target, value));
         let before = key.kind.show(&mut self.draft);
         if !stands_for_absent(key, value) {
