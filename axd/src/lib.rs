@@ -3,6 +3,7 @@
 //! It carries out what the core decides and tells the core what happened. It
 //! may not hold or change any job's state, order or resource on its own.
 
+<<<<<<< HEAD
 mod base64;
 mod calendar;
 mod launch;
@@ -12,6 +13,9 @@ mod people;
 mod settle;
 mod submission;
 mod worker;
+=======
+pub mod config;
+>>>>>>> config
 
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> std::process::ExitCode {
