@@ -28,6 +28,7 @@ impl Calendar {
         let today = self.local(now).date_naive();
         match when {
             When::In(span) => now + span,
+            When::At(at) => at,
             When::Clock(clock) => {
                 let at = self.at(today, clock);
                 if at >= now { at } else { self.at(after(today, 1), clock) }

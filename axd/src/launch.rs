@@ -21,7 +21,7 @@ use ax_core::record::{Assignment, Ending, FORMAT, Files, Limits};
 use ax_core::size::Megabytes;
 use ax_sys::pidfd::PidFd;
 use ax_sys::process::Spawn;
-use ax_sys::{crash_point, seqpacket};
+use ax_sys::{crash_point, socket};
 
 use crate::people::Person;
 use crate::submission::Details;
@@ -200,7 +200,7 @@ impl Plan<'_> {
     }
 
     fn spawn(&self) -> Result<Running, ax_sys::SysError> {
-        let (ours, theirs) = seqpacket::pair()?;
+        let (ours, theirs) = socket::message_pair()?;
         let argument = |text: &Path| CString::new(text.as_os_str().as_encoded_bytes()).unwrap_or_default();
         let folder: PathBuf = self.paths.attempt_dir(self.attempt);
         let process = Spawn {

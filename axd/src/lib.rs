@@ -3,9 +3,9 @@
 //! It carries out what the core decides and tells the core what happened. It
 //! may not hold or change any job's state, order or resource on its own.
 
-<<<<<<< HEAD
 mod base64;
 mod calendar;
+pub mod config;
 mod launch;
 mod local;
 mod log;
@@ -13,9 +13,6 @@ mod people;
 mod settle;
 mod submission;
 mod worker;
-=======
-pub mod config;
->>>>>>> config
 
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> std::process::ExitCode {

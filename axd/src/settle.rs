@@ -80,7 +80,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
         started_at: Some(started.started_at),
         ended_at: WallTime(clock::wall_ms()),
         cpu_us: stats.cpu_usec,
-        max_ram: stats.memory_peak.map(Megabytes::from_bytes),
+        max_ram: stats.memory_peak_bytes.map(Megabytes::from_bytes),
         message: Some(match same_boot {
             true => "its supervisor died; its processes were ended".to_owned(),
             false => "the machine was restarted".to_owned(),

@@ -10,7 +10,7 @@ use std::thread;
 
 use ax_core::id::{AttemptName, Uid};
 use ax_core::paths::Paths;
-use ax_sys::poller::Waker;
+use ax_sys::socket::Waker;
 
 use crate::people::{self, Person};
 use crate::settle::{self, Settled};

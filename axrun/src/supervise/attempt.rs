@@ -299,7 +299,8 @@ impl Attempt {
                 Ok(Detail { cause: Some(Cause::Asked { outcome, message }), signal: None })
             }
             Request::Signal { signal, batch_only } => {
-                let known = Signal::from_number(signal.into()).ok_or_else(|| format!("there is no signal {signal}"))?;
+                let known = Signal::from_number(signal.into())
+                    .ok_or_else(|| format!("there is no signal {signal}"))?;
                 Ok(Detail { cause: None, signal: Some((known, batch_only)) })
             }
             Request::Follow | Request::Freeze { .. } => Ok(Detail::default()),
@@ -431,7 +432,8 @@ impl Attempt {
 
     /// Should this fail, the old record stays and the watchdog may end the job late or early by what it says.
     fn rewrite_overdue(&mut self, overdue: Option<u64>) {
-        let Some(started) = self.started.as_mut().filter(|started| started.overdue_boot.is_some() || overdue.is_some())
+        let Some(started) =
+            self.started.as_mut().filter(|started| started.overdue_boot.is_some() || overdue.is_some())
         else {
             return;
         };

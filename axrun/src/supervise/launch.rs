@@ -146,7 +146,10 @@ impl Launch<'_> {
                 (program.clone(), [program].into_iter().chain(argument).chain([script]).collect())
             }
             Runner::TooLong => {
-                return Err(refused("script", format!("its first line is longer than {} bytes", script::HEAD)));
+                return Err(refused(
+                    "script",
+                    format!("its first line is longer than {} bytes", script::HEAD),
+                ));
             }
         };
         for word in &self.assignment.args {

@@ -65,9 +65,11 @@ fn take_descriptors() -> std::result::Result<Option<OwnedFd>, Failure> {
 
 /// Whoever finds the lease made must touch nothing: it is another supervisor's, or axd has sealed it.
 fn take_lease(place: &Place, own: ProcessIdentity) -> std::result::Result<Lease, Failure> {
-    Lease::create(&place.leases, &place.name.to_string(), own.to_string().as_bytes()).map_err(|error| match error {
-        LeaseError::AlreadyExists(path) => Failure::LeaseTaken(path),
-        LeaseError::System(error) => Failure::System(error),
+    Lease::create(&place.leases, &place.name.to_string(), own.to_string().as_bytes()).map_err(|error| {
+        match error {
+            LeaseError::AlreadyExists(path) => Failure::LeaseTaken(path),
+            LeaseError::System(error) => Failure::System(error),
+        }
     })
 }
 
