@@ -3,6 +3,7 @@
 //! It carries out what the core decides and tells the core what happened. It
 //! may not hold or change any job's state, order or resource on its own.
 
+pub mod api;
 mod base64;
 mod calendar;
 pub mod config;
