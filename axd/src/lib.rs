@@ -3,6 +3,8 @@
 //! It carries out what the core decides and tells the core what happened. It
 //! may not hold or change any job's state, order or resource on its own.
 
+pub mod store;
+
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> std::process::ExitCode {
     std::process::ExitCode::SUCCESS
