@@ -14,6 +14,7 @@ mod people;
 mod settle;
 mod submission;
 mod worker;
+pub mod store;
 
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> std::process::ExitCode {
