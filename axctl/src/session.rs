@@ -1,0 +1,66 @@
+//! What every subcommand of `ax` works with: the daemon, the clock, the screen and the streams.
+//! Prints tables and documents; knows no particular command.
+
+use std::io::{self, Write};
+
+use ax_core::api::ErrorClass;
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::shown::json_shown;
+use crate::table::Table;
+use crate::when::Clock;
+use crate::world::{Screen, World};
+
+/// The surroundings of one subcommand.
+pub struct Session<'s, 'w> {
+    /// Streams and variables.
+    pub world: &'s mut World<'w>,
+    /// The daemon.
+    pub client: Client,
+    /// Present and zone.
+    pub clock: Clock,
+    /// Where standard output goes.
+    pub screen: Screen,
+}
+
+impl Session<'_, '_> {
+    /// Prints a document: the whole of what `--json` prints.
+    ///
+    /// # Errors
+    /// When standard output fails.
+    pub fn json(&mut self, document: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(document)
+            .map_err(|error| Failure::said(ErrorClass::Data, format!("cannot write JSON: {error}")))?;
+        writeln!(self.world.out, "{}", json_shown(&text))?;
+        Ok(self.world.out.flush()?)
+    }
+
+    /// Prints a text as it is: escaped already, where others wrote it.
+    ///
+    /// # Errors
+    /// When standard output fails.
+    pub fn print(&mut self, text: &str) -> io::Result<()> {
+        self.world.out.write_all(text.as_bytes())?;
+        self.world.out.flush()
+    }
+
+    /// Prints a table, fitted to the screen unless `whole`.
+    ///
+    /// # Errors
+    /// When standard output fails.
+    pub fn table(&mut self, table: &Table, head: bool, whole: bool) -> io::Result<()> {
+        let width = if whole { usize::MAX } else { self.screen.width };
+        let text = table.text(head, width, &self.screen);
+        self.print(&text)
+    }
+
+    /// A remark for the person, on standard error.
+    ///
+    /// # Errors
+    /// When standard error fails.
+    pub fn remark(&mut self, line: &str) -> io::Result<()> {
+        self.world.remark("ax", line)
+    }
+}
