@@ -6,9 +6,13 @@
 
 pub mod api;
 pub mod config;
+pub mod hostlist;
 pub mod id;
 pub mod job;
 pub mod paths;
+pub mod pattern;
 pub mod record;
 pub mod size;
+pub mod text;
 pub mod time;
+pub mod units;
