@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod config;
+pub mod directive;
 pub mod hostlist;
 pub mod id;
 pub mod job;
