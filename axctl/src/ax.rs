@@ -2,7 +2,7 @@
 //! What a subcommand does is in `cmd`, one file each.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -84,12 +84,7 @@ pub fn command() -> clap::Command {
     Arguments::command().subcommand(submit::described())
 }
 
-fn dispatch(
-    arguments: Arguments,
-    world: &mut World<'_>,
-    screen: Screen,
-    zone: Zone,
-) -> Result<u8, Failure> {
+fn dispatch(arguments: Arguments, world: &mut World<'_>, screen: Screen, zone: Zone) -> Result<u8, Failure> {
     let place = connect::find(arguments.root.as_deref(), &world.vars);
     let clock = Clock { now: world.now, zone };
     let mut session = Session { world, client: Client::new(place), clock, screen };

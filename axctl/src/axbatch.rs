@@ -11,7 +11,9 @@ use crate::world::{World, with_process};
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
-    with_process(|mut world| ExitCode::from(run(&std::env::args_os().skip(1).collect::<Vec<_>>(), &mut world)))
+    with_process(|mut world| {
+        ExitCode::from(run(&std::env::args_os().skip(1).collect::<Vec<_>>(), &mut world))
+    })
 }
 
 /// Runs the command with these words, without the program's own name, and returns its exit code.

@@ -2,7 +2,7 @@
 //! business: its program, beside this one, does them; here the words are found for it.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, ExitCode};

@@ -86,9 +86,7 @@ pub fn find(root: Option<&Path>, vars: &Variables) -> Place {
 fn prefer(system: Paths, own: Option<Paths>) -> Place {
     let listens = |paths: &Paths| paths.socket().exists();
     let spools = |paths: &Paths| paths.incoming().exists();
-    let own = own.filter(|own| {
-        !listens(&system) && (listens(own) || (!spools(&system) && spools(own)))
-    });
+    let own = own.filter(|own| !listens(&system) && (listens(own) || (!spools(&system) && spools(own))));
     Place::of(own.unwrap_or(system))
 }
 

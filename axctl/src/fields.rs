@@ -1,10 +1,7 @@
 //! The columns that lists can have, by name: what `-o/--format` chooses from.
 //! How a job is shown in one line is decided here alone, for `ax queue` and `ax acct` alike.
 
-use std::sync::OnceLock;
-
 use ax_core::api::JobView;
-use ax_core::job::state::STATES;
 use ax_core::size::Megabytes;
 use ax_core::text::nearest;
 use ax_core::time::{Span, WallTime};
@@ -12,21 +9,22 @@ use ax_sys::signals::Signal;
 
 use crate::failure::Failure;
 use crate::style::Paint;
-use crate::table::{Cell, Column, Shrink, Table};
+use crate::table::Shrink::{self, Freely, Last, Never};
+use crate::table::{Cell, Column, Table};
 use crate::when::Clock;
 
 /// A column of a list of `T`s.
-pub struct Field<T> {
+pub(crate) struct Field<T> {
     /// What `-o` calls it.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// How it looks.
-    pub column: Column,
+    pub(crate) column: Column,
     /// What it holds.
-    pub cell: fn(&T, &Clock) -> Cell,
+    pub(crate) cell: fn(&T, &Clock) -> Cell,
 }
 
 /// A column set to the left.
-pub const fn left<T>(
+pub(crate) const fn left<T>(
     name: &'static str,
     title: &'static str,
     shrink: Shrink,
@@ -36,15 +34,19 @@ pub const fn left<T>(
 }
 
 /// A column of numbers.
-pub const fn right<T>(name: &'static str, title: &'static str, cell: fn(&T, &Clock) -> Cell) -> Field<T> {
-    Field { name, column: Column { title, right: true, shrink: Shrink::Never }, cell }
+pub(crate) const fn right<T>(
+    name: &'static str,
+    title: &'static str,
+    cell: fn(&T, &Clock) -> Cell,
+) -> Field<T> {
+    Field { name, column: Column { title, right: true, shrink: Never }, cell }
 }
 
 /// The fields of these names, `id,name,state`.
 ///
 /// # Errors
 /// Usage, with the nearest right name, when one does not exist.
-pub fn choose<T>(all: &'static [Field<T>], names: &str) -> Result<Vec<&'static Field<T>>, Failure> {
+pub(crate) fn choose<T>(all: &'static [Field<T>], names: &str) -> Result<Vec<&'static Field<T>>, Failure> {
     let find = |name: &str| {
         let name = name.trim().to_ascii_lowercase();
         let unknown = || {
@@ -59,7 +61,7 @@ pub fn choose<T>(all: &'static [Field<T>], names: &str) -> Result<Vec<&'static F
 }
 
 /// A table with these columns and a row for each of the things.
-pub fn table<T>(fields: &[&Field<T>], rows: &[T], clock: &Clock) -> Table {
+pub(crate) fn table<T>(fields: &[&Field<T>], rows: &[T], clock: &Clock) -> Table {
     let mut table = Table::new(fields.iter().map(|field| field.column).collect());
     for row in rows {
         table.row(cells(fields, row, clock));
@@ -68,14 +70,12 @@ pub fn table<T>(fields: &[&Field<T>], rows: &[T], clock: &Clock) -> Table {
 }
 
 /// One thing's row.
-pub fn cells<T>(fields: &[&Field<T>], row: &T, clock: &Clock) -> Vec<Cell> {
+pub(crate) fn cells<T>(fields: &[&Field<T>], row: &T, clock: &Clock) -> Vec<Cell> {
     fields.iter().map(|field| (field.cell)(row, clock)).collect()
 }
 
-use Shrink::{Freely, Last, Never};
-
 /// All that can be said of a job in a column.
-pub static JOB_FIELDS: [Field<JobView>; 31] = [
+pub(crate) static JOB_FIELDS: [Field<JobView>; 31] = [
     left("id", "ID", Freely(0), |job, _| id(job)),
     right("number", "NUMBER", |job, _| Cell::new(job.number.to_string())),
     left("name", "NAME", Freely(4), |job, _| Cell::new(&job.name)),
@@ -118,7 +118,7 @@ fn id(job: &JobView) -> Cell {
 }
 
 /// `ax-2026-0001`, `ax-2026-0001_7` or `ax-2026-0001_[8-15]`.
-pub fn shown_id(job: &JobView) -> String {
+pub(crate) fn shown_id(job: &JobView) -> String {
     match &job.array {
         Some(array) => format!("{}_{array}", job.id),
         None => job.id.to_string(),
@@ -138,13 +138,13 @@ fn time_or_start(job: &JobView, clock: &Clock) -> Cell {
 }
 
 /// How long the last attempt has run, or ran.
-pub fn elapsed(job: &JobView, clock: &Clock) -> Option<Span> {
+pub(crate) fn elapsed(job: &JobView, clock: &Clock) -> Option<Span> {
     let running = !job.state.is_waiting();
     job.started_at.filter(|_| running).map(|start| job.ended_at.unwrap_or(clock.now) - start)
 }
 
 /// `0`, `1` or a signal's name.
-pub fn exit(code: Option<u8>, signal: Option<u8>) -> String {
+pub(crate) fn exit(code: Option<u8>, signal: Option<u8>) -> String {
     match (code, signal) {
         (_, Some(number)) => match Signal::from_number(i32::from(number)) {
             Some(signal) => signal_name(signal),
@@ -178,30 +178,19 @@ fn place_or_reason(job: &JobView, _: &Clock) -> Cell {
 }
 
 /// `512 MB`, `1.5 GB`, without the blank so that it is one word.
-pub fn megabytes(mb: u64) -> String {
+pub(crate) fn megabytes(mb: u64) -> String {
     Megabytes(mb).to_string().replace(' ', "")
 }
 
 /// CPU time of all attempts.
-pub fn cpu_time(job: &JobView) -> Option<Span> {
+pub(crate) fn cpu_time(job: &JobView) -> Option<Span> {
     let known = job.attempts.iter().filter_map(|attempt| attempt.cpu_time_s);
     known.reduce(|a, b| a + b).map(|seconds| Span((seconds * 1000.0) as u64))
 }
 
 /// Largest memory of any attempt, MB.
-pub fn max_ram(job: &JobView) -> Option<u64> {
+pub(crate) fn max_ram(job: &JobView) -> Option<u64> {
     job.attempts.iter().filter_map(|attempt| attempt.max_ram_mb).max()
-}
-
-/// The columns of a list and the states of a job, for help and completion.
-pub fn job_field_names() -> &'static str {
-    static NAMES: OnceLock<String> = OnceLock::new();
-    NAMES.get_or_init(|| JOB_FIELDS.iter().map(|field| field.name).collect::<Vec<_>>().join(" "))
-}
-
-/// The words of all states, for error messages.
-pub fn state_words() -> String {
-    STATES.iter().map(|row| row.word).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -53,11 +53,7 @@ pub struct Answer {
 ///
 /// # Errors
 /// [`WireError`], which says whether asking again can help.
-pub fn exchange(
-    stream: &UnixStream,
-    request: &Request<'_>,
-    patience: Duration,
-) -> Result<Answer, WireError> {
+pub fn exchange(stream: &UnixStream, request: &Request<'_>, patience: Duration) -> Result<Answer, WireError> {
     let deadline = Deadline { at: Instant::now() + patience, patience };
     let sent = send(stream, request, &deadline);
     // A daemon may refuse a large request by its head alone and close: its answer says why.

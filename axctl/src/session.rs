@@ -1,7 +1,7 @@
 //! What every subcommand of `ax` works with: the daemon, the clock, the screen and the streams.
 //! Prints tables and documents; knows no particular command.
 
-use std::io::{self, Write};
+use std::io;
 
 use ax_core::api::ErrorClass;
 use serde::Serialize;
@@ -14,15 +14,15 @@ use crate::when::Clock;
 use crate::world::{Screen, World};
 
 /// The surroundings of one subcommand.
-pub struct Session<'s, 'w> {
+pub(crate) struct Session<'s, 'w> {
     /// Streams and variables.
-    pub world: &'s mut World<'w>,
+    pub(crate) world: &'s mut World<'w>,
     /// The daemon.
-    pub client: Client,
+    pub(crate) client: Client,
     /// Present and zone.
-    pub clock: Clock,
+    pub(crate) clock: Clock,
     /// Where standard output goes.
-    pub screen: Screen,
+    pub(crate) screen: Screen,
 }
 
 impl Session<'_, '_> {
@@ -30,7 +30,7 @@ impl Session<'_, '_> {
     ///
     /// # Errors
     /// When standard output fails.
-    pub fn json(&mut self, document: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn json(&mut self, document: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(document)
             .map_err(|error| Failure::said(ErrorClass::Data, format!("cannot write JSON: {error}")))?;
         writeln!(self.world.out, "{}", json_shown(&text))?;
@@ -41,7 +41,7 @@ impl Session<'_, '_> {
     ///
     /// # Errors
     /// When standard output fails.
-    pub fn print(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn print(&mut self, text: &str) -> io::Result<()> {
         self.world.out.write_all(text.as_bytes())?;
         self.world.out.flush()
     }
@@ -50,7 +50,7 @@ impl Session<'_, '_> {
     ///
     /// # Errors
     /// When standard output fails.
-    pub fn table(&mut self, table: &Table, head: bool, whole: bool) -> io::Result<()> {
+    pub(crate) fn table(&mut self, table: &Table, head: bool, whole: bool) -> io::Result<()> {
         let width = if whole { usize::MAX } else { self.screen.width };
         let text = table.text(head, width, &self.screen);
         self.print(&text)
@@ -60,7 +60,7 @@ impl Session<'_, '_> {
     ///
     /// # Errors
     /// When standard error fails.
-    pub fn remark(&mut self, line: &str) -> io::Result<()> {
+    pub(crate) fn remark(&mut self, line: &str) -> io::Result<()> {
         self.world.remark("ax", line)
     }
 }

@@ -4,13 +4,13 @@
 use ax_core::text::escaped;
 
 /// The text on one line, without characters that a terminal acts on.
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     escaped(text)
 }
 
 /// A JSON document in which no character can act on a terminal. Inside JSON such characters
 /// stand in strings only, where `\uXXXX` means the same.
-pub fn json_shown(document: &str) -> String {
+pub(crate) fn json_shown(document: &str) -> String {
     let mut safe = String::with_capacity(document.len());
     for c in document.chars() {
         let acts = c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

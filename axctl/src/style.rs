@@ -7,7 +7,7 @@ use crate::world::Screen;
 
 /// How a piece of text is painted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Paint {
+pub(crate) enum Paint {
     /// As it is.
     #[default]
     Plain,
@@ -36,7 +36,7 @@ impl Paint {
     }
 
     /// The text with its colour, if the screen has any.
-    pub fn over(self, text: &str, screen: &Screen) -> String {
+    pub(crate) fn over(self, text: &str, screen: &Screen) -> String {
         if screen.colour && self != Paint::Plain && !text.trim().is_empty() {
             format!("{}{text}\x1b[0m", self.code())
         } else {
@@ -45,11 +45,13 @@ impl Paint {
     }
 
     /// The colour of a state.
-    pub fn of_state(state: JobState) -> Paint {
+    pub(crate) fn of_state(state: JobState) -> Paint {
         match state {
             JobState::Pending | JobState::Ready => Paint::Plain,
             JobState::Running | JobState::Succeeded => Paint::Good,
-            JobState::Starting | JobState::Suspended | JobState::Completing | JobState::Cancelled => Paint::Note,
+            JobState::Starting | JobState::Suspended | JobState::Completing | JobState::Cancelled => {
+                Paint::Note
+            }
             _ => Paint::Bad,
         }
     }

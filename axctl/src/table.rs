@@ -13,18 +13,18 @@ const GAP: usize = 2;
 
 /// One column.
 #[derive(Debug, Clone, Copy)]
-pub struct Column {
+pub(crate) struct Column {
     /// Its head.
-    pub title: &'static str,
+    pub(crate) title: &'static str,
     /// Whether it is set to the right, as numbers are.
-    pub right: bool,
+    pub(crate) right: bool,
     /// Whether it may become narrower than what it holds.
-    pub shrink: Shrink,
+    pub(crate) shrink: Shrink,
 }
 
 /// How a column gives way when the table is too wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shrink {
+pub(crate) enum Shrink {
     /// Not at all.
     Never,
     /// Down to so many columns.
@@ -35,7 +35,7 @@ pub enum Shrink {
 
 /// What stands in one place of the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cell {
+pub(crate) struct Cell {
     text: String,
     paint: Paint,
     /// Its column does not shrink below this.
@@ -44,22 +44,22 @@ pub struct Cell {
 
 impl Cell {
     /// A text of anyone's, escaped.
-    pub fn new(text: impl AsRef<str>) -> Cell {
+    pub(crate) fn new(text: impl AsRef<str>) -> Cell {
         Cell { text: shown(text.as_ref()), ..Cell::default() }
     }
 
     /// The same in colour.
-    pub fn painted(text: impl AsRef<str>, paint: Paint) -> Cell {
+    pub(crate) fn painted(text: impl AsRef<str>, paint: Paint) -> Cell {
         Cell { paint, ..Cell::new(text) }
     }
 
     /// A text, or `-`.
-    pub fn maybe(text: Option<impl AsRef<str>>) -> Cell {
+    pub(crate) fn maybe(text: Option<impl AsRef<str>>) -> Cell {
         text.map_or_else(|| Cell::new("-"), Cell::new)
     }
 
     /// Keeps its column at least so wide.
-    pub fn at_least(self, least: usize) -> Cell {
+    pub(crate) fn at_least(self, least: usize) -> Cell {
         Cell { least, ..self }
     }
 
@@ -75,33 +75,34 @@ struct Row {
 }
 
 /// A table that grows row by row.
-pub struct Table {
+pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
 }
 
 impl Table {
     /// A table without rows.
-    pub fn new(columns: Vec<Column>) -> Table {
+    pub(crate) fn new(columns: Vec<Column>) -> Table {
         Table { columns, rows: Vec::new() }
     }
 
     /// Adds a row: a cell for each column.
-    pub fn row(&mut self, cells: Vec<Cell>) {
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(Row { cells, note: None });
     }
 
     /// Adds a row with a remark below it.
-    pub fn row_with_note(&mut self, cells: Vec<Cell>, note: &str) {
+    pub(crate) fn row_with_note(&mut self, cells: Vec<Cell>, note: &str) {
         self.rows.push(Row { cells, note: Some(shown(note)) });
     }
 
     /// The whole table as text; `width` is that of the screen or, to cut nothing, `usize::MAX`.
-    pub fn text(&self, head: bool, width: usize, screen: &Screen) -> String {
+    pub(crate) fn text(&self, head: bool, width: usize, screen: &Screen) -> String {
         let widths = self.widths(head, width);
         let mut text = String::new();
         if head {
-            let titles: Vec<Cell> = self.columns.iter().map(|c| Cell::painted(c.title, Paint::Bold)).collect();
+            let titles: Vec<Cell> =
+                self.columns.iter().map(|c| Cell::painted(c.title, Paint::Bold)).collect();
             self.line(&mut text, &titles, &widths, screen);
         }
         for row in &self.rows {
@@ -166,7 +167,7 @@ impl Table {
 }
 
 /// The text in so many columns, its end replaced by `…` if it is longer. A closing bracket stays.
-pub fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -182,7 +183,7 @@ pub fn cut(text: &str, width: usize) -> String {
 }
 
 /// Breaks a text between its words into lines of so many columns; words longer than a line stay whole.
-pub fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { break };
@@ -206,8 +207,11 @@ mod tests {
 
     fn table() -> Table {
         let column = |title, right, shrink| Column { title, right, shrink };
-        let mut table =
-            Table::new(vec![column("ID", false, Shrink::Never), column("NAME", false, Shrink::Freely(4)), column("N", true, Shrink::Never)]);
+        let mut table = Table::new(vec![
+            column("ID", false, Shrink::Never),
+            column("NAME", false, Shrink::Freely(4)),
+            column("N", true, Shrink::Never),
+        ]);
         table.row(vec![Cell::new("ax-2026-0001"), Cell::new("a long name"), Cell::new("7")]);
         table.row(vec![Cell::new("ax-2026-0002"), Cell::new("日本語"), Cell::new("12")]);
         table

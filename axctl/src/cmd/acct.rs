@@ -11,8 +11,7 @@ use crate::fields::{self, JOB_FIELDS};
 use crate::session::Session;
 
 const COLUMNS: &str = "id,name,user,queue,state,exit,elapsed,cpu,maxram";
-const LONG: &str =
-    "id,name,user,account,queue,state,exit,node,gpus,cpus,submitted,started,ended,elapsed,cpu,maxram,attempt,reason";
+const LONG: &str = "id,name,user,account,queue,state,exit,node,gpus,cpus,submitted,started,ended,elapsed,cpu,maxram,attempt,reason";
 
 /// List finished jobs and what they used
 #[derive(clap::Args)]

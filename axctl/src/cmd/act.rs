@@ -1,8 +1,6 @@
 //! `ax hold`, `release`, `suspend`, `resume`, `resolve`: actions on named jobs, and how the
 //! outcome of any action is shown: one line a job, errors on standard error.
 
-use std::io::Write;
-
 use ax_core::api::{Action, ActionAnswer, ActionRequest, Resolution};
 
 use crate::failure::Failure;

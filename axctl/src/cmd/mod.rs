@@ -1,7 +1,7 @@
 //! The subcommands of `ax`, one file each: arguments, the question to the daemon, the answer shown.
 
-pub(crate) mod act;
 pub(crate) mod acct;
+pub(crate) mod act;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod logs;

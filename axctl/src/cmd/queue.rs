@@ -14,7 +14,8 @@ const ROOM_FOR_REASON: usize = 120;
 
 const SHORT: &str = "id,name,user,queue,state,gpus,time,where";
 const NARROW: &str = "id,name,user,queue,state,gpus,time,node";
-const LONG: &str = "id,name,user,account,queue,state,priority,gpus,gpumem,cpus,ram,limit,submitted,time,node,reason";
+const LONG: &str =
+    "id,name,user,account,queue,state,priority,gpus,gpumem,cpus,ram,limit,submitted,time,node,reason";
 
 /// List the waiting and running jobs, with reasons and expected starts
 #[derive(clap::Args)]
@@ -70,12 +71,7 @@ impl Arguments {
         }
     }
 
-    fn lay_out(
-        &self,
-        columns: &[&Field<JobView>],
-        jobs: &[JobView],
-        session: &Session<'_, '_>,
-    ) -> Table {
+    fn lay_out(&self, columns: &[&Field<JobView>], jobs: &[JobView], session: &Session<'_, '_>) -> Table {
         if self.format.is_some() || self.long || !reasons_below(session) {
             return fields::table(columns, jobs, &session.clock);
         }

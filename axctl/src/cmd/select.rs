@@ -74,7 +74,10 @@ mod tests {
     #[test]
     fn states_have_words_of_two_systems() {
         let read = |words: &[&str]| states(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
-        assert_eq!(read(&["running", "PD"]).unwrap(), [JobState::Running, JobState::Pending, JobState::Ready]);
+        assert_eq!(
+            read(&["running", "PD"]).unwrap(),
+            [JobState::Running, JobState::Pending, JobState::Ready]
+        );
         let error = read(&["RUNING"]).unwrap_err();
         assert_eq!(error.to_string(), "'RUNING' is not a job state; did you mean 'RUNNING'?");
     }

@@ -121,7 +121,8 @@ impl Page<'_, '_, '_> {
             None => "none".to_owned(),
         };
         self.line("time limit", &limit);
-        let lost = if job.idempotent { "started again if lost" } else { "never started again without asking" };
+        let lost =
+            if job.idempotent { "started again if lost" } else { "never started again without asking" };
         self.line("restarts", lost);
         if !job.unused_options.is_empty() {
             self.line("no effect", &job.unused_options.join(" "));
@@ -152,7 +153,9 @@ impl Page<'_, '_, '_> {
         if job.exit_code.is_some() || job.signal.is_some() {
             self.line("exit", &exit(job.exit_code, job.signal));
         }
-        let spent = |(state, seconds): (&String, &f64)| format!("{state} {}", length(Span((seconds * 1000.0) as u64)));
+        let spent = |(state, seconds): (&String, &f64)| {
+            format!("{state} {}", length(Span((seconds * 1000.0) as u64)))
+        };
         let spent: Vec<String> = job.time_in_state.iter().map(spent).collect();
         if !spent.is_empty() {
             self.line("time in", &spent.join(", "));

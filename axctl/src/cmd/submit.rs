@@ -40,7 +40,8 @@ pub(crate) fn described() -> Command {
 
 /// `axbatch` as completion shows it.
 pub(crate) fn axbatch() -> Command {
-    let command = Command::new("axbatch").about("Submit a script").disable_help_flag(true).disable_version_flag(true);
+    let command =
+        Command::new("axbatch").about("Submit a script").disable_help_flag(true).disable_version_flag(true);
     let command = with_options(command, Program::Axbatch);
     command
         .arg(Arg::new("SCRIPT").value_hint(ValueHint::FilePath))

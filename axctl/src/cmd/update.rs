@@ -1,11 +1,11 @@
-//! `ax update`: changes waiting jobs with the options they were submitted with. The options are
-//! read by the table of options here first, so that what is wrong is told at once.
+//! `ax update`: changes waiting jobs with the options they were submitted with. Here the options
+//! are only told from the jobs; what they mean together is known where the whole job is.
 
 use std::ffi::OsString;
 
 use ax_core::api::{Action, ActionRequest};
 use ax_core::directive::options::Section;
-use ax_core::directive::{Program, interpret, parse_args};
+use ax_core::directive::{Program, parse_args};
 
 use super::act;
 use crate::failure::Failure;
@@ -34,11 +34,11 @@ impl Arguments {
         let first_option = words.iter().position(|word| word.starts_with('-')).unwrap_or(words.len());
         let (jobs, options) = words.split_at(first_option);
         let line = parse_args(options, Program::AxSubmit).map_err(said)?;
-        interpret(&[line.source()]).map_err(said)?;
         let json = self.json || line.has("json");
-        let wrong = line.options.iter().find(|option| {
-            option.def.section == Section::Command && option.def.name != "json"
-        });
+        let wrong = line
+            .options
+            .iter()
+            .find(|option| option.def.section == Section::Command && option.def.name != "json");
         if let Some(option) = wrong {
             return Err(Failure::usage(format!("'{}' is not a property of a job", option.written)));
         }

@@ -12,7 +12,6 @@ mod understand;
 mod wait;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::Path;
 
 use ax_core::directive::{Program, parse_args};

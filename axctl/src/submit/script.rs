@@ -46,7 +46,8 @@ pub(super) fn read(program: Program, line: &CommandLine, world: &mut World<'_>) 
 }
 
 fn from_words(word: &str, more: &[String]) -> Body {
-    let quoted: Vec<String> = std::iter::once(word).chain(more.iter().map(String::as_str)).map(quote).collect();
+    let quoted: Vec<String> =
+        std::iter::once(word).chain(more.iter().map(String::as_str)).map(quote).collect();
     Body::Command(quoted.join(" "))
 }
 
@@ -85,9 +86,8 @@ fn from_input(unnamed: bool, world: &mut World<'_>) -> Result<Vec<u8>, Failure> 
     if unnamed && world.input_is_terminal {
         world.remark("axbatch", "reading the script from the terminal; Ctrl-D ends it")?;
     }
-    limited(&mut world.input).map_err(|error| {
-        Failure::said(ErrorClass::NoInput, format!("cannot read standard input: {error}"))
-    })
+    limited(&mut world.input)
+        .map_err(|error| Failure::said(ErrorClass::NoInput, format!("cannot read standard input: {error}")))
 }
 
 /// At most one byte more than a script may have: enough to see that it is too long.

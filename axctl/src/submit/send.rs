@@ -1,8 +1,6 @@
 //! The submission itself: asked under a key, asked once more when the connection breaks, put
 //! into the spool when nobody answers; then what is printed, and the exit status.
 
-use std::io::Write;
-
 use ax_core::api::{ErrorClass, SubmitAnswer, SubmitRequest};
 use ax_core::id::SubmissionKey;
 use serde_json::json;

@@ -51,9 +51,9 @@ impl Spooled {
         let key = self.key.to_string();
         let entries = fs::read_dir(&self.refused).ok()?.filter_map(Result::ok);
         let is_why = |name: &str| name.contains(&key) && name.ends_with(".why");
-        let why = entries.map(|entry| entry.path()).find(|path| {
-            path.file_name().and_then(|name| name.to_str()).is_some_and(is_why)
-        })?;
+        let why = entries
+            .map(|entry| entry.path())
+            .find(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_why))?;
         Some(fs::read_to_string(why).ok()?.trim().to_owned())
     }
 }

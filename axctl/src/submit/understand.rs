@@ -46,8 +46,7 @@ impl Understood {
             }
             Body::Command(_) => None,
         };
-        let environment =
-            directive::Source { dialect: directive::Dialect::Ax, file: None, options: &given };
+        let environment = directive::Source { dialect: directive::Dialect::Ax, file: None, options: &given };
         let mut sources = vec![line.source(), environment];
         sources.extend(script.as_ref().map(directive::ScriptDirectives::source));
         let meaning = interpret(&sources).map_err(said)?;
