@@ -60,18 +60,19 @@ pub(crate) fn choose<T>(all: &'static [Field<T>], names: &str) -> Result<Vec<&'s
     names.split(',').map(find).collect()
 }
 
-/// A table with these columns and a row for each of the things.
-pub(crate) fn table<T>(fields: &[&Field<T>], rows: &[T], clock: &Clock) -> Table {
+/// A table with these columns, a row for each of the things, and the remark below it that `note` gives.
+pub(crate) fn table<T>(
+    fields: &[&Field<T>],
+    rows: &[T],
+    clock: &Clock,
+    note: impl Fn(&T) -> Option<String>,
+) -> Table {
     let mut table = Table::new(fields.iter().map(|field| field.column).collect());
     for row in rows {
-        table.row(cells(fields, row, clock));
+        let cells = fields.iter().map(|field| (field.cell)(row, clock)).collect();
+        table.row(cells, note(row).as_deref());
     }
     table
-}
-
-/// One thing's row.
-pub(crate) fn cells<T>(fields: &[&Field<T>], row: &T, clock: &Clock) -> Vec<Cell> {
-    fields.iter().map(|field| (field.cell)(row, clock)).collect()
 }
 
 /// All that can be said of a job in a column.

@@ -25,7 +25,16 @@ pub(crate) struct Session<'s, 'w> {
     pub(crate) screen: Screen,
 }
 
+/// From this width on a sentence has room in a column.
+const ROOM_FOR_SENTENCE: usize = 120;
+
 impl Session<'_, '_> {
+    /// Whether sentences stand below their rows: a person reads, and there is no room beside.
+    /// Programs read lines: they get one for each thing.
+    pub(crate) fn has_room_below(&self) -> bool {
+        self.screen.terminal && self.screen.width < ROOM_FOR_SENTENCE
+    }
+
     /// Prints a document: the whole of what `--json` prints.
     ///
     /// # Errors

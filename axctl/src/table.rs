@@ -86,14 +86,9 @@ impl Table {
         Table { columns, rows: Vec::new() }
     }
 
-    /// Adds a row: a cell for each column.
-    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(Row { cells, note: None });
-    }
-
-    /// Adds a row with a remark below it.
-    pub(crate) fn row_with_note(&mut self, cells: Vec<Cell>, note: &str) {
-        self.rows.push(Row { cells, note: Some(shown(note)) });
+    /// Adds a row: a cell for each column, and perhaps a remark below it.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>, note: Option<&str>) {
+        self.rows.push(Row { cells, note: note.map(shown) });
     }
 
     /// The whole table as text; `width` is that of the screen or, to cut nothing, `usize::MAX`.
@@ -212,8 +207,8 @@ mod tests {
             column("NAME", false, Shrink::Freely(4)),
             column("N", true, Shrink::Never),
         ]);
-        table.row(vec![Cell::new("ax-2026-0001"), Cell::new("a long name"), Cell::new("7")]);
-        table.row(vec![Cell::new("ax-2026-0002"), Cell::new("日本語"), Cell::new("12")]);
+        table.row(vec![Cell::new("ax-2026-0001"), Cell::new("a long name"), Cell::new("7")], None);
+        table.row(vec![Cell::new("ax-2026-0002"), Cell::new("日本語"), Cell::new("12")], None);
         table
     }
 
@@ -247,7 +242,7 @@ mod tests {
     #[test]
     fn notes_are_wrapped_below() {
         let mut table = Table::new(vec![Column { title: "ID", right: false, shrink: Shrink::Never }]);
-        table.row_with_note(vec![Cell::new("ax-1")], "needs 8 whole cards");
+        table.row(vec![Cell::new("ax-1")], Some("needs 8 whole cards"));
         assert_eq!(table.text(false, 16, &SCREEN), "ax-1\n    needs 8\n    whole cards\n");
     }
 }

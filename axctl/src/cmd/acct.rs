@@ -9,6 +9,7 @@ use super::select::Filters;
 use crate::failure::Failure;
 use crate::fields::{self, JOB_FIELDS};
 use crate::session::Session;
+use crate::table::wrap;
 
 const COLUMNS: &str = "id,name,user,queue,state,exit,elapsed,cpu,maxram";
 const LONG: &str = "id,name,user,account,queue,state,exit,node,gpus,cpus,submitted,started,ended,elapsed,cpu,maxram,attempt,reason";
@@ -56,7 +57,7 @@ impl Arguments {
             session.json(&answer.jobs)?;
             return Ok(0);
         }
-        let table = fields::table(&columns, &answer.jobs, &session.clock);
+        let table = fields::table(&columns, &answer.jobs, &session.clock, |_| None);
         session.table(&table, !self.noheader, self.long)?;
         if !self.noheader && self.format.is_none() {
             let sums = sums(&answer.jobs, session);
@@ -95,5 +96,6 @@ fn sums(jobs: &[JobView], session: &Session<'_, '_>) -> String {
     let words: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let plural = if jobs.len() == 1 { "job" } else { "jobs" };
     let states = words.join(", ");
-    format!("{} {plural} ({states}); elapsed {elapsed}, CPU {cpu}, GPU {gpu}\n", jobs.len())
+    let text = format!("{} {plural} ({states}); elapsed {elapsed}, CPU {cpu}, GPU {gpu}", jobs.len());
+    wrap(&text, session.screen.width).join("\n") + "\n"
 }

@@ -73,7 +73,7 @@ impl Arguments {
         if list.json {
             session.json(&nodes)?;
         } else {
-            let table = fields::table(&fields, &nodes, &session.clock);
+            let table = fields::table(&fields, &nodes, &session.clock, |_| None);
             session.table(&table, !list.noheader, list.long)?;
         }
         Ok(0)

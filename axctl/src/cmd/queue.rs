@@ -5,12 +5,8 @@ use ax_core::api::JobView;
 
 use super::select::Filters;
 use crate::failure::Failure;
-use crate::fields::{self, Field, JOB_FIELDS};
+use crate::fields::{self, JOB_FIELDS};
 use crate::session::Session;
-use crate::table::Table;
-
-/// From this width on a reason has room in a column.
-const ROOM_FOR_REASON: usize = 120;
 
 const SHORT: &str = "id,name,user,queue,state,gpus,time,where";
 const NARROW: &str = "id,name,user,queue,state,gpus,time,node";
@@ -53,7 +49,9 @@ impl Arguments {
         if self.json {
             session.json(&answer.jobs)?;
         } else {
-            let table = self.lay_out(&columns, &answer.jobs, session);
+            let below = self.format.is_none() && !self.long && session.has_room_below();
+            let note = |job: &JobView| reason(job).filter(|_| below);
+            let table = fields::table(&columns, &answer.jobs, &session.clock, note);
             session.table(&table, !self.noheader, self.long)?;
         }
         if answer.left_out > 0 && !self.json {
@@ -66,28 +64,13 @@ impl Arguments {
         match (&self.format, self.long) {
             (Some(format), _) => format,
             (None, true) => LONG,
-            (None, false) if reasons_below(session) => NARROW,
+            (None, false) if session.has_room_below() => NARROW,
             (None, false) => SHORT,
         }
     }
-
-    fn lay_out(&self, columns: &[&Field<JobView>], jobs: &[JobView], session: &Session<'_, '_>) -> Table {
-        if self.format.is_some() || self.long || !reasons_below(session) {
-            return fields::table(columns, jobs, &session.clock);
-        }
-        let mut table = Table::new(columns.iter().map(|field| field.column).collect());
-        for job in jobs {
-            let cells = fields::cells(columns, job, &session.clock);
-            match &job.reason {
-                Some(reason) if !job.state.is_active() => table.row_with_note(cells, reason),
-                _ => table.row(cells),
-            }
-        }
-        table
-    }
 }
 
-/// Lines that programs read hold the whole job; people get room for the reason.
-fn reasons_below(session: &Session<'_, '_>) -> bool {
-    session.screen.terminal && session.screen.width < ROOM_FOR_REASON
+/// Why a job is not running.
+fn reason(job: &JobView) -> Option<String> {
+    job.reason.clone().filter(|_| !job.state.is_active())
 }

@@ -30,19 +30,23 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// A card and who holds it, in words.
+/// A card and who holds it.
 struct Row {
     card: CardView,
+    /// Users, separated by commas.
+    owner: String,
+    /// Jobs with their users and slices, and strangers, in words.
     holders: String,
 }
 
-const COLUMNS: &str = "node,index,name,mem,reserved,used,load,health,jobs";
-const LONG: &str = "node,index,name,uuid,mem,free,reserved,used,p95,load,limit,health,jobs";
+const COLUMNS: &str = "node,index,name,mem,reserved,used,load,health,owner,jobs";
+const NARROW: &str = "node,index,name,mem,reserved,used,load,health,owner";
+const LONG: &str = "node,index,name,uuid,mem,free,reserved,used,p95,load,limit,health,owner,holders";
 
-static FIELDS: [Field<Row>; 13] = [
+static FIELDS: [Field<Row>; 15] = [
     left("node", "NODE", Last(6), |row, _| Cell::new(&row.card.node)),
     right("index", "GPU", |row, _| Cell::new(row.card.index.to_string())),
-    left("name", "NAME", Freely(4), |row, _| Cell::new(&row.card.name)),
+    left("name", "NAME", Freely(4), |row, _| Cell::new(short_name(&row.card.name))),
     left("uuid", "UUID", Never, |row, _| Cell::new(&row.card.uuid)),
     right("mem", "MEM", |row, _| Cell::new(megabytes(row.card.mem_mb))),
     right("free", "FREE", |row, _| Cell::new(megabytes(row.card.free_mb))),
@@ -52,8 +56,20 @@ static FIELDS: [Field<Row>; 13] = [
     right("load", "LOAD", |row, _| Cell::maybe(row.card.load.map(|load| format!("{load}%")))),
     left("limit", "LIMIT", Never, |row, _| Cell::new(&row.card.limit)),
     left("health", "HEALTH", Last(7), |row, _| Cell::painted(&row.card.health, paint(&row.card.health))),
-    left("jobs", "JOBS", Freely(8), |row, _| Cell::new(&row.holders)),
+    left("owner", "OWNER", Last(5), |row, _| Cell::new(&row.owner)),
+    left("jobs", "JOBS", Freely(12), |row, _| Cell::new(job_ids(&row.card))),
+    left("holders", "HOLDERS", Freely(12), |row, _| Cell::new(&row.holders)),
 ];
+
+/// All cards are of one maker: its name says nothing.
+fn short_name(name: &str) -> &str {
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
+fn job_ids(card: &CardView) -> String {
+    let ids: Vec<String> = card.jobs.iter().map(JobId::to_string).collect();
+    if ids.is_empty() { "-".to_owned() } else { ids.join(",") }
+}
 
 fn paint(health: &str) -> Paint {
     match health {
@@ -66,7 +82,13 @@ fn paint(health: &str) -> Paint {
 impl Arguments {
     /// Asks and prints.
     pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
-        let names = self.format.as_deref().unwrap_or(if self.long { LONG } else { COLUMNS });
+        let narrow = self.format.is_none() && !self.long && session.has_room_below();
+        let names = match (&self.format, self.long) {
+            (Some(format), _) => format,
+            (None, true) => LONG,
+            (None, false) if narrow => NARROW,
+            (None, false) => COLUMNS,
+        };
         let fields = fields::choose(&FIELDS, names)?;
         let cards: Vec<CardView> = session.client.get("/api/v1/cards")?;
         if self.json {
@@ -78,11 +100,25 @@ impl Arguments {
             return Ok(0);
         }
         let jobs = holders(session, &cards)?;
-        let row = |card: CardView| Row { holders: in_words(&card, &jobs), card };
-        let rows: Vec<Row> = cards.into_iter().map(row).collect();
-        let table = fields::table(&fields, &rows, &session.clock);
+        let rows: Vec<Row> = cards.into_iter().map(|card| Row::new(card, &jobs)).collect();
+        let note = |row: &Row| Some(row.holders.clone()).filter(|holders| narrow && holders != "-");
+        let table = fields::table(&fields, &rows, &session.clock, note);
         session.table(&table, !self.noheader, self.long)?;
         Ok(0)
+    }
+}
+
+impl Row {
+    fn new(card: CardView, jobs: &BTreeMap<JobId, JobView>) -> Row {
+        let users = card.jobs.iter().filter_map(|id| jobs.get(id)).map(|job| job.user.clone());
+        let mut owners: Vec<String> = users.collect();
+        owners.sort();
+        owners.dedup();
+        if !card.foreign.is_empty() {
+            owners.push("(outside)".to_owned());
+        }
+        let owner = if owners.is_empty() { "-".to_owned() } else { owners.join(",") };
+        Row { owner, holders: in_words(&card, jobs), card }
     }
 }
 

@@ -95,7 +95,8 @@ impl Page<'_, '_, '_> {
         let (job, screen) = (self.job, &self.session.screen);
         let id = Paint::Bold.over(&shown_id(job), screen);
         let state = Paint::of_state(job.state).over(job.state.word(), screen);
-        let _ = writeln!(self.text, "{id}  {state}  {}", shown(&job.name));
+        let _ = writeln!(self.text, "{id}  {state}");
+        self.line("name", &job.name);
         self.maybe("reason", job.reason.as_ref());
         for reason in job.reasons.iter().filter(|reason| Some(*reason) != job.reason.as_ref()) {
             self.line("also", reason);
@@ -175,11 +176,9 @@ impl Page<'_, '_, '_> {
         }
         let mut table = Table::new(ATTEMPT_COLUMNS.to_vec());
         for attempt in &self.job.attempts {
-            let cells = self.attempt(attempt);
-            match &attempt.message {
-                Some(message) => table.row_with_note(cells, message),
-                None => table.row(cells),
-            }
+            let notes: Vec<String> = attempt.message.iter().cloned().chain(used(attempt)).collect();
+            let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
+            table.row(self.attempt(attempt), note.as_deref());
         }
         let screen = &self.session.screen;
         let _ = writeln!(self.text, "  {}", Paint::Bold.over("attempts", screen));
@@ -198,11 +197,8 @@ impl Page<'_, '_, '_> {
             Cell::new(&attempt.node),
             Cell::painted(&attempt.state, paint),
             Cell::maybe(attempt.started_at.map(|time| clock.short(time))),
-            Cell::maybe(ran.map(|span| span.to_string())),
+            Cell::maybe(ran.map(length)),
             Cell::new(exit(attempt.exit_code, attempt.signal)),
-            Cell::maybe(attempt.cpu_time_s.map(|s| Span((s * 1000.0) as u64).to_string())),
-            Cell::maybe(attempt.max_ram_mb.map(megabytes)),
-            Cell::maybe(attempt.max_gpu_mem_mb.map(megabytes)),
         ]
     }
 
@@ -217,7 +213,7 @@ impl Page<'_, '_, '_> {
     }
 }
 
-const ATTEMPT_COLUMNS: [Column; 10] = [
+const ATTEMPT_COLUMNS: [Column; 7] = [
     Column { title: "NO", right: true, shrink: Shrink::Never },
     Column { title: "EPOCH", right: true, shrink: Shrink::Never },
     Column { title: "NODE", right: false, shrink: Shrink::Freely(4) },
@@ -225,10 +221,16 @@ const ATTEMPT_COLUMNS: [Column; 10] = [
     Column { title: "STARTED", right: false, shrink: Shrink::Never },
     Column { title: "ELAPSED", right: true, shrink: Shrink::Never },
     Column { title: "EXIT", right: false, shrink: Shrink::Never },
-    Column { title: "CPU", right: true, shrink: Shrink::Never },
-    Column { title: "RAM", right: true, shrink: Shrink::Never },
-    Column { title: "GPUMEM", right: true, shrink: Shrink::Never },
 ];
+
+/// `used 14h13m of CPU, 12.1GB of memory, 29.3GB of GPU memory`, as far as it is known.
+fn used(attempt: &AttemptView) -> Option<String> {
+    let cpu = attempt.cpu_time_s.map(|seconds| format!("{} of CPU", length(Span((seconds * 1000.0) as u64))));
+    let ram = attempt.max_ram_mb.map(|mb| format!("{} of memory", megabytes(mb)));
+    let gpu = attempt.max_gpu_mem_mb.map(|mb| format!("{} of GPU memory", megabytes(mb)));
+    let parts: Vec<String> = [cpu, ram, gpu].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("used {}", parts.join(", ")))
+}
 
 /// `1 card`, `4 cards`.
 fn count(number: u32, thing: &str) -> String {
