@@ -175,14 +175,18 @@ proptest! {
     }
 
     #[test]
-    fn a_job_is_read_back_from_a_script(spec in spec()) {
-        let words = print(&spec);
+    fn a_script_means_what_a_command_line_means(spec in spec()) {
         // A directive is one line: words with line breaks have no place in it.
-        prop_assume!(!words.iter().any(|word| word.contains(['\n', '\r'])));
+        let words: Vec<String> =
+            print(&spec).into_iter().filter(|word| !word.contains(['\n', '\r'])).collect();
         let lines: Vec<String> = words.iter().map(|word| format!("#AX {}\n", quote(word))).collect();
         let script = format!("#!/bin/sh\n{}true\n", lines.concat());
         let parsed = parse_script("job.sh", script.as_bytes()).unwrap();
-        prop_assert_eq!(interpret(&[parsed.source()]).unwrap().spec, spec);
+        let line = parse_args(&words, Program::Axbatch).unwrap();
+        prop_assert_eq!(
+            interpret(&[parsed.source()]).unwrap().spec,
+            interpret(&[line.source()]).unwrap().spec
+        );
     }
 
     #[test]
