@@ -3,6 +3,7 @@
 use super::Dialect;
 use super::diagnostic::{Diagnostic, Fault};
 use super::interpret::Draft;
+use super::read::resources::GPU_MEM_OPTIONS;
 use crate::job::spec::{GpuCount, ResourceSpec};
 
 /// Checks the options of all sources against each other.
@@ -21,7 +22,7 @@ fn asks_for_cards(resources: &ResourceSpec) -> bool {
 
 /// `--mem` in ax's dialect is GPU memory: whoever gives it without a card most likely meant `--ram`.
 fn gpu_memory_without_cards(draft: &Draft) -> Result<(), Diagnostic> {
-    let Some(seen) = draft.seen("mem") else { return Ok(()) };
+    let Some(seen) = GPU_MEM_OPTIONS.into_iter().find_map(|name| draft.seen(name)) else { return Ok(()) };
     if asks_for_cards(&draft.out.spec.resources) {
         return Ok(());
     }

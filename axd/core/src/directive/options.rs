@@ -202,6 +202,23 @@ impl OptionDef {
         self
     }
 
+    /// `-t, --time=LIMIT`, for help and man page.
+    pub fn synopsis(&self, dialect: Dialect) -> String {
+        let letters = self.shorts.iter().filter(|(_, known)| known.to(dialect));
+        letters.map(|(letter, _)| format!("-{letter}, ")).chain([self.example()]).collect()
+    }
+
+    /// `--time=LIMIT`, `--exclusive[=user|mcs]`.
+    pub(super) fn example(&self) -> String {
+        match self.value {
+            ValueKind::Flag => format!("--{}", self.name),
+            ValueKind::Value(placeholder) | ValueKind::Text(placeholder) => {
+                format!("--{}={placeholder}", self.name)
+            }
+            ValueKind::Optional(placeholder) => format!("--{}[={placeholder}]", self.name),
+        }
+    }
+
     fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
@@ -318,6 +335,15 @@ mod tests {
     }
 
     #[test]
+    fn help_shows_names_and_value() {
+        let synopsis =
+            |name| exact(name, Dialect::Ax).map(|def| def.synopsis(Dialect::Ax)).unwrap_or_default();
+        assert_eq!(synopsis("queue"), "-q, -p, --queue=NAME");
+        assert_eq!(synopsis("hold"), "-H, --hold");
+        assert_eq!(synopsis("exclusive"), "--exclusive[=user|mcs]");
+    }
+
+    #[test]
     fn every_option_has_help() {
         for def in OPTIONS {
             let length = def.help.chars().count();
@@ -333,7 +359,8 @@ mod tests {
             ("cpus", Dialect::Slurm, None),
             ("pre", Dialect::Slurm, Some("prefer")),
             ("retry-d", Dialect::Slurm, Some("retry-delay")),
-            ("task", Dialect::Slurm, Some("ntasks")),
+            ("task", Dialect::Slurm, None),
+            ("tasks-per", Dialect::Slurm, Some("ntasks-per-node")),
             ("cpus", Dialect::Ax, Some("cpus-per-task")),
             ("out", Dialect::Ax, Some("output")),
             ("gpu", Dialect::Ax, None),
