@@ -273,6 +273,7 @@ fn what_changes_where_or_how_often_is_refused() {
         ("--deadline=tomorrow", true),
         ("--nodes=2", true),
         ("-n 8 --ntasks-per-node=4", true),
+        ("-N 1 -n 8 --ntasks-per-node=4", false),
         ("--constraint=haswell", false),
         ("--nodelist=gpu-01", false),
         ("--mail-type=ALL --mail-user=ada@example.org", false),

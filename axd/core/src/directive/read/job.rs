@@ -22,7 +22,7 @@ pub(in crate::directive) fn queue(draft: &mut Draft, given: &Given<'_>) -> Done 
         given.value().parse::<QueueName>()?;
     }
     draft.out.spec.queue = value;
-    draft.out.queue_dialect = Some(given.dialect);
+    draft.out.queue_dialect = draft.out.spec.queue.as_ref().map(|_| given.dialect);
     Ok(())
 }
 
