@@ -24,7 +24,7 @@ use ax_sys::process::Spawn;
 use ax_sys::{crash_point, socket};
 
 use crate::people::Person;
-use crate::submission::Details;
+use crate::store::Details;
 
 /// The socket to axd in a supervisor.
 const SUPERVISOR_SOCKET: i32 = 3;

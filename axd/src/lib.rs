@@ -6,17 +6,19 @@
 pub mod api;
 mod base64;
 mod calendar;
+mod command;
 pub mod config;
+mod containment;
+mod engine;
 mod launch;
 mod local;
 mod log;
 mod people;
+mod ready;
 mod settle;
+mod signals;
+pub mod store;
 mod submission;
 mod worker;
-pub mod store;
 
-/// Runs the daemon with the arguments of this process.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
-}
+pub use command::main;

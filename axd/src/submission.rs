@@ -17,10 +17,10 @@ use ax_core::job::spec::{Export, JobSpec};
 use ax_core::node::Node;
 use ax_core::text::{nearest, quoted};
 use ax_core::time::WallTime;
-use serde::{Deserialize, Serialize};
 
 use crate::calendar::Calendar;
 use crate::people::Person;
+use crate::store::Details;
 
 /// Largest script, bytes.
 pub const MAX_SCRIPT: usize = 4 << 20;
@@ -32,25 +32,6 @@ const MAX_ARGUMENTS: usize = 128 << 10;
 const MAX_NAME: usize = 255;
 /// Longest comment, bytes.
 const MAX_COMMENT: usize = 4 << 10;
-
-/// What starting and showing a job need and the controller does not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Details {
-    /// The options.
-    pub spec: JobSpec,
-    /// Words after the script's name.
-    pub args: Vec<String>,
-    /// Folder in which it runs.
-    pub cwd: String,
-    /// Folder from which it was submitted.
-    pub submit_dir: String,
-    /// File creation mask.
-    pub umask: u32,
-    /// Read by Slurm's rules.
-    pub slurm: bool,
-    /// The script's name.
-    pub script_name: String,
-}
 
 /// A submission that may be put before the controller.
 #[derive(Debug, Clone)]
@@ -341,7 +322,10 @@ fn details(
         submit_dir,
         umask: request.umask.unwrap_or(0o022) & 0o777,
         slurm,
-        script_name,
+        script_name: Some(script_name),
+        program: request.program.clone(),
+        warnings: Vec::new(),
+        spooled: false,
     }
 }
 

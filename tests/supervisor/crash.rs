@@ -21,10 +21,7 @@ const POINTS: [(&str, bool, bool); 6] = [
 
 fn die_at(world: &mut World, point: &str) -> std::path::PathBuf {
     let log = world.root.join("crashes");
-    world.set_environment(vec![
-        format!("AX_CRASH_POINT={point}"),
-        format!("AX_CRASH_LOG={}", log.display()),
-    ]);
+    world.set_environment(vec![format!("AX_CRASH_POINT={point}"), format!("AX_CRASH_LOG={}", log.display())]);
     log
 }
 

@@ -172,7 +172,8 @@ fn frozen_time_does_not_count_and_thaws_for_an_end() {
 #[test]
 fn a_notice_spares_the_shell_that_does_not_know_it() {
     let Some(world) = World::new() else { return };
-    let script = "sh -c 'trap \"echo told; exit 0\" USR1; echo > ready; while :; do sleep 0.05; done'; echo after";
+    let script =
+        "sh -c 'trap \"echo told; exit 0\" USR1; echo > ready; while :; do sleep 0.05; done'; echo after";
     let mut job = world.job(script).start();
     job.begun();
     eventually("the child", || world.home.join("ready").exists());
@@ -220,8 +221,13 @@ fn a_launch_that_hangs_can_be_cancelled() {
     assert!(made.success());
     let job = world.job("echo ran").with(|a| a.files.output = pipe.to_str().unwrap().to_owned()).start();
     eventually("the socket", || job.job.folder.join("ctl").exists());
-    eventually("the child", || job.job.world.groups(job.job.name).is_some_and(|group| group.populated().unwrap()));
-    assert_eq!(job.ask(&Request::Signal { signal: 10, batch_only: false }), refused("it has not started yet"));
+    eventually("the child", || {
+        job.job.world.groups(job.job.name).is_some_and(|group| group.populated().unwrap())
+    });
+    assert_eq!(
+        job.ask(&Request::Signal { signal: 10, batch_only: false }),
+        refused("it has not started yet")
+    );
     assert_eq!(job.ask(&cancel(false)), Report::Done);
     let result = job.result();
     assert_eq!((result.outcome, result.started_at), (Outcome::Cancelled, None));
@@ -236,7 +242,9 @@ fn a_result_that_can_not_be_written_is_kept_told_and_tried_again() {
     let Some(world) = World::new() else { return };
     let attempts = world.run.join("attempts");
     let mount = |words: &[&str]| {
-        assert!(std::process::Command::new(words[0]).args(&words[1..]).arg(&attempts).status().unwrap().success());
+        assert!(
+            std::process::Command::new(words[0]).args(&words[1..]).arg(&attempts).status().unwrap().success()
+        );
     };
     mount(&["mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "tmpfs"]);
     let unmount = Unmount(attempts.clone());

@@ -105,7 +105,8 @@ fn launch_failures_name_step_path_and_reason() {
     assert_eq!(message, "start interpreter '/etc/passwd' as user li: Permission denied");
     let message = failure("", &|a| a.args = vec!["a\0b".to_owned()]);
     assert!(message.contains("NUL"), "{message}");
-    let message = failure("", &|a| a.cgroup_parents = vec!["unified:/sys/fs/cgroup/unified/none/x".to_owned()]);
+    let message =
+        failure("", &|a| a.cgroup_parents = vec!["unified:/sys/fs/cgroup/unified/none/x".to_owned()]);
     assert!(message.starts_with("groups: cannot make group"), "{message}");
 }
 
@@ -155,7 +156,8 @@ fn the_work_folder_is_the_users_alone() {
     let job = world.job("touch \"$1/made\"").with(|a| a.args = vec![a.work_dir.clone()]);
     let work = std::path::PathBuf::from(&job.assignment.work_dir);
     assert_eq!(job.run().outcome, Outcome::Succeeded);
-    let (meta, above) = (std::fs::metadata(&work).unwrap(), std::fs::metadata(work.parent().unwrap()).unwrap());
+    let (meta, above) =
+        (std::fs::metadata(&work).unwrap(), std::fs::metadata(work.parent().unwrap()).unwrap());
     assert_eq!((meta.uid(), meta.mode() & 0o7777), (USER, 0o700));
     assert_eq!((above.uid(), above.mode() & 0o7777), (0, 0o711));
     assert!(work.join("made").exists());

@@ -61,7 +61,8 @@ impl Attempts {
         poller.add(&running.socket, tokens::socket_of(name.epoch), Interest::READ)?;
         poller.add(&running.process, tokens::process_of(name.epoch), Interest::READ)?;
         let (process, socket) = (Some(running.process), Some(running.socket));
-        let entry = Supervisor { name, process, socket, waiting: Vec::new(), reported: false, look_again: None };
+        let entry =
+            Supervisor { name, process, socket, waiting: Vec::new(), reported: false, look_again: None };
         self.keep(poller, entry);
         Ok(())
     }

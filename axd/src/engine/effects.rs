@@ -1,6 +1,8 @@
 //! Carrying out durable decisions: launching, ending and signalling attempts,
 //! cleaning up after them; and hearing what became of them.
 
+use std::sync::Arc;
+
 use ax_core::controller::{Decision, Event};
 use ax_core::id::{AttemptName, JobId};
 use ax_core::job::AttemptEnd;
@@ -62,10 +64,11 @@ impl Engine {
             }
             Some(Err(error)) => self.launch_failed(launch.attempt, error),
             Some(Ok(person)) if person.name != job.owner.name => {
-                let error = format!("user {uid} is {} now and was {} at submission", person.name, job.owner.name);
+                let error =
+                    format!("user {uid} is {} now and was {} at submission", person.name, job.owner.name);
                 self.launch_failed(launch.attempt, error);
             }
-            Some(Ok(person)) => match self.start(&launch, &person) {
+            Some(Ok(person)) => match self.start_attempt(&launch, &person) {
                 Ok(running) => self.watch(launch.attempt, running),
                 Err(error) => self.launch_failed(launch.attempt, error),
             },
@@ -80,7 +83,7 @@ impl Engine {
         }
     }
 
-    fn start(&mut self, launch: &Launch, person: &Person) -> Result<Running, String> {
+    fn start_attempt(&mut self, launch: &Launch, person: &Person) -> Result<Running, String> {
         let number = launch.attempt.job.number;
         let parts = match self.parts.remove(&number) {
             Some(parts) => parts,
@@ -89,7 +92,8 @@ impl Engine {
         let job = self.controller.job(number).ok_or("the job is gone")?;
         let cards = &self.local.inventory.cards;
         let card_mem = launch.allocation.cards.first();
-        let card_mem = card_mem.and_then(|share| cards.iter().find(|c| c.index == share.index)).map(|c| c.mem);
+        let card_mem =
+            card_mem.and_then(|share| cards.iter().find(|c| c.index == share.index)).map(|c| c.mem);
         let plan = Plan {
             paths: &self.paths,
             config: self.controller.config(),
@@ -112,12 +116,22 @@ impl Engine {
     }
 
     fn stored_parts(&self, attempt: AttemptName) -> Result<NewParts, String> {
-        let stored = self.reader.parts(attempt.job.number).map_err(|e| e.to_string())?;
+        let number = attempt.job.number;
+        let read = || -> crate::store::Result<Option<NewParts>> {
+            let (Some(details), Some(script), Some(environment)) =
+                (self.reader.details(number)?, self.reader.script(number)?, self.reader.environment(number)?)
+            else {
+                return Ok(None);
+            };
+            Ok(Some(NewParts { details, script: Arc::from(script), environment: Arc::new(environment) }))
+        };
+        let stored = read().map_err(|e| e.to_string())?;
         stored.ok_or_else(|| format!("{} is not in the database", attempt.job))
     }
 
     fn launch_failed(&mut self, attempt: AttemptName, error: String) {
-        self.log.line(Level::Error, &Line::new("launch_failed").text("attempt", &attempt).text("error", &error));
+        self.log
+            .line(Level::Error, &Line::new("launch_failed").text("attempt", &attempt).text("error", &error));
         let end = AttemptEnd {
             outcome: Outcome::LaunchFailed,
             exit_code: None,
@@ -183,15 +197,18 @@ impl Engine {
         let now = now().boot;
         match answer {
             Err(error) => {
-                self.log.line(Level::Error, &Line::new("settle").text("attempt", &attempt).text("error", &error));
+                self.log
+                    .line(Level::Error, &Line::new("settle").text("attempt", &attempt).text("error", &error));
                 self.attempts.look_again(attempt, now);
             }
             Ok(Settled::Alive(None)) => self.attempts.look_again(attempt, now),
-            Ok(Settled::Alive(Some(started))) => match self.attempts.adopt(&self.poller, &self.paths, &started, now) {
-                Ok(true) => {}
-                // Ended meanwhile, or nobody knows: look again.
-                Ok(false) | Err(_) => self.attempts.look_again(attempt, now),
-            },
+            Ok(Settled::Alive(Some(started))) => {
+                match self.attempts.adopt(&self.poller, &self.paths, &started, now) {
+                    Ok(true) => {}
+                    // Ended meanwhile, or nobody knows: look again.
+                    Ok(false) | Err(_) => self.attempts.look_again(attempt, now),
+                }
+            }
             Ok(Settled::Over(result)) => {
                 self.attempts.forget(attempt);
                 self.on_result(*result);

@@ -13,7 +13,6 @@ mod reload;
 mod requests;
 mod start;
 mod tokens;
-mod views;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -61,13 +60,14 @@ pub struct Engine {
     axrun: PathBuf,
     nvml: Option<PathBuf>,
     as_root: bool,
+    /// Whether cards are given out at all.
+    gives_cards: bool,
     log: Log,
     calendar: Calendar,
     controller: Controller,
     local: Local,
     cgroup_parents: Vec<String>,
     missing: Vec<String>,
-    boot_id: String,
     writer: Writer,
     reader: Reader,
     commits: Commits,
@@ -114,7 +114,8 @@ impl Engine {
             self.on_time();
             self.flush();
         }
-        self.log.line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
+        self.log
+            .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
         self.writer.close().map_err(|e| e.to_string())
     }
 

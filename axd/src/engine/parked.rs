@@ -43,7 +43,10 @@ impl Parked {
         self.waiters.values().map(|(_, until)| *until).min()
     }
 
-    fn take_waiters(&mut self, mut which: impl FnMut(JobNumber, BootTime) -> bool) -> Vec<(ConnId, JobNumber)> {
+    fn take_waiters(
+        &mut self,
+        mut which: impl FnMut(JobNumber, BootTime) -> bool,
+    ) -> Vec<(ConnId, JobNumber)> {
         let chosen = self.waiters.iter().filter(|(_, (job, until))| which(*job, *until));
         let chosen: Vec<_> = chosen.map(|(conn, (job, _))| (*conn, *job)).collect();
         for (conn, _) in &chosen {
@@ -56,13 +59,15 @@ impl Parked {
 impl Engine {
     /// The name service has answered about a user.
     pub(super) fn unpark(&mut self, uid: Uid) {
-        let (theirs, others) = std::mem::take(&mut self.parked.requests).into_iter().partition(|(of, _)| *of == uid);
+        let (theirs, others) =
+            std::mem::take(&mut self.parked.requests).into_iter().partition(|(of, _)| *of == uid);
         self.parked.requests = others;
         let theirs: Vec<(Uid, Incoming)> = theirs;
         for (_, request) in theirs {
             self.on_request(request);
         }
-        let (theirs, others) = std::mem::take(&mut self.parked.launches).into_iter().partition(|(of, _)| *of == uid);
+        let (theirs, others) =
+            std::mem::take(&mut self.parked.launches).into_iter().partition(|(of, _)| *of == uid);
         self.parked.launches = others;
         let theirs: Vec<(Uid, Launch)> = theirs;
         for (_, launch) in theirs {

@@ -13,7 +13,10 @@ use crate::log::{Level, Line};
 use crate::people::Person;
 
 /// Reads the configuration as at the start: a named file must be there, the usual one may be absent.
-pub(super) fn read(named: Option<&std::path::Path>, usual: &std::path::Path) -> Result<config::Loaded, ApiError> {
+pub(super) fn read(
+    named: Option<&std::path::Path>,
+    usual: &std::path::Path,
+) -> Result<config::Loaded, ApiError> {
     let (path, loaded) = match named {
         Some(path) => (path, config::load_named(path)),
         None => (usual, config::load(usual)),

@@ -11,8 +11,8 @@ use ax_core::api::{
 use ax_core::controller::{Change, Decision, Event};
 use ax_core::directive::{Program, interpret, parse_args};
 use ax_core::id::{JobId, SubmissionKey, Uid};
-use ax_core::job::spec::{JobSpec, TimeLimit};
 use ax_core::job::Actor;
+use ax_core::job::spec::{JobSpec, TimeLimit};
 use ax_core::time::WallTime;
 use ax_sys::{clock, crash_point, random};
 
@@ -110,7 +110,8 @@ impl Engine {
         if test_only || checked.conduct.test_only {
             return Ok((200, self.foretell(checked)));
         }
-        let (warnings, understood) = (std::mem::take(&mut checked.warnings), std::mem::take(&mut checked.understood));
+        let (warnings, understood) =
+            (std::mem::take(&mut checked.warnings), std::mem::take(&mut checked.understood));
         self.accept(checked, &warnings).map(|(status, id)| (status, accepted(id, understood, warnings)))
     }
 
@@ -138,7 +139,9 @@ impl Engine {
 
     /// Nobody submits as somebody else, except root with `--uid`.
     fn on_behalf(&mut self, request: &SubmitRequest, person: &Person) -> Result<Person, ApiError> {
-        let Some(uid) = request.uid.map(Uid).filter(|uid| *uid != person.uid) else { return Ok(person.clone()) };
+        let Some(uid) = request.uid.map(Uid).filter(|uid| *uid != person.uid) else {
+            return Ok(person.clone());
+        };
         if person.uid != Uid::ROOT {
             let text = format!("only root submits for others; you are {}", person.name);
             return Err(error(ErrorClass::NoPermission, text));
@@ -157,7 +160,7 @@ impl Engine {
         if let Some(id) = self.controller.job_of_key(uid, key) {
             return Ok(Some(id));
         }
-        let stored = self.reader.job_of_key(uid, key, now().wall);
+        let stored = self.reader.by_key(uid, key);
         stored.map_err(|e| error(ErrorClass::TryAgain, e.to_string()))
     }
 
@@ -193,7 +196,8 @@ impl Engine {
             (None, Some(allocation), _) => format!("would start at once on {}", allocation.node),
             (None, None, Some(job)) => {
                 let told = copy.explain(at, job.number);
-                let start = told.expected_start.map_or("can't be foretold".to_owned(), |s| format!("about {s}"));
+                let start =
+                    told.expected_start.map_or("can't be foretold".to_owned(), |s| format!("about {s}"));
                 format!("would wait: {}; expected start {start}", told.reasons.join("; "))
             }
             (None, None, None) => "nothing can be said".to_owned(),
@@ -250,7 +254,9 @@ impl Engine {
     fn act_on(&mut self, job: JobId, actor: &Actor, request: &ActionRequest) -> Result<String, ApiError> {
         let actor = actor.clone();
         let event = match &request.action {
-            Action::Cancel { signal: None } => Event::CancelRequested { job, actor, why: request.why.clone() },
+            Action::Cancel { signal: None } => {
+                Event::CancelRequested { job, actor, why: request.why.clone() }
+            }
             Action::Cancel { signal: Some(signal) } => Event::SignalRequested { job, actor, signal: *signal },
             Action::Hold => Event::HoldRequested { job, actor },
             Action::Release => Event::ReleaseRequested { job, actor },
@@ -278,12 +284,15 @@ impl Engine {
         rest.timing.begin = None;
         (rest.queue, rest.name) = (None, None);
         if rest != JobSpec::default() || line.script.is_some() {
-            let text = "only --priority, --time, --begin, --queue and --job-name of a waiting job can be changed";
+            let text =
+                "only --priority, --time, --begin, --queue and --job-name of a waiting job can be changed";
             return Err(error(ErrorClass::Usage, text));
         }
         let queue = match spec.queue.as_deref() {
             None => None,
-            Some(name) => Some(name.parse().map_err(|e: ax_core::id::BadName| error(ErrorClass::Usage, e.to_string()))?),
+            Some(name) => Some(
+                name.parse().map_err(|e: ax_core::id::BadName| error(ErrorClass::Usage, e.to_string()))?,
+            ),
         };
         Ok(Change {
             priority: spec.timing.priority,

@@ -21,8 +21,13 @@ pub struct Details {
     pub args: Vec<String>,
     /// The folder that it starts in, absolute.
     pub cwd: String,
+    /// The folder that it was submitted from, absolute.
+    pub submit_dir: String,
     /// File creation mask.
     pub umask: u32,
+    /// It was read by Slurm's rules.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub slurm: bool,
     /// The script's name, for messages; absent: a command, or standard input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script_name: Option<String>,

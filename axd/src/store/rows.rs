@@ -56,7 +56,7 @@ pub struct NewJob {
 }
 
 /// What comes with a new job and is not the controller's.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct NewParts {
     /// What the submission said.
     pub details: Details,

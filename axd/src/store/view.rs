@@ -57,6 +57,7 @@ pub fn of_job(job: &Job) -> JobView {
         unused_options: Vec::new(),
         idempotent: job.request.idempotent,
         account: None,
+        array: None,
         ticket: None,
     }
 }
