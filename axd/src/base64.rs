@@ -1,7 +1,7 @@
 //! Base 64 (RFC 4648, section 4), for scripts that are no UTF-8. Decoding only.
 
 /// The bytes of a text in base 64 with padding; `None` if it is none.
-pub fn decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.as_bytes();
     if !text.len().is_multiple_of(4) {
         return None;

@@ -8,7 +8,7 @@ use chrono::{DateTime, Datelike, Days, Duration, Local, LocalResult, NaiveDate, 
 
 /// The calendar of a zone.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Calendar;
+pub(crate) struct Calendar;
 
 impl Calendar {
     fn local(self, at: WallTime) -> DateTime<Local> {
@@ -19,12 +19,12 @@ impl Calendar {
     }
 
     /// The year of an instant.
-    pub fn year(self, at: WallTime) -> u16 {
+    pub(crate) fn year(self, at: WallTime) -> u16 {
         u16::try_from(self.local(at).year()).unwrap_or(1970)
     }
 
     /// The instant that was meant, seen from now.
-    pub fn resolve(self, when: When, now: WallTime) -> WallTime {
+    pub(crate) fn resolve(self, when: When, now: WallTime) -> WallTime {
         let today = self.local(now).date_naive();
         match when {
             When::In(span) => now + span,

@@ -11,7 +11,7 @@ const DELEGATED: [&str; 2] = ["ax.slice/ax-jobs.service", "system.slice/ax-jobs.
 
 /// The place, as records name it, and what can't be had, in words.
 #[derive(Debug, Clone, Default)]
-pub struct Containment {
+pub(crate) struct Containment {
     /// For assignments; empty where no group may be made.
     pub parents: Vec<String>,
     /// What is missing, one line each.
@@ -19,7 +19,7 @@ pub struct Containment {
 }
 
 /// Finds and prepares the place.
-pub fn prepare(paths: &Paths) -> Containment {
+pub(crate) fn prepare(paths: &Paths) -> Containment {
     let hierarchy = match Hierarchy::detect() {
         Ok(hierarchy) if hierarchy.layout() != Layout::None => hierarchy,
         Ok(_) => return nowhere("this machine has no control groups"),

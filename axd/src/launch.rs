@@ -30,7 +30,7 @@ use crate::store::Details;
 const SUPERVISOR_SOCKET: i32 = 3;
 
 /// Everything about an attempt that is to be started.
-pub struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     /// Where things lie.
     pub paths: &'a Paths,
     /// The configuration in force.
@@ -66,7 +66,7 @@ pub struct Plan<'a> {
 }
 
 /// A supervisor that was started.
-pub struct Running {
+pub(crate) struct Running {
     /// The process.
     pub process: PidFd,
     /// Our end of its socket.
@@ -74,7 +74,7 @@ pub struct Running {
 }
 
 /// The standard files of an attempt, absolute.
-pub fn files(job: &Job, details: &Details, number: u32, node: &str) -> Files {
+pub(crate) fn files(job: &Job, details: &Details, number: u32, node: &str) -> Files {
     let io = &details.spec.io;
     let restarts = number.saturating_sub(1);
     let values = Values {
@@ -109,7 +109,7 @@ pub fn files(job: &Job, details: &Details, number: u32, node: &str) -> Files {
 
 impl Plan<'_> {
     /// Puts the attempt into place and starts its supervisor.
-    pub fn start(&self) -> Result<Running, String> {
+    pub(crate) fn start(&self) -> Result<Running, String> {
         self.place().map_err(|error| format!("preparing {}: {error}", self.attempt))?;
         crash_point!("claimed");
         self.spawn().map_err(|error| format!("starting the supervisor of {}: {error}", self.attempt))

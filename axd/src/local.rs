@@ -12,7 +12,7 @@ use ax_sys::sched;
 
 /// This machine as it registers, and what was odd about it.
 #[derive(Debug, Clone)]
-pub struct Local {
+pub(crate) struct Local {
     /// What it gives out.
     pub inventory: Inventory,
     /// Numbers of the real CPUs; the inventory may count more or fewer.
@@ -24,7 +24,7 @@ pub struct Local {
 impl Local {
     /// The kernel's list of the CPUs behind these numbers of the inventory;
     /// `None` where they stand for all or more than there are.
-    pub fn cpu_list(&self, cpus: &[u32]) -> Option<String> {
+    pub(crate) fn cpu_list(&self, cpus: &[u32]) -> Option<String> {
         let real = self.real_cpus.len();
         if real == 0 || self.inventory.cpus as usize > real {
             return None;
@@ -35,13 +35,13 @@ impl Local {
 }
 
 /// The name of this machine as ax compares it.
-pub fn host_name() -> Result<HostName, String> {
+pub(crate) fn host_name() -> Result<HostName, String> {
     let name = sched::host_name().map_err(|e| e.to_string())?;
     name.parse().map_err(|e: ax_core::id::BadName| e.to_string())
 }
 
 /// Looks at this machine. `cards`: whether cards are given out at all.
-pub fn look(host: &HostName, config: &Config, library: Option<&Path>, cards: bool) -> Local {
+pub(crate) fn look(host: &HostName, config: &Config, library: Option<&Path>, cards: bool) -> Local {
     let mut warnings = Vec::new();
     let real_cpus = sched::allowed_cpus().unwrap_or_else(|error| {
         warnings.push(format!("counting one CPU: {error}"));

@@ -12,7 +12,7 @@ use ax_sys::clock;
 
 /// Where the lines go.
 #[derive(Debug)]
-pub struct Log {
+pub(crate) struct Log {
     path: PathBuf,
     file: Option<File>,
     to_stderr: bool,
@@ -20,7 +20,7 @@ pub struct Log {
 
 /// How grave a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     /// What happens all day.
     Info,
     /// Somebody should look.
@@ -31,14 +31,14 @@ pub enum Level {
 
 impl Log {
     /// Opens the file for appending. Where that fails, standard error has the lines alone.
-    pub fn open(path: &Path, to_stderr: bool) -> Log {
+    pub(crate) fn open(path: &Path, to_stderr: bool) -> Log {
         let mut log = Log { path: path.to_owned(), file: None, to_stderr };
         log.reopen();
         log
     }
 
     /// Opens the file again, after logrotate moved it away.
-    pub fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         match open_append(&self.path) {
             Ok(file) => self.file = Some(file),
             Err(error) => {
@@ -52,7 +52,7 @@ impl Log {
     }
 
     /// Writes one line.
-    pub fn line(&mut self, level: Level, line: &Line) {
+    pub(crate) fn line(&mut self, level: Level, line: &Line) {
         let level = match level {
             Level::Info => "info",
             Level::Warning => "warning",
@@ -75,17 +75,17 @@ fn open_append(path: &Path) -> io::Result<File> {
 
 /// The words of one line: what happened, then `key=value`.
 #[derive(Debug, Clone)]
-pub struct Line(String);
+pub(crate) struct Line(String);
 
 impl Line {
     /// A line about this kind of event, one word.
-    pub fn new(event: &str) -> Line {
+    pub(crate) fn new(event: &str) -> Line {
         Line(event.to_owned())
     }
 
     /// Adds a value; quoted if it is more than a word, control characters escaped.
     #[must_use]
-    pub fn text(mut self, key: &str, value: &dyn fmt::Display) -> Line {
+    pub(crate) fn text(mut self, key: &str, value: &dyn fmt::Display) -> Line {
         let value = value.to_string();
         let plain = |c: char| c.is_ascii_graphic() && c != '"' && c != '=';
         let _ = match !value.is_empty() && value.chars().all(plain) {

@@ -18,7 +18,7 @@ const HOLDS: Span = Span::seconds(60);
 
 /// A user with everything that starting a job as them needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Person {
+pub(crate) struct Person {
     /// User number.
     pub uid: Uid,
     /// Main group.
@@ -37,17 +37,17 @@ pub struct Person {
 
 impl Person {
     /// Owner of the jobs that they submit.
-    pub fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         Owner { uid: self.uid, name: Arc::clone(&self.name) }
     }
 
     /// For an assignment.
-    pub fn record(&self) -> UserRecord {
+    pub(crate) fn record(&self) -> UserRecord {
         UserRecord { uid: self.uid, gid: self.gid, groups: self.groups.clone(), name: self.name.to_string() }
     }
 
     /// Whether one of these rules, users or `@groups`, means them.
-    pub fn is_meant_by(&self, rules: &[String]) -> bool {
+    pub(crate) fn is_meant_by(&self, rules: &[String]) -> bool {
         rules.iter().any(|rule| match rule.strip_prefix('@') {
             Some(group) => self.group_names.iter().any(|g| g == group),
             None => *rule == *self.name,
@@ -55,18 +55,18 @@ impl Person {
     }
 
     /// Uid 0 and `cluster.admins`; and, where the daemon serves its own user alone, that user.
-    pub fn is_admin(&self, config: &Config) -> bool {
+    pub(crate) fn is_admin(&self, config: &Config) -> bool {
         self.uid == Uid::ROOT || self.is_meant_by(&config.cluster.admins)
     }
 
     /// As an actor.
-    pub fn actor(&self, config: &Config) -> Actor {
+    pub(crate) fn actor(&self, config: &Config) -> Actor {
         Actor::User { uid: self.uid, name: Arc::clone(&self.name), admin: self.is_admin(config) }
     }
 }
 
 /// Looks a user up. Slow where the name service is: for the worker thread only.
-pub fn look_up(uid: Uid) -> Result<Person, String> {
+pub(crate) fn look_up(uid: Uid) -> Result<Person, String> {
     let unknown = || format!("there is no user with number {uid} on this machine");
     let user = users::by_uid(uid.0).map_err(|e| e.to_string())?.ok_or_else(unknown)?;
     let groups = users::groups_of(&user).map_err(|e| e.to_string())?;
@@ -87,18 +87,18 @@ pub fn look_up(uid: Uid) -> Result<Person, String> {
 
 /// What is known of users for now.
 #[derive(Debug, Default)]
-pub struct People {
+pub(crate) struct People {
     known: HashMap<Uid, (BootTime, Result<Person, String>)>,
 }
 
 impl People {
     /// A fresh answer about a user, or `None` when the name service has to be asked.
-    pub fn get(&self, uid: Uid, now: BootTime) -> Option<&Result<Person, String>> {
+    pub(crate) fn get(&self, uid: Uid, now: BootTime) -> Option<&Result<Person, String>> {
         self.known.get(&uid).filter(|(asked, _)| now - *asked < HOLDS).map(|(_, answer)| answer)
     }
 
     /// Keeps an answer of the name service.
-    pub fn put(&mut self, uid: Uid, now: BootTime, answer: Result<Person, String>) {
+    pub(crate) fn put(&mut self, uid: Uid, now: BootTime, answer: Result<Person, String>) {
         // Bounded by forgetting what no longer holds.
         if self.known.len() > 1024 {
             self.known.retain(|_, (asked, _)| now - *asked < HOLDS);

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Says READY=1. Nobody listening is no error.
-pub fn say_ready() {
+pub(crate) fn say_ready() {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let name = name.as_encoded_bytes();
     let address = match name.strip_prefix(b"@") {

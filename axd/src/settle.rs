@@ -19,7 +19,7 @@ use ax_sys::{SysError, clock};
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settled {
+pub(crate) enum Settled {
     /// Its supervisor lives; this is what it wrote when it started, if it has got so far.
     Alive(Option<Box<Started>>),
     /// It is over: by its own record, or because its supervisor died and its tree is ended.
@@ -35,7 +35,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(30);
 const RECORD_LIMIT: u64 = 1 << 20;
 
 /// Finds out. On error nothing is known and the question must be asked again.
-pub fn settle(paths: &Paths, attempt: AttemptName) -> Result<Settled, String> {
+pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<Settled, String> {
     settle_by_lease(paths, attempt).map_err(|error| format!("settling {attempt}: {error}"))
 }
 
@@ -98,7 +98,7 @@ fn started(paths: &Paths, attempt: AttemptName) -> Result<Option<Started>, SysEr
 }
 
 /// The record of the end, if there is one and it is this attempt's.
-pub fn read_result(paths: &Paths, attempt: AttemptName) -> Result<Option<AttemptResult>, SysError> {
+pub(crate) fn read_result(paths: &Paths, attempt: AttemptName) -> Result<Option<AttemptResult>, SysError> {
     let result: Option<AttemptResult> = read_record(&paths.attempt_dir(attempt), "result")?;
     Ok(result.filter(|r| r.attempt == attempt))
 }
@@ -114,7 +114,7 @@ fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Res
 }
 
 /// Removes a folder with all that is in it, never following a link out of it.
-pub fn remove_folder(folder: &Path) -> Result<(), String> {
+pub(crate) fn remove_folder(folder: &Path) -> Result<(), String> {
     const MOST: u64 = 10_000_000;
     let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(()) };
     match Dir::open(parent).and_then(|dir| dir.remove_tree(name, MOST)) {

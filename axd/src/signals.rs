@@ -10,7 +10,7 @@ use signal_hook::low_level::pipe;
 
 /// What was asked by signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub(crate) enum Asked {
     /// Read the configuration again.
     Reload,
     /// Stop.
@@ -19,14 +19,14 @@ pub enum Asked {
 
 /// One self-pipe for each meaning. The mask stays as it is, so that nothing of it reaches jobs.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     reload: UnixStream,
     stop: UnixStream,
 }
 
 impl Signals {
     /// Catches the signals from now on.
-    pub fn catch() -> std::io::Result<Signals> {
+    pub(crate) fn catch() -> std::io::Result<Signals> {
         let (reload, reload_in) = pair()?;
         let (stop, stop_in) = pair()?;
         pipe::register(SIGHUP, reload_in)?;
@@ -36,12 +36,12 @@ impl Signals {
     }
 
     /// The descriptors that become readable.
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.reload.as_fd(), self.stop.as_fd()]
     }
 
     /// What was asked since the last call.
-    pub fn asked(&mut self) -> Vec<Asked> {
+    pub(crate) fn asked(&mut self) -> Vec<Asked> {
         let mut asked = Vec::new();
         for (pipe, meaning) in [(&mut self.reload, Asked::Reload), (&mut self.stop, Asked::Stop)] {
             let mut buffer = [0; 64];

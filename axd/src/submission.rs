@@ -23,9 +23,9 @@ use crate::people::Person;
 use crate::store::Details;
 
 /// Largest script, bytes.
-pub const MAX_SCRIPT: usize = 4 << 20;
+pub(crate) const MAX_SCRIPT: usize = 4 << 20;
 /// Largest environment, bytes.
-pub const MAX_ENVIRONMENT: usize = 1 << 20;
+pub(crate) const MAX_ENVIRONMENT: usize = 1 << 20;
 /// Most bytes of arguments.
 const MAX_ARGUMENTS: usize = 128 << 10;
 /// Longest name, bytes.
@@ -35,7 +35,7 @@ const MAX_COMMENT: usize = 4 << 10;
 
 /// A submission that may be put before the controller.
 #[derive(Debug, Clone)]
-pub struct Checked {
+pub(crate) struct Checked {
     /// For the controller.
     pub submission: Submission,
     /// For the store.
@@ -53,7 +53,7 @@ pub struct Checked {
 }
 
 /// What a submission is checked against.
-pub struct Rules<'a> {
+pub(crate) struct Rules<'a> {
     /// The configuration in force.
     pub config: &'a Config,
     /// The nodes there are.
@@ -71,7 +71,7 @@ struct Script {
 }
 
 /// Checks a submission of this person.
-pub fn check(request: SubmitRequest, person: &Person, rules: &Rules<'_>) -> Result<Checked, ApiError> {
+pub(crate) fn check(request: SubmitRequest, person: &Person, rules: &Rules<'_>) -> Result<Checked, ApiError> {
     may_submit(person, rules.config)?;
     let program = program_of(&request)?;
     let script = script_of(&request)?;

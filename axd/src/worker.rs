@@ -17,7 +17,7 @@ use crate::settle::{self, Settled};
 
 /// Something that may take long.
 #[derive(Debug)]
-pub enum Task {
+pub(crate) enum Task {
     /// Who is this?
     LookUp(Uid),
     /// What became of an attempt whose supervisor is not there?
@@ -28,7 +28,7 @@ pub enum Task {
 
 /// What came of a task.
 #[derive(Debug)]
-pub enum Done {
+pub(crate) enum Done {
     /// Who it is, or why nobody can say.
     LookedUp(Uid, Result<Person, String>),
     /// What became of the attempt.
@@ -39,7 +39,7 @@ pub enum Done {
 
 /// The loop's end of the worker.
 #[derive(Debug)]
-pub struct Worker {
+pub(crate) struct Worker {
     tasks: Sender<Task>,
     done: Receiver<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
@@ -48,7 +48,7 @@ pub struct Worker {
 
 impl Worker {
     /// Starts the thread; `waker` is used whenever something is done.
-    pub fn start(paths: Paths, waker: Arc<Waker>) -> std::io::Result<Worker> {
+    pub(crate) fn start(paths: Paths, waker: Arc<Waker>) -> std::io::Result<Worker> {
         let (tasks, to_do) = channel::<Task>();
         let (report, done) = channel();
         thread::Builder::new().name("worker".to_owned()).spawn(move || {
@@ -65,20 +65,20 @@ impl Worker {
     }
 
     /// Asks the name service, once at a time for each user.
-    pub fn look_up(&mut self, uid: Uid) {
+    pub(crate) fn look_up(&mut self, uid: Uid) {
         if self.asked.insert(uid, ()).is_none() {
             self.start_task(Task::LookUp(uid));
         }
     }
 
     /// Hands over a task.
-    pub fn start_task(&self, task: Task) {
+    pub(crate) fn start_task(&self, task: Task) {
         // The thread lives as long as this sender: sending cannot fail before the end.
         let _ = self.tasks.send(task);
     }
 
     /// The next thing that is done, if any.
-    pub fn next(&mut self) -> Option<Done> {
+    pub(crate) fn next(&mut self) -> Option<Done> {
         let done = self.done.try_recv().ok()?;
         if let Done::LookedUp(uid, _) = &done {
             self.asked.remove(uid);

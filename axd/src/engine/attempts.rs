@@ -40,7 +40,7 @@ struct Supervisor {
 
 /// What the loop hears of attempts.
 #[derive(Debug)]
-pub enum News {
+pub(super) enum News {
     /// The supervisor says so.
     Reported(AttemptName, Box<Report>),
     /// The supervisor is gone and had not reported the end: somebody has to find out.
@@ -51,13 +51,13 @@ pub enum News {
 
 /// All supervisors.
 #[derive(Debug, Default)]
-pub struct Attempts {
+pub(super) struct Attempts {
     all: BTreeMap<Epoch, Supervisor>,
 }
 
 impl Attempts {
     /// Enters a supervisor that this daemon has just started.
-    pub fn started(&mut self, poller: &Poller, name: AttemptName, running: Running) -> Result<(), SysError> {
+    pub(super) fn started(&mut self, poller: &Poller, name: AttemptName, running: Running) -> Result<(), SysError> {
         poller.add(&running.socket, tokens::socket_of(name.epoch), Interest::READ)?;
         poller.add(&running.process, tokens::process_of(name.epoch), Interest::READ)?;
         let (process, socket) = (Some(running.process), Some(running.socket));
@@ -79,7 +79,7 @@ impl Attempts {
     /// Takes over a supervisor that an earlier daemon started. It must be the very
     /// process that wrote the record, and root or we must listen on its socket.
     /// `Ok(false)`: it has ended meanwhile.
-    pub fn adopt(
+    pub(super) fn adopt(
         &mut self,
         poller: &Poller,
         paths: &Paths,
@@ -114,7 +114,7 @@ impl Attempts {
     }
 
     /// An attempt whose supervisor lives but can't be spoken to yet.
-    pub fn look_again(&mut self, name: AttemptName, now: BootTime) {
+    pub(super) fn look_again(&mut self, name: AttemptName, now: BootTime) {
         let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor {
             name,
             process: None,
@@ -127,7 +127,7 @@ impl Attempts {
     }
 
     /// Attempts that are to be looked at again now.
-    pub fn due(&mut self, now: BootTime) -> Vec<AttemptName> {
+    pub(super) fn due(&mut self, now: BootTime) -> Vec<AttemptName> {
         let due = self.all.values_mut().filter(|s| s.look_again.is_some_and(|at| at <= now));
         due.map(|s| {
             s.look_again = None;
@@ -137,22 +137,22 @@ impl Attempts {
     }
 
     /// When the next attempt is to be looked at again.
-    pub fn next_look(&self) -> Option<BootTime> {
+    pub(super) fn next_look(&self) -> Option<BootTime> {
         self.all.values().filter_map(|s| s.look_again).min()
     }
 
     /// Whether a supervisor of the attempt is known here.
-    pub fn knows(&self, name: AttemptName) -> bool {
+    pub(super) fn knows(&self, name: AttemptName) -> bool {
         self.all.contains_key(&name.epoch)
     }
 
     /// Attempts that a process is watched for.
-    pub fn watched(&self) -> impl Iterator<Item = AttemptName> {
+    pub(super) fn watched(&self) -> impl Iterator<Item = AttemptName> {
         self.all.values().filter(|s| s.process.is_some()).map(|s| s.name)
     }
 
     /// Asks something of a supervisor, now or as soon as it can be reached.
-    pub fn ask(&mut self, poller: &Poller, name: AttemptName, request: Request) {
+    pub(super) fn ask(&mut self, poller: &Poller, name: AttemptName, request: Request) {
         if let Some(entry) = self.all.get_mut(&name.epoch) {
             entry.waiting.push(request);
             self.flush(poller, name.epoch);
@@ -175,7 +175,7 @@ impl Attempts {
     }
 
     /// Something came on a supervisor's socket.
-    pub fn socket_ready(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
+    pub(super) fn socket_ready(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
         let mut news = Vec::new();
         self.flush(poller, epoch);
         let Some(entry) = self.all.get_mut(&epoch) else { return news };
@@ -200,7 +200,7 @@ impl Attempts {
     }
 
     /// A supervisor's process has ended.
-    pub fn process_ended(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
+    pub(super) fn process_ended(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
         // What it said last may still be in the socket.
         let mut news = self.socket_ready(poller, epoch);
         let Some(entry) = self.all.remove(&epoch) else { return news };
@@ -217,7 +217,7 @@ impl Attempts {
     }
 
     /// Forgets an attempt that is over.
-    pub fn forget(&mut self, name: AttemptName) {
+    pub(super) fn forget(&mut self, name: AttemptName) {
         if self.all.get(&name.epoch).is_some_and(|s| s.process.is_none()) {
             self.all.remove(&name.epoch);
         }

@@ -42,7 +42,7 @@ use guard::Guard;
 use parked::Parked;
 use tokens::Source;
 
-pub use start::{Setup, StartError};
+pub(crate) use start::{Setup, StartError};
 
 /// The safety net: how long a missed event can matter.
 const RESCAN: Span = Span::seconds(5);
@@ -54,7 +54,7 @@ const SPOOL_STAYS: Span = Span::seconds(300);
 const QUIET_AFTER: Span = Span::seconds(60);
 
 /// The daemon.
-pub struct Engine {
+pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
     axrun: PathBuf,
@@ -103,7 +103,7 @@ fn now() -> Now {
 
 impl Engine {
     /// Runs until it is told to stop. Jobs go on without it.
-    pub fn run(mut self) -> Result<(), String> {
+    pub(crate) fn run(mut self) -> Result<(), String> {
         let mut ready: Vec<Ready> = Vec::new();
         while !self.stopping {
             let limit = self.patience(now());

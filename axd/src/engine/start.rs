@@ -35,7 +35,7 @@ use crate::worker::{Task, Worker};
 
 /// How the daemon is to run.
 #[derive(Debug, Clone)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// Where things lie, before the configuration moves them.
     pub paths: Paths,
     /// A configuration file that was named.
@@ -50,7 +50,7 @@ pub struct Setup {
 
 /// Why it can't.
 #[derive(Debug, Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     /// The configuration is wrong: its lines.
     #[error("{0}")]
     Config(String),
@@ -70,7 +70,7 @@ fn failed<E: std::fmt::Display>(doing: &'static str) -> impl FnOnce(E) -> StartE
 
 impl Engine {
     /// Brings it up; jobs that ran while it was away are on their way to be adopted.
-    pub fn start(setup: Setup) -> Result<Engine, StartError> {
+    pub(crate) fn start(setup: Setup) -> Result<Engine, StartError> {
         let loaded = reload::read(setup.config_file.as_deref(), &setup.paths.config)
             .map_err(|error| StartError::Config(error.error))?;
         let config_path = setup.config_file.clone().unwrap_or_else(|| setup.paths.config.clone());

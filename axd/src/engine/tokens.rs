@@ -6,20 +6,20 @@ use ax_core::id::Epoch;
 use crate::api::server::TOKEN_BITS;
 
 /// The local socket's server; its connections are below.
-pub const SERVER: u64 = 1 << TOKEN_BITS;
+pub(super) const SERVER: u64 = 1 << TOKEN_BITS;
 /// Another thread has something for the loop.
-pub const WAKER: u64 = 2 << TOKEN_BITS;
+pub(super) const WAKER: u64 = 2 << TOKEN_BITS;
 /// A signal came.
-pub const SIGNALS: u64 = 3 << TOKEN_BITS;
+pub(super) const SIGNALS: u64 = 3 << TOKEN_BITS;
 /// The guard's process ended.
-pub const GUARD: u64 = 4 << TOKEN_BITS;
+pub(super) const GUARD: u64 = 4 << TOKEN_BITS;
 const SOCKETS: u64 = 5 << TOKEN_BITS;
 const PROCESSES: u64 = 6 << TOKEN_BITS;
 const KIND: u64 = u64::MAX << TOKEN_BITS;
 
 /// Whose descriptor an event is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub(super) enum Source {
     /// The server's.
     Server,
     /// The waker.
@@ -35,7 +35,7 @@ pub enum Source {
 }
 
 /// Reads a token.
-pub fn source(token: u64) -> Option<Source> {
+pub(super) fn source(token: u64) -> Option<Source> {
     let epoch = Epoch(token & !KIND);
     match token & KIND {
         SERVER => Some(Source::Server),
@@ -49,11 +49,11 @@ pub fn source(token: u64) -> Option<Source> {
 }
 
 /// The token of a supervisor's socket.
-pub fn socket_of(epoch: Epoch) -> u64 {
+pub(super) fn socket_of(epoch: Epoch) -> u64 {
     SOCKETS | epoch.0
 }
 
 /// The token of a supervisor's process.
-pub fn process_of(epoch: Epoch) -> u64 {
+pub(super) fn process_of(epoch: Epoch) -> u64 {
     PROCESSES | epoch.0
 }
