@@ -22,7 +22,8 @@ use crate::world::{Screen, World, with_process};
 
 /// Submit jobs, look at them and steer them.
 #[derive(Parser)]
-#[command(name = "ax", version, disable_help_subcommand = true)]
+#[command(name = "ax", version, disable_help_subcommand = true, arg_required_else_help = false)]
+#[command(next_display_order = 1, after_help = "axbatch submits scripts. See ax(1) for all of it.")]
 pub struct Arguments {
     /// Talk to the daemon whose files lie under DIR (also AX_ROOT)
     #[arg(long, global = true, value_name = "DIR")]

@@ -13,13 +13,13 @@ use clap::{Parser, Subcommand};
 
 use crate::ax::explain;
 use crate::failure::{Failure, finish};
-use crate::shown::shown;
+use crate::shown::{plain, shown};
 use crate::submit::said;
 use crate::world::{World, with_process};
 
 /// Check and look after ax.
 #[derive(Parser)]
-#[command(name = "axctl", version, disable_help_subcommand = true)]
+#[command(name = "axctl", version, disable_help_subcommand = true, arg_required_else_help = false)]
 pub struct Arguments {
     /// The daemon whose files lie under DIR (also AX_ROOT)
     #[arg(long, global = true, value_name = "DIR")]
@@ -37,6 +37,7 @@ enum Command {
         file: Option<PathBuf>,
     },
     /// The database of jobs
+    #[command(arg_required_else_help = false)]
     Db {
         #[command(subcommand)]
         command: Database,
@@ -114,7 +115,7 @@ impl Daemon {
     fn become_it(mut self) -> Result<u8, Failure> {
         let error: io::Error = self.0.exec();
         let program = self.0.get_program().to_string_lossy().into_owned();
-        let line = format!("cannot run {program}: {error}; is the daemon's package installed?");
+        let line = format!("cannot run {program}: {}; is the daemon's package installed?", plain(&error));
         Err(Failure::said(ErrorClass::Unavailable, line))
     }
 }
@@ -122,8 +123,9 @@ impl Daemon {
 /// Reads a script as `axbatch` would, and shows what was understood.
 fn check_script(file: &Path, world: &mut World<'_>) -> Result<u8, Failure> {
     let name = file.display().to_string();
-    let content = std::fs::read(file)
-        .map_err(|error| Failure::said(ErrorClass::NoInput, format!("cannot read {name}: {error}")))?;
+    let content = std::fs::read(file).map_err(|error| {
+        Failure::said(ErrorClass::NoInput, format!("cannot read {name}: {}", plain(&error)))
+    })?;
     let script = parse_script(&name, &content).map_err(said)?;
     let meaning = interpret(&[script.source()]).map_err(said)?;
     for note in script.warnings.iter().chain(&meaning.notes) {

@@ -12,6 +12,7 @@ use ax_core::api::ErrorClass;
 use ax_core::paths::Paths;
 use thiserror::Error;
 
+use crate::shown::plain;
 use crate::world::Variables;
 
 /// How long a connection may take: a daemon accepts at once unless it hangs.
@@ -30,7 +31,7 @@ pub struct Place {
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// Nobody listens.
-    #[error("no daemon answers at {} ({why}); start it with 'systemctl start axd', or name another with --root or AX_SOCKET", .socket.display())]
+    #[error("no daemon answers at {} ({}); start it with 'systemctl start axd', or name another with --root or AX_SOCKET", .socket.display(), plain(.why))]
     Down {
         /// Where.
         socket: PathBuf,
@@ -44,7 +45,7 @@ pub enum ConnectError {
         socket: PathBuf,
     },
     /// The socket may not be used.
-    #[error("cannot use {}: {why}", .socket.display())]
+    #[error("cannot use {}: {}", .socket.display(), plain(.why))]
     Refused {
         /// Where.
         socket: PathBuf,

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::connect::ConnectError;
 use crate::http::WireError;
-use crate::shown::shown;
+use crate::shown::{plain, shown};
 
 /// A command that failed.
 #[derive(Debug, Error)]
@@ -31,7 +31,7 @@ pub enum Failure {
         line: String,
     },
     /// Standard output or standard error can't be written.
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output: {}", plain(.0))]
     Output(#[from] io::Error),
 }
 

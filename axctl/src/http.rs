@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use crate::shown::plain;
+
 /// Largest head of an answer.
 const MAX_HEAD: usize = 64 << 10;
 /// Largest body of an answer: a list of 100,000 jobs is about 100 MB.
@@ -17,7 +19,7 @@ const MAX_HEADERS: usize = 32;
 #[derive(Debug, Error)]
 pub enum WireError {
     /// The connection ended or failed before the whole answer was there.
-    #[error("the connection to axd broke: {0}")]
+    #[error("the connection to axd broke: {}", plain(.0))]
     Broken(#[from] io::Error),
     /// No whole answer in time.
     #[error("axd did not answer within {} s; see /var/log/ax-controller.log", .0.as_secs())]

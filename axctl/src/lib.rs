@@ -12,6 +12,7 @@ mod cmd;
 pub mod connect;
 pub mod failure;
 mod fields;
+pub mod generated;
 pub mod http;
 mod session;
 mod shown;

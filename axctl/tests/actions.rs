@@ -1,4 +1,5 @@
 //! Commands that change jobs, follow logs, reload and complete: requests, lines and exit codes.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

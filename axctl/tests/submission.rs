@@ -1,5 +1,6 @@
 //! Submitting: what is sent, what is checked before, what happens when the daemon is down,
 //! breaks off, refuses, or is not to be trusted.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! What people see: golden files of every list and page, at two widths, on a terminal and in a pipe.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -12,6 +12,7 @@ use ax_core::api::{ErrorClass, JobView};
 use crate::failure::Failure;
 use crate::fields::shown_id;
 use crate::session::Session;
+use crate::shown::plain;
 
 /// How often a followed file is looked at, and how often the job is.
 const LOOK_AT_FILE: Duration = Duration::from_millis(100);
@@ -152,7 +153,7 @@ fn no_output(job: &JobView, number: u32) -> Failure {
 fn open(path: &str, job: &JobView) -> Result<File, Failure> {
     File::open(path).map_err(|error| {
         let node = job.node.as_ref().map(|node| format!("; the job's node is {node}")).unwrap_or_default();
-        Failure::said(ErrorClass::NoInput, format!("cannot open {path}: {error}{node}"))
+        Failure::said(ErrorClass::NoInput, format!("cannot open {path}: {}{node}", plain(&error)))
     })
 }
 
@@ -165,7 +166,10 @@ fn copy(file: &mut File, out: &mut dyn Write) -> Result<(), Failure> {
             Ok(count) => out.write_all(&buffer[..count])?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                return Err(Failure::said(ErrorClass::NoInput, format!("cannot read the output: {error}")));
+                return Err(Failure::said(
+                    ErrorClass::NoInput,
+                    format!("cannot read the output: {}", plain(&error)),
+                ));
             }
         }
     }

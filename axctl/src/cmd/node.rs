@@ -9,8 +9,9 @@ use crate::style::Paint;
 use crate::table::Cell;
 use crate::table::Shrink::{Freely, Last};
 
-/// Nodes
+/// Show the nodes
 #[derive(clap::Args)]
+#[command(arg_required_else_help = false)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,

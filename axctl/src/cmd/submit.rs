@@ -33,9 +33,11 @@ pub(crate) fn words(arguments: &[OsString]) -> Option<(Option<PathBuf>, &[OsStri
 
 /// The subcommand as clap's help and completion show it.
 pub(crate) fn described() -> Command {
-    let command = Command::new(NAME).about("Submit a command").disable_help_flag(true);
+    let command = Command::new(NAME).about("Submit a command").disable_help_flag(true).display_order(0);
     let command = with_options(command, Program::AxSubmit);
-    command.arg(Arg::new("COMMAND").num_args(0..).value_hint(ValueHint::CommandWithArguments))
+    command.arg(
+        Arg::new("COMMAND").num_args(0..).trailing_var_arg(true).value_hint(ValueHint::CommandWithArguments),
+    )
 }
 
 /// `axbatch` as completion shows it.

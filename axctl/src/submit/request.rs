@@ -10,6 +10,7 @@ use super::environment;
 use super::script::Body;
 use super::understand::{Understood, request_words};
 use crate::failure::Failure;
+use crate::shown::plain;
 use crate::world::World;
 
 /// The name that a program has for people and on the wire.
@@ -68,7 +69,7 @@ fn folder(chdir: Option<&str>) -> Result<Option<String>, Failure> {
     }
     let unusable = |class, why: &str| Failure::said(class, format!("the current folder {why}; see --chdir"));
     let here = std::env::current_dir()
-        .map_err(|error| unusable(ErrorClass::NoInput, &format!("cannot be found: {error}")))?;
+        .map_err(|error| unusable(ErrorClass::NoInput, &format!("cannot be found: {}", plain(&error))))?;
     let text = here.into_os_string().into_string();
     text.map(Some).map_err(|_| unusable(ErrorClass::Data, "has a name that is not UTF-8"))
 }

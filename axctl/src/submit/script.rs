@@ -8,6 +8,7 @@ use ax_core::api::ErrorClass;
 use ax_core::directive::{CommandLine, Program, quote};
 
 use crate::failure::Failure;
+use crate::shown::plain;
 use crate::world::World;
 
 /// Largest script.
@@ -71,23 +72,22 @@ fn from_script(name: Option<&str>, args: &[String], world: &mut World<'_>) -> Re
 }
 
 fn from_file(name: &str) -> Result<Vec<u8>, Failure> {
-    let cannot = |why: &dyn std::fmt::Display| {
-        Failure::said(ErrorClass::NoInput, format!("cannot read {name}: {why}"))
-    };
-    let file = File::open(Path::new(name)).map_err(|error| cannot(&error))?;
-    let meta = file.metadata().map_err(|error| cannot(&error))?;
+    let cannot = |why: &str| Failure::said(ErrorClass::NoInput, format!("cannot read {name}: {why}"));
+    let file = File::open(Path::new(name)).map_err(|error| cannot(&plain(&error)))?;
+    let meta = file.metadata().map_err(|error| cannot(&plain(&error)))?;
     if meta.is_dir() {
-        return Err(cannot(&"it is a folder"));
+        return Err(cannot("it is a folder"));
     }
-    limited(&mut &file).map_err(|error| cannot(&error))
+    limited(&mut &file).map_err(|error| cannot(&plain(&error)))
 }
 
 fn from_input(unnamed: bool, world: &mut World<'_>) -> Result<Vec<u8>, Failure> {
     if unnamed && world.input_is_terminal {
         world.remark("axbatch", "reading the script from the terminal; Ctrl-D ends it")?;
     }
-    limited(&mut world.input)
-        .map_err(|error| Failure::said(ErrorClass::NoInput, format!("cannot read standard input: {error}")))
+    limited(&mut world.input).map_err(|error| {
+        Failure::said(ErrorClass::NoInput, format!("cannot read standard input: {}", plain(&error)))
+    })
 }
 
 /// At most one byte more than a script may have: enough to see that it is too long.

@@ -1,5 +1,10 @@
 //! A daemon made of canned answers, and the commands run against it within this process.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "helpers of tests; each test file uses its part"
+)]
 
 pub mod samples;
 
