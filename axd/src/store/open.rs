@@ -5,6 +5,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ax_core::id::{Epoch, JobNumber};
 use ax_core::paths::Paths;
@@ -116,7 +117,7 @@ fn lock(state: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = options.open(&path).doing("open", &path)?;
-    match file.try_lock() {
+    match lock_patiently(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
@@ -133,6 +134,17 @@ fn lock(state: &Path) -> Result<File> {
     let told = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));
     let _ = told.and_then(|_| writeln!(file, "{}", std::process::id()));
     Ok(file)
+}
+
+/// A child of a daemon that has just ended holds a copy of its lock until it execs.
+fn lock_patiently(file: &File) -> std::result::Result<(), TryLockError> {
+    for _ in 0..10 {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),
+            other => return other,
+        }
+    }
+    file.try_lock()
 }
 
 fn open_database(path: &Path) -> Result<(Connection, Vec<String>)> {

@@ -37,6 +37,9 @@ pub struct Broken {
     pub open_attempts: Vec<Epoch>,
 }
 
+/// Jobs that can't be read, each with the reason.
+type Unreadable = Vec<(JobNumber, String)>;
+
 impl Store {
     /// Reads what a restart needs, and sets aside what can't be read.
     ///
@@ -57,7 +60,7 @@ impl Store {
         })
     }
 
-    fn living_jobs(&self) -> Result<(Vec<Job>, Vec<(JobNumber, String)>)> {
+    fn living_jobs(&self) -> Result<(Vec<Job>, Unreadable)> {
         let (mut jobs, mut unreadable) = (Vec::new(), Vec::new());
         let sql = "SELECT number, core FROM jobs WHERE live = 1 ORDER BY number";
         let mut statement = self.connection.prepare(sql).doing("read", &self.database)?;
