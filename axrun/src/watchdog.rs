@@ -77,7 +77,8 @@ fn protect() -> Result<SignalWatch> {
     let _ = process::lock_memory();
     let _ = process::set_oom_score_adj(-1000);
     let _ = process::new_session();
-    let deaf = ["HUP", "INT", "QUIT", "USR1", "USR2", "PIPE", "ALRM"].iter().filter_map(|name| name.parse().ok());
+    let deaf =
+        ["HUP", "INT", "QUIT", "USR1", "USR2", "PIPE", "ALRM"].iter().filter_map(|name| name.parse().ok());
     let watched: Vec<Signal> = [Signal::TERM].into_iter().chain(deaf).collect();
     SignalWatch::new(&watched)
 }

@@ -6,7 +6,7 @@ use ax_core::record::Report;
 use ax_sys::lease::Probe;
 use ax_sys::pidfd::Exit;
 
-use crate::world::{USER, World, eventually, set_mode};
+use crate::world::{Mount, USER, World, eventually, set_mode};
 
 #[test]
 fn exit_codes_and_signals_are_recorded() {
@@ -76,6 +76,17 @@ fn scripts_of_every_form_run() {
 }
 
 #[test]
+fn scripts_and_programs_run_where_nothing_may_be_executed() {
+    let Some(world) = World::new() else { return };
+    let _mount = Mount::new(&world.run.join("jobs"), "noexec,mode=711");
+    assert_eq!(world.job("#!/bin/sh\nexit 4\n").run().exit_code, Some(4));
+    let elf = std::fs::read("/bin/echo").unwrap();
+    let result = world.job_of_bytes(&elf).with(|a| a.args = vec!["from memory".to_owned()]).run();
+    assert_eq!(result.outcome, Outcome::Succeeded, "{result:?}");
+    assert_eq!(world.out(), "from memory\n");
+}
+
+#[test]
 fn launch_failures_name_step_path_and_reason() {
     let Some(world) = World::new() else { return };
     let closed = world.root.join("closed");
@@ -105,7 +116,8 @@ fn launch_failures_name_step_path_and_reason() {
     assert_eq!(message, "start interpreter '/etc/passwd' as user li: Permission denied");
     let message = failure("", &|a| a.args = vec!["a\0b".to_owned()]);
     assert!(message.contains("NUL"), "{message}");
-    let message = failure("", &|a| a.cgroup_parents = vec!["unified:/sys/fs/cgroup/unified/none/x".to_owned()]);
+    let message =
+        failure("", &|a| a.cgroup_parents = vec!["unified:/sys/fs/cgroup/unified/none/x".to_owned()]);
     assert!(message.starts_with("groups: cannot make group"), "{message}");
 }
 
@@ -155,7 +167,8 @@ fn the_work_folder_is_the_users_alone() {
     let job = world.job("touch \"$1/made\"").with(|a| a.args = vec![a.work_dir.clone()]);
     let work = std::path::PathBuf::from(&job.assignment.work_dir);
     assert_eq!(job.run().outcome, Outcome::Succeeded);
-    let (meta, above) = (std::fs::metadata(&work).unwrap(), std::fs::metadata(work.parent().unwrap()).unwrap());
+    let (meta, above) =
+        (std::fs::metadata(&work).unwrap(), std::fs::metadata(work.parent().unwrap()).unwrap());
     assert_eq!((meta.uid(), meta.mode() & 0o7777), (USER, 0o700));
     assert_eq!((above.uid(), above.mode() & 0o7777), (0, 0o711));
     assert!(work.join("made").exists());

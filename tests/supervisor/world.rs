@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use ax_core::id::{AttemptName, Gid, Uid};
 use ax_core::job::spec::OpenMode;
-use ax_core::record::{Assignment, AttemptResult, Ending, Files, Limits, Report, Request, Started, UserRecord};
+use ax_core::record::{
+    Assignment, AttemptResult, Ending, Files, Limits, Report, Request, Started, UserRecord,
+};
 use ax_core::time::Span;
 use ax_sys::cgroup::{Base, Hierarchy, JobGroup, Place};
 use ax_sys::lease::{self, Probe};
@@ -139,7 +141,10 @@ impl World {
         let environment = self.extra_environment.iter().map(|line| CString::new(line.as_str()).unwrap());
         let spawn = Spawn {
             program: CString::new(program).unwrap(),
-            arguments: [text(Path::new("axrun"))].into_iter().chain(words.iter().map(|word| text(word))).collect(),
+            arguments: [text(Path::new("axrun"))]
+                .into_iter()
+                .chain(words.iter().map(|word| text(word)))
+                .collect(),
             environment: [c"SECRET=of axd".to_owned()].into_iter().chain(environment).collect(),
             descriptors: socket.map(|socket| (socket.as_fd(), 3)).into_iter().collect(),
             directory: None,
@@ -196,7 +201,8 @@ impl<'a> Job<'a> {
     }
 
     pub(crate) fn start(self) -> Running<'a> {
-        std::fs::write(self.folder.join("assignment"), serde_json::to_vec(&self.assignment).unwrap()).unwrap();
+        std::fs::write(self.folder.join("assignment"), serde_json::to_vec(&self.assignment).unwrap())
+            .unwrap();
         let (ours, theirs) = seqpacket_pair();
         let supervisor = self.world.axrun(&[Path::new("--supervise"), &self.folder], Some(&theirs));
         Running { supervisor, axd: Some(ours), exit: None, seen: Vec::new(), job: self }
@@ -242,17 +248,25 @@ impl Running<'_> {
         assert_eq!(self.job.world.lease(self.job.name), Probe::Free);
         if self.axd.is_some() {
             self.read_reports();
-            assert_eq!(self.seen.last(), Some(&Report::Result(result.clone())), "the last report is the result");
+            assert_eq!(
+                self.seen.last(),
+                Some(&Report::Result(result.clone())),
+                "the last report is the result"
+            );
         }
         result
     }
 
     pub(crate) fn record(&self) -> Option<AttemptResult> {
-        std::fs::read(self.job.folder.join("result")).ok().map(|bytes| serde_json::from_slice(&bytes).unwrap())
+        std::fs::read(self.job.folder.join("result"))
+            .ok()
+            .map(|bytes| serde_json::from_slice(&bytes).unwrap())
     }
 
     pub(crate) fn started(&self) -> Option<Started> {
-        std::fs::read(self.job.folder.join("started")).ok().map(|bytes| serde_json::from_slice(&bytes).unwrap())
+        std::fs::read(self.job.folder.join("started"))
+            .ok()
+            .map(|bytes| serde_json::from_slice(&bytes).unwrap())
     }
 
     /// Waits until the script was executed.
@@ -347,4 +361,22 @@ pub(crate) fn pid_in(path: &Path) -> i32 {
         pid.is_some()
     });
     pid.unwrap()
+}
+
+/// A small file system in memory over a folder, until it is dropped.
+pub(crate) struct Mount(PathBuf);
+
+impl Mount {
+    pub(crate) fn new(over: &Path, options: &str) -> Mount {
+        let mut mount = std::process::Command::new("mount");
+        let status = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(over).status().unwrap();
+        assert!(status.success());
+        Mount(over.to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }

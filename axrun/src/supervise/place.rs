@@ -32,7 +32,10 @@ impl Place {
         let name = last.and_then(|name| name.parse().ok());
         let run = folder.parent().and_then(Path::parent).filter(|_| folder.is_absolute());
         let (Some(name), Some(run)) = (name, run) else {
-            return Err(Failure::Usage(format!("'{}' is no absolute path of an attempt's folder", folder.display())));
+            return Err(Failure::Usage(format!(
+                "'{}' is no absolute path of an attempt's folder",
+                folder.display()
+            )));
         };
         let attempt = Dir::open(folder).map_err(Failure::input)?;
         let run = Dir::open(run).map_err(Failure::input)?;
@@ -45,7 +48,8 @@ impl Place {
         let bytes = self.attempt.read("assignment", ASSIGNMENT_MAX).map_err(Failure::input)?;
         let path = self.attempt.show("assignment");
         let bad = |text: String| Failure::BadRecord { path: path.clone(), text };
-        let assignment: Assignment = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+        let assignment: Assignment =
+            serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
         if assignment.v > FORMAT {
             return Err(bad(format!("format {} is newer than this program's {FORMAT}", assignment.v)));
         }
@@ -75,7 +79,7 @@ impl Place {
     }
 }
 
-
 fn json(record: &impl serde::Serialize) -> Result<Vec<u8>, Failure> {
-    serde_json::to_vec(record).map_err(|error| Failure::Internal(format!("a record has no JSON form: {error}")))
+    serde_json::to_vec(record)
+        .map_err(|error| Failure::Internal(format!("a record has no JSON form: {error}")))
 }

@@ -179,16 +179,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const STATES: [State; 8] = [
-        S::Preparing,
-        S::Running,
-        S::Suspended,
-        S::Warned,
-        S::Terminating,
-        S::Killing,
-        S::Draining,
-        S::Done,
-    ];
+    const STATES: [State; 8] =
+        [S::Preparing, S::Running, S::Suspended, S::Warned, S::Terminating, S::Killing, S::Draining, S::Done];
 
     const EVENTS: [Event; 16] = [
         E::Launched,

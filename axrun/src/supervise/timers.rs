@@ -45,7 +45,8 @@ impl Timers {
 
     /// The earliest deadline that is running.
     pub(crate) fn next(&self) -> Option<u64> {
-        let counted = if self.frozen_since.is_some() { [None; 3] } else { [self.warn, self.limit, self.overdue] };
+        let counted =
+            if self.frozen_since.is_some() { [None; 3] } else { [self.warn, self.limit, self.overdue] };
         counted.into_iter().chain([self.grace, self.again]).flatten().min()
     }
 

@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn caught_and_ignored_signals_are_read_from_the_masks() {
-        let status = "Name:\tsh\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000004\nSigCgt:\t0000000000010202\n";
+        let status =
+            "Name:\tsh\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000004\nSigCgt:\t0000000000010202\n";
         assert!(handled(status, libc_usr1()) && handled(status, 3) && handled(status, 2));
         assert!(!handled(status, 12) && !handled(status, 64) && !handled("", 10));
     }

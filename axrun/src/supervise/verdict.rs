@@ -120,10 +120,7 @@ mod tests {
         let mut facts = Facts { out_of_memory: true, ..ran(ScriptExit::Code(0)) };
         facts.note_cause(Cause::Limit(Some(Span::seconds(90))));
         facts.note_cause(Cause::Asked { outcome: Outcome::Cancelled, message: "li".to_owned() });
-        assert_eq!(
-            facts.verdict(),
-            (Outcome::Timeout, Some("over its time limit of 00:01:30".to_owned()))
-        );
+        assert_eq!(facts.verdict(), (Outcome::Timeout, Some("over its time limit of 00:01:30".to_owned())));
         let cancelled = Facts {
             cause: Some(Cause::Asked { outcome: Outcome::Cancelled, message: "by li".to_owned() }),
             ..Facts::default()

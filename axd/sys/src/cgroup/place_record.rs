@@ -30,7 +30,8 @@ impl Place {
             let bad = |text: &str| SysError::found("use the parent group", line, text);
             let (kind, path) = line.split_once(':').ok_or_else(|| bad("it has no colon"))?;
             let path = Path::new(path);
-            let (Some(point), Some(name), true) = (path.parent(), path.file_name(), path.is_absolute()) else {
+            let (Some(point), Some(name), true) = (path.parent(), path.file_name(), path.is_absolute())
+            else {
                 return Err(bad("its path is not plain and absolute"));
             };
             if place.get_or_insert_with(|| name.into()).as_os_str() != name {
