@@ -1,28 +1,21 @@
 //! Control groups for real, as root. On a hybrid machine the code for v1 alone and for the unified tree alone runs
 //! too, each with its part of what is mounted.
-
 #![allow(clippy::unwrap_used, reason = "a test that can not go on should stop")]
 
 mod common;
 
-use ax_sys::cgroup::device_filter::{DeviceFilter, DeviceRule};
-use ax_sys::cgroup::{
-    Base, Containment, Controller, Hierarchy, JobGroup, Layout, Limits, Place, ProcessTree, Removal,
-};
-use ax_sys::pidfd::{Exit, ProcessIdentity};
-use ax_sys::process::{Child, ChildError, fork_child};
+use ax_sys::cgroup::{Containment, Controller, Hierarchy, JobGroup, Layout, Limits, Removal};
+use ax_sys::pidfd::Exit;
+use ax_sys::process::fork_child;
 use ax_sys::signals::Signal;
 use ax_sys::socket::{Interest, Poller};
-use common::{Scratch, is_root, run, wait_for};
-use std::ffi::CString;
+use common::site::{LONG, Site, each_group, exit, killed_by_9, shell, sites};
+use common::{Scratch, run, skip_without_root, wait_for};
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(30);
-
 fn main() {
-    if !is_root() {
-        println!("groups: skipped, needs root");
-        return run(&[("process_tree_is_killed", process_tree_is_killed)]);
+    if skip_without_root("groups") {
+        return run(&[]);
     }
     run(&[
         ("detached_processes_are_killed", detached_processes_are_killed),
@@ -46,96 +39,7 @@ fn main() {
         ("names_are_taken_once", names_are_taken_once),
         ("bad_limit_leaves_nothing", bad_limit_leaves_nothing),
         ("joining_a_removed_group_is_reported", joining_a_removed_group_is_reported),
-        ("devices_are_denied", devices_are_denied),
-        ("first_rule_decides", first_rule_decides),
-        ("filter_on_a_parent_holds_below", filter_on_a_parent_holds_below),
-        ("process_tree_is_killed", process_tree_is_killed),
-        ("marked_processes_are_found_without_their_supervisor", marked_processes_are_found),
     ]);
-}
-
-/// A place of its own with everything in it gone afterwards.
-struct Site {
-    hierarchy: Hierarchy,
-    place: Place,
-}
-
-impl Site {
-    fn new(hierarchy: Hierarchy) -> Site {
-        let name = format!("ax-test-{}", ax_sys::random::name().unwrap());
-        let place = Place::new(Base::Root, name).unwrap();
-        assert!(place.is_usable(&hierarchy));
-        place.prepare(&hierarchy).unwrap();
-        place.prepare(&hierarchy).unwrap();
-        Site { hierarchy, place }
-    }
-
-    fn group(&self, limits: &Limits) -> JobGroup {
-        let name = format!("job.{}", ax_sys::random::name().unwrap());
-        JobGroup::create(&self.hierarchy, &self.place, &name, limits).unwrap()
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        for (_, group) in JobGroup::list(&self.hierarchy, &self.place).unwrap() {
-            let _ = group.kill_until_empty(LONG);
-            wait_for("removal", || group.remove().unwrap() == Removal::Done);
-        }
-        self.place.clear(&self.hierarchy);
-    }
-}
-
-/// What this machine has, and where it is hybrid both halves of it alone.
-fn sites() -> Vec<Site> {
-    let found = Hierarchy::detect().unwrap();
-    let mut all = Vec::new();
-    if found.layout() == Layout::Hybrid {
-        all.push(Hierarchy::new(found.unified().cloned(), Vec::new()));
-        all.push(Hierarchy::new(None, found.v1().to_vec()));
-    }
-    if found.layout() != Layout::None {
-        all.push(found);
-    }
-    all.into_iter().map(Site::new).collect()
-}
-
-fn texts(parts: &[&str]) -> Vec<CString> {
-    parts.iter().map(|part| CString::new(*part).unwrap()).collect()
-}
-
-/// The groups of every site, with the kernel's kill file and without.
-fn each_group(limits: &Limits, test: impl Fn(&JobGroup)) {
-    for site in sites() {
-        for kill_file in [true, false] {
-            let group = site.group(limits);
-            let group = if kill_file { group } else { group.without_kill_file() };
-            test(&group);
-            assert!(group.kill_until_empty(LONG).unwrap());
-            wait_for("removal", || group.remove().unwrap() == Removal::Done);
-        }
-    }
-}
-
-fn shell(group: &JobGroup, script: &str) -> Child {
-    let handle = group.join_handle().unwrap();
-    let child = fork_child(Some(&handle), || {
-        ax_sys::signals::reset_all().map_err(|error| ChildError::new("signals", &error))?;
-        let arguments = texts(&["sh", "-c", script]);
-        let error = ax_sys::process::exec(c"/bin/sh", &arguments, &texts(&["PATH=/usr/bin:/bin"]));
-        Err(ChildError::new("exec", &error))
-    });
-    child.unwrap()
-}
-
-fn exit(child: Child) -> Exit {
-    assert!(child.process.wait_ended(LONG).unwrap(), "child did not end");
-    assert_eq!(child.report.wait().unwrap(), None);
-    child.process.reap().unwrap().unwrap()
-}
-
-fn killed_by_9(child: Child) {
-    assert_eq!(exit(child), Exit::Signal { number: 9, core: false });
 }
 
 fn detached_processes_are_killed() {
@@ -429,94 +333,4 @@ fn joining_a_removed_group_is_reported() {
             Err(error) => assert!(error.is(libc::ENODEV) || error.is(libc::ENOENT), "{error}"),
         }
     }
-}
-
-const NULL: (u32, Option<u32>) = (1, Some(3));
-const ZERO: (u32, Option<u32>) = (1, Some(5));
-
-fn devices_are_denied() {
-    for site in sites() {
-        let group = site.group(&Limits { devices: true, ..Limits::default() });
-        let rules = [DeviceRule::deny(ZERO.0, ZERO.1), DeviceRule::deny(195, None)];
-        let filter = DeviceFilter::load(&site.hierarchy, &rules).unwrap();
-        assert_eq!(exit(shell(&group, "head -c 1 /dev/zero > /dev/null")), Exit::Code(0));
-        filter.attach(&group).unwrap();
-        drop(filter);
-        assert_eq!(
-            exit(shell(&group, "head -c 1 /dev/null && ! head -c 1 /dev/zero 2>/dev/null")),
-            Exit::Code(0)
-        );
-    }
-}
-
-fn first_rule_decides() {
-    for site in sites().into_iter().filter(|site| site.hierarchy.unified().is_some()) {
-        let group = site.group(&Limits::default());
-        let rules = [DeviceRule::allow(NULL.0, NULL.1), DeviceRule::deny(1, None)];
-        DeviceFilter::load(&site.hierarchy, &rules).unwrap().attach(&group).unwrap();
-        let script = "cat < /dev/null && ! cat < /dev/full 2>/dev/null && ! head -c 1 /dev/zero 2>/dev/null";
-        assert_eq!(exit(shell(&group, script)), Exit::Code(0));
-    }
-}
-
-fn filter_on_a_parent_holds_below() {
-    for site in sites().into_iter().filter(|site| site.hierarchy.unified().is_some()) {
-        let group = site.group(&Limits::default());
-        let filter = DeviceFilter::load(&site.hierarchy, &[DeviceRule::deny(ZERO.0, ZERO.1)]).unwrap();
-        filter.attach_path(group.unified_path().unwrap().parent().unwrap()).unwrap();
-        DeviceFilter::load(&site.hierarchy, &[DeviceRule::allow(ZERO.0, ZERO.1)])
-            .unwrap()
-            .attach(&group)
-            .unwrap();
-        assert_eq!(exit(shell(&group, "! head -c 1 /dev/zero 2>/dev/null")), Exit::Code(0));
-        // The same program serves another group.
-        let other = site.group(&Limits::default());
-        filter.attach(&other).unwrap();
-        assert_eq!(exit(shell(&other, "! head -c 1 /dev/zero 2>/dev/null")), Exit::Code(0));
-    }
-}
-
-fn marked_shell(mark: &str, script: &str) -> Child {
-    let child = fork_child(None, || {
-        let environment = texts(&["PATH=/usr/bin:/bin", mark, "AX_LEASE_EPOCH=17"]);
-        let error = ax_sys::process::exec(c"/bin/sh", &texts(&["sh", "-c", script]), &environment);
-        Err(ChildError::new("exec", &error))
-    });
-    child.unwrap()
-}
-
-/// Without groups, as an ordinary user has it: a tree with detached, stopped and forking members.
-fn process_tree_is_killed() {
-    ax_sys::process::set_child_subreaper(true).unwrap();
-    let tree = ProcessTree::new(Some(ProcessIdentity::own().unwrap()), Vec::new());
-    let held = Containment::Tree(tree);
-    assert!(!held.populated().unwrap());
-    let script = "(setsid env -i sleep 1000 &); sleep 1001 & kill -STOP $!; \
-        while :; do sleep 0.001 & wait $!; done";
-    let child = marked_shell("X=1", script);
-    wait_for("processes", || held.pids().unwrap().len() >= 3);
-    assert!(held.freeze(LONG).unwrap());
-    let again = Containment::from_record(&held.to_record()).unwrap();
-    assert_eq!(again, held);
-    assert!(again.kill_until_empty(LONG).unwrap());
-    assert_eq!(again.remove().unwrap(), Removal::Done);
-    assert_eq!(child.process.reap().unwrap(), Some(Exit::Signal { number: 9, core: false }));
-    while ax_sys::process::reap_any().unwrap().is_some() {}
-    ax_sys::process::set_child_subreaper(false).unwrap();
-}
-
-fn marked_processes_are_found() {
-    let mark = format!("AX_ROOT_TAG={}", ax_sys::random::name().unwrap());
-    let other = format!("{mark}x");
-    let child = marked_shell(&mark, "setsid sleep 1000 & env -i sleep 1001 & wait");
-    let stranger = marked_shell(&other, "exec sleep 1000");
-    let tree = ProcessTree::new(None, vec![mark, "AX_LEASE_EPOCH=17".into()]);
-    wait_for("three processes", || tree.pids().unwrap().len() == 3);
-    let held = Containment::Tree(tree);
-    assert_eq!(Containment::from_record(&held.to_record()).unwrap(), held);
-    assert!(held.kill_until_empty(LONG).unwrap());
-    assert_eq!(exit(child), Exit::Signal { number: 9, core: false });
-    assert!(!stranger.process.wait_ended(Duration::ZERO).unwrap(), "a stranger was killed");
-    stranger.process.send_signal(Signal::KILL).unwrap();
-    killed_by_9(stranger);
 }

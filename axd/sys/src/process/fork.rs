@@ -150,11 +150,24 @@ enum Cloned {
     Child { in_group: bool },
 }
 
-/// clone3 into the group; without it where the kernel can't (before 5.7, or a filter).
+/// clone3 into the group; without it where the kernel can't (before 5.7), and a plain fork where a filter hides
+/// clone3 altogether, as those of containers do.
 fn clone_self(group: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
     match clone3(group) {
-        Err(error) if group.is_some() && cannot(&error) => clone3(None),
+        Err(error) if group.is_some() && cannot(&error) => clone_self(None),
+        Err(error) if cannot(&error) => plain_fork(),
         other => other,
+    }
+}
+
+fn plain_fork() -> io::Result<Cloned> {
+    // SAFETY: as for clone3 below.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Child => Ok(Cloned::Child { in_group: false }),
+        // Nobody has reaped it, so the number is still the child's.
+        nix::unistd::ForkResult::Parent { child } => {
+            PidFd::open(child.as_raw()).map(Cloned::Parent).map_err(io::Error::other)
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What several test programs share: a scratch directory, waiting for a fact, a runner with one thread.
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+pub(crate) mod site;
+
 use ax_sys::path::Dir;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
