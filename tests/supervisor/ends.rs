@@ -7,7 +7,7 @@ use ax_core::size::Megabytes;
 use ax_core::time::Span;
 use ax_sys::signals::Signal;
 
-use crate::world::{World, eventually, is_alive, pid_in};
+use crate::world::{Mount, World, eventually, is_alive, pid_in};
 
 fn cancel(at_once: bool) -> Request {
     Request::Terminate { outcome: Outcome::Cancelled, message: "cancelled by wang".to_owned(), at_once }
@@ -23,6 +23,7 @@ fn a_limit_warns_asks_and_counts_as_timeout_even_for_exit_0() {
         .with(|a| {
             a.ending.limit = Some(Span(1400));
             a.ending.warn = Some(warn);
+            a.files.error = Some("/dev/null".to_owned());
         })
         .run();
     assert_eq!(world.out(), "warned\nterm\n");
@@ -78,7 +79,7 @@ fn stopped_children_hear_that_they_are_to_end() {
     let Some(world) = World::new() else { return };
     let script = "sh -c 'trap \"echo asked; exit\" TERM; echo $$ > child; while :; do sleep 0.05; done' &\n\
         while [ ! -s child ]; do sleep 0.02; done; kill -STOP $!; echo > stopped; wait";
-    let mut job = world.job(script).start();
+    let mut job = world.job(script).with(|a| a.files.error = Some("/dev/null".to_owned())).start();
     job.begun();
     eventually("the stop", || world.home.join("stopped").exists());
     // The grace is a minute: only CONT lets it end before.
@@ -241,6 +242,7 @@ fn refused(error: &str) -> Report {
 fn a_result_that_can_not_be_written_is_kept_told_and_tried_again() {
     let Some(world) = World::new() else { return };
     let attempts = world.run.join("attempts");
+<<<<<<< HEAD
     let mount = |words: &[&str]| {
         assert!(
             std::process::Command::new(words[0]).args(&words[1..]).arg(&attempts).status().unwrap().success()
@@ -248,6 +250,9 @@ fn a_result_that_can_not_be_written_is_kept_told_and_tried_again() {
     };
     mount(&["mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "tmpfs"]);
     let unmount = Unmount(attempts.clone());
+=======
+    let mount = Mount::new(&attempts, "size=128k,mode=700");
+>>>>>>> axrun
     let mut job = world.job("while [ ! -e go ]; do sleep 0.02; done; exit 7").start();
     job.begun();
     let filler = attempts.join("filler");
@@ -259,13 +264,5 @@ fn a_result_that_can_not_be_written_is_kept_told_and_tried_again() {
     std::fs::remove_file(&filler).unwrap();
     let result = job.result();
     assert_eq!((result.outcome, result.exit_code), (Outcome::Failed, Some(7)));
-    drop(unmount);
-}
-
-struct Unmount(std::path::PathBuf);
-
-impl Drop for Unmount {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
-    }
+    drop(mount);
 }

@@ -6,7 +6,7 @@ use ax_core::record::Report;
 use ax_sys::lease::Probe;
 use ax_sys::pidfd::Exit;
 
-use crate::world::{USER, World, eventually, set_mode};
+use crate::world::{Mount, USER, World, eventually, set_mode};
 
 #[test]
 fn exit_codes_and_signals_are_recorded() {
@@ -73,6 +73,17 @@ fn scripts_of_every_form_run() {
     ] {
         assert_eq!(world.job_of_bytes(script).run().outcome, Outcome::Succeeded, "{what}");
     }
+}
+
+#[test]
+fn scripts_and_programs_run_where_nothing_may_be_executed() {
+    let Some(world) = World::new() else { return };
+    let _mount = Mount::new(&world.run.join("jobs"), "noexec,mode=711");
+    assert_eq!(world.job("#!/bin/sh\nexit 4\n").run().exit_code, Some(4));
+    let elf = std::fs::read("/bin/echo").unwrap();
+    let result = world.job_of_bytes(&elf).with(|a| a.args = vec!["from memory".to_owned()]).run();
+    assert_eq!(result.outcome, Outcome::Succeeded, "{result:?}");
+    assert_eq!(world.out(), "from memory\n");
 }
 
 #[test]

@@ -362,3 +362,21 @@ pub(crate) fn pid_in(path: &Path) -> i32 {
     });
     pid.unwrap()
 }
+
+/// A small file system in memory over a folder, until it is dropped.
+pub(crate) struct Mount(PathBuf);
+
+impl Mount {
+    pub(crate) fn new(over: &Path, options: &str) -> Mount {
+        let mut mount = std::process::Command::new("mount");
+        let status = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(over).status().unwrap();
+        assert!(status.success());
+        Mount(over.to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

@@ -12,6 +12,7 @@ pub mod credentials;
 pub mod dir_watch;
 mod error;
 pub mod lease;
+pub mod memory_file;
 pub mod nvml;
 pub mod path;
 pub mod pidfd;

@@ -1,15 +1,13 @@
-//! The supervisor's loop: what happens becomes an event, the table says what to do, and it is done here.
-//! Each action is a few lines. An action that fails never ends the supervisor: killing is tried again until
-//! nothing is left, and what could not be done otherwise shows in the result or in the answer.
+//! The supervisor's loop: what happens becomes an event for the table. How an attempt starts, what actions do and how it
+//! ends are in the modules beside this one. Nothing here waits but the one poll of each turn.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ax_core::job::state::Outcome;
-use ax_core::record::{Assignment, AttemptResult, FORMAT, ProcessMark, Report, Request, Started};
-use ax_core::time::{Span, WallTime};
+use ax_core::record::{Assignment, AttemptResult, Report, Request, Started};
+use ax_core::time::WallTime;
 use ax_sys::cgroup::Events;
-use ax_sys::path::Dir;
 use ax_sys::pidfd::{Exit, ProcessIdentity};
 use ax_sys::process::{self, ChildReport};
 use ax_sys::shared_word::Fence;
@@ -17,61 +15,53 @@ use ax_sys::signals::{Signal, SignalWatch};
 use ax_sys::socket::{self, Interest, Poller};
 use ax_sys::{Result, clock, crash_point};
 
-use super::control::{Control, FIRST_TOKEN, PeerId};
-use super::launch::Launch;
+use super::FIRST_LOOK;
+use super::control::{Control, PeerId};
 use super::place::Place;
-use super::table::{Action, Event, State};
+use super::table::{Event, State};
 use super::timers::Timers;
 use super::tree::Tree;
 use super::verdict::{Cause, Facts, ScriptExit};
-use super::{OVERDUE_MARGIN, boot_now, make_work_folder, wall_now};
 
 const SIGNALS: u64 = 0;
-const REPORT: u64 = 1;
-const TREE: u64 = 2;
+pub(super) const REPORT: u64 = 1;
+pub(super) const TREE: u64 = 2;
+const CONTROL: u64 = 3;
 
 /// Zombies taken at a time: a fork bomb makes them without end, and the timers have to run.
 const REAP_AT_ONCE: usize = 256;
 
-/// Looks at a tree that is ending, in milliseconds: often at first, then ever more rarely.
-const FIRST_LOOK: u64 = 10;
-const LAST_LOOK: u64 = 1000;
-
-/// Tries to write a result, in milliseconds.
-const LAST_TRY: u64 = 5000;
-
-/// A start that took longer than this begins to count anew, so that its time limit is whole.
-const SLOW_START: Span = Span::seconds(1);
-
 /// One attempt under supervision.
 pub(super) struct Attempt {
-    place: Place,
-    assignment: Assignment,
-    own: ProcessIdentity,
-    state: State,
-    facts: Facts,
-    timers: Timers,
-    look: u64,
-    tree: Option<Tree>,
-    tree_events: Option<Events>,
-    fence: Option<Fence>,
+    pub(super) place: Place,
+    pub(super) assignment: Assignment,
+    pub(super) own: ProcessIdentity,
+    pub(super) state: State,
+    pub(super) facts: Facts,
+    pub(super) timers: Timers,
+    pub(super) look: u64,
+    pub(super) tree: Option<Tree>,
+    pub(super) tree_events: Option<Events>,
+    pub(super) fence: Option<Fence>,
     /// The script's own process, until it is reaped.
-    script: Option<i32>,
-    report: Option<ChildReport>,
-    started: Option<Started>,
-    began_at: Option<WallTime>,
-    told_ending: bool,
-    result: Option<AttemptResult>,
-    signals: SignalWatch,
-    control: Control,
-    poller: Poller,
+    pub(super) script: Option<i32>,
+    /// There may be more zombies than were taken.
+    zombies: bool,
+    pub(super) report: Option<ChildReport>,
+    pub(super) started: Option<Started>,
+    pub(super) began_at: Option<WallTime>,
+    pub(super) told_ending: bool,
+    pub(super) result: Option<AttemptResult>,
+    pub(super) signals: SignalWatch,
+    pub(super) control: Control,
+    pub(super) poller: Poller,
 }
 
 /// What one event carries that the table need not know.
 #[derive(Default)]
-struct Detail {
-    cause: Option<Cause>,
-    signal: Option<(Signal, bool)>,
+pub(super) struct Detail {
+    pub(super) cause: Option<Cause>,
+    pub(super) signal: Option<(Signal, bool)>,
 }
 
 impl Attempt {
@@ -84,7 +74,8 @@ impl Attempt {
     ) -> Result<Attempt> {
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
-        let control = Control::new(axd, assignment.user.uid.0, &poller);
+        let control = Control::new(axd, assignment.user.uid.0)?;
+        poller.add(&control, CONTROL, Interest::READ)?;
         Ok(Attempt {
             place,
             assignment,
@@ -97,6 +88,7 @@ impl Attempt {
             tree_events: None,
             fence: None,
             script: None,
+            zombies: false,
             report: None,
             started: None,
             began_at: None,
@@ -108,74 +100,6 @@ impl Attempt {
         })
     }
 
-    /// Makes everything that the child needs, and the child. What fails becomes the attempt's result.
-    pub(super) fn start(&mut self) {
-        if let Err((step, error)) = self.prepare() {
-            self.facts.launch_error = Some(format!("{step}: {error}"));
-            self.on(Event::LaunchFailed);
-        }
-    }
-
-    fn prepare(&mut self) -> std::result::Result<(), (&'static str, String)> {
-        let tree = Tree::create(&self.assignment, self.own).map_err(|error| ("groups", error.to_string()))?;
-        self.tree_events = tree.events().map_err(|error| ("groups", error.to_string()))?;
-        self.tree = Some(tree);
-        crash_point!("cgroup");
-        make_work_folder(&self.assignment).map_err(|error| ("work folder", error.to_string()))?;
-        // Before the fork: the watchdog finds what it may have to kill through this record, so nothing may live
-        // in the groups before it is written.
-        self.record_start().map_err(|error| ("record", error.to_string()))?;
-        self.listen().map_err(|error| ("control socket", error.to_string()))?;
-        self.fork().map_err(|error| ("child", error.to_string()))?;
-        crash_point!("forked");
-        Ok(())
-    }
-
-    fn record_start(&mut self) -> std::result::Result<(), crate::failure::Failure> {
-        let boot_id = clock::boot_id().map_err(crate::failure::Failure::system)?;
-        let started_boot = boot_now();
-        let ending = &self.assignment.ending;
-        let started = Started {
-            v: FORMAT,
-            attempt: self.place.name,
-            boot_id,
-            supervisor: ProcessMark { pid: self.own.pid, start_ticks: self.own.start_ticks },
-            cgroups: self.tree.as_ref().map(Tree::record).unwrap_or_default(),
-            marker: self.assignment.marker.clone(),
-            started_at: wall_now(),
-            started_boot,
-            overdue_boot: ending.limit.map(|limit| started_boot + limit + ending.kill_wait + OVERDUE_MARGIN),
-        };
-        self.place.write_started(&started)?;
-        self.started = Some(started);
-        Ok(())
-    }
-
-    fn listen(&mut self) -> Result<()> {
-        let job = Dir::open(self.place.job_folder())?;
-        self.control.listen(&self.place.attempt, &job, &self.poller)
-    }
-
-    fn fork(&mut self) -> Result<()> {
-        let Some(tree) = &self.tree else { return Ok(()) };
-        let fence = self.fence.insert(Fence::open(&self.place.run, "guard")?);
-        let launch = Launch {
-            assignment: &self.assignment,
-            script: self.place.job_folder().join("script"),
-            fence,
-            parent: self.own.pid.unsigned_abs(),
-            as_root: ax_sys::credentials::own().0 == 0,
-        };
-        let child = tree.fork(|| launch.run())?;
-        self.script = Some(child.process.pid());
-        self.poller.add(&child.report, REPORT, Interest::READ)?;
-        self.report = Some(child.report);
-        if let Some(events) = &self.tree_events {
-            self.poller.add(events, TREE, Interest::PRIORITY)?;
-        }
-        Ok(())
-    }
-
     /// Until nothing of the job is left.
     pub(super) fn supervise(&mut self) {
         self.look_for_emptiness();
@@ -185,9 +109,10 @@ impl Attempt {
     }
 
     /// Waits for something to happen, and deals with it.
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         let now = clock::boot_ms();
-        let limit = self.timers.next().map(|at| Duration::from_millis(at.saturating_sub(now)));
+        let next = self.timers.next().map(|at| Duration::from_millis(at.saturating_sub(now)));
+        let limit = if self.zombies { Some(Duration::ZERO) } else { next };
         let mut events = Vec::new();
         if self.poller.wait(&mut events, limit).is_err() {
             // Can't happen; but a supervisor that spins is better than one that ends.
@@ -196,6 +121,9 @@ impl Attempt {
         self.read_fence();
         for event in &events {
             self.ready(event);
+        }
+        if self.zombies {
+            self.reap();
         }
         while let Some(event) = self.timers.take_due(clock::boot_ms()) {
             self.on_for(event, Some(Cause::Limit(self.assignment.ending.limit)));
@@ -218,12 +146,11 @@ impl Attempt {
             REPORT => self.read_report(),
             // Reading re-arms it; what it says is asked for at the end of each turn.
             TREE => drop(self.tree_events.as_ref().map(Events::populated)),
-            token if token >= FIRST_TOKEN => {
-                if let Some((peer, request)) = self.control.ready(token, &self.poller) {
+            _ => {
+                for (peer, request) in self.control.ready() {
                     self.asked(peer, request);
                 }
             }
-            _ => {}
         }
     }
 
@@ -237,7 +164,7 @@ impl Attempt {
             let cause = Some(Cause::Asked { outcome: Outcome::NodeFail, message });
             self.on_for(Event::Terminate, cause);
         }
-        self.reap();
+        self.zombies = true;
     }
 
     /// How the start went. Readable as well when the child is dead.
@@ -257,23 +184,30 @@ impl Attempt {
         }
     }
 
+    /// Takes away children that have ended: the script and what it orphaned.
     fn reap(&mut self) {
         for _ in 0..REAP_AT_ONCE {
-            let Ok(Some((pid, exit))) = process::reap_any() else { return };
+            let Ok(Some((pid, exit))) = process::reap_any() else {
+                self.zombies = false;
+                return;
+            };
             if self.script == Some(pid) {
-                crash_point!("exit seen");
-                // Its report first: a short script ends before we have seen that it began.
-                self.read_report();
-                self.script = None;
-                self.facts.exit = Some(script_exit(exit));
-                let failed = self.facts.exit != Some(ScriptExit::Code(0));
-                if failed && self.tree.as_ref().is_some_and(|tree| tree.used().out_of_memory) {
-                    self.on(Event::OutOfMemory);
-                }
-                self.on(Event::ChildExit);
+                self.script_ended(script_exit(exit));
             }
         }
-        self.timers.again = Some(clock::boot_ms());
+    }
+
+    fn script_ended(&mut self, exit: ScriptExit) {
+        crash_point!("exit seen");
+        // Its report first: a short script ends before we have seen that it began.
+        self.read_report();
+        self.script = None;
+        self.facts.exit = Some(exit);
+        let failed = exit != ScriptExit::Code(0);
+        if failed && self.tree.as_ref().is_some_and(|tree| tree.used().out_of_memory) {
+            self.on(Event::OutOfMemory);
+        }
+        self.on(Event::ChildExit);
     }
 
     fn asked(&mut self, peer: PeerId, request: Request) {
@@ -320,6 +254,7 @@ impl Attempt {
             self.control.send(peer, &report);
         }
     }
+<<<<<<< HEAD
 
     /// An event that nobody waits for an answer to.
     fn on(&mut self, event: Event) {
@@ -506,6 +441,8 @@ impl Attempt {
             message,
         }
     }
+=======
+>>>>>>> axrun
 }
 
 /// Exit codes and signal numbers fit a byte on Linux.
@@ -513,14 +450,5 @@ fn script_exit(exit: Exit) -> ScriptExit {
     match exit {
         Exit::Code(code) => ScriptExit::Code(u8::try_from(code).unwrap_or(u8::MAX)),
         Exit::Signal { number, .. } => ScriptExit::Signal(u8::try_from(number).unwrap_or(u8::MAX)),
-    }
-}
-
-fn refusal(state: State) -> &'static str {
-    match state {
-        State::Preparing => "it has not started yet",
-        State::Terminating | State::Killing | State::Draining => "it is ending",
-        State::Done => "it has ended",
-        State::Running | State::Suspended | State::Warned => "it can't be done now",
     }
 }

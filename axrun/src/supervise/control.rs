@@ -5,7 +5,8 @@
 //! does not read, sends nonsense or asks for too much loses its connection and nobody else notices.
 
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use ax_core::record::{Report, Request};
 use ax_sys::path::Dir;
@@ -24,8 +25,7 @@ const MOST_OF_USER: usize = 8;
 const REQUEST_MAX: usize = 64 << 10;
 
 /// Numbers under which the poller knows these sockets: listeners, then connections.
-pub(crate) const FIRST_TOKEN: u64 = 16;
-const FIRST_PEER: u64 = FIRST_TOKEN + 16;
+const FIRST_PEER: u64 = 16;
 
 struct Peer {
     socket: OwnedFd,
@@ -39,6 +39,8 @@ pub(crate) struct Control {
     peers: Vec<Option<Peer>>,
     own_uid: u32,
     job_uid: u32,
+    /// Inside the supervisor's: readable when one of ours is.
+    poller: Poller,
 }
 
 /// A connection, for the answer.
@@ -47,17 +49,17 @@ pub(crate) struct PeerId(usize);
 
 impl Control {
     /// Nobody listens yet; axd's socket, if there is one, is told everything from here on.
-    pub(crate) fn new(axd: Option<OwnedFd>, job_uid: u32, poller: &Poller) -> Control {
-        let own_uid = credentials::own().0;
-        let mut control = Control { listeners: Vec::new(), peers: Vec::new(), own_uid, job_uid };
+    pub(crate) fn new(axd: Option<OwnedFd>, job_uid: u32) -> Result<Control> {
+        let (own_uid, poller) = (credentials::own().0, Poller::new()?);
+        let mut control = Control { listeners: Vec::new(), peers: Vec::new(), own_uid, job_uid, poller };
         if let Some(socket) = axd {
-            control.keep(Peer { socket, master: true, follows: true }, poller);
+            control.keep(Peer { socket, master: true, follows: true });
         }
-        control
+        Ok(control)
     }
 
     /// Listens in the attempt's folder (root's) and in the job's (the user's).
-    pub(crate) fn listen(&mut self, attempt: &Dir, job: &Dir, poller: &Poller) -> Result<()> {
+    pub(crate) fn listen(&mut self, attempt: &Dir, job: &Dir) -> Result<()> {
         // Permissions come from the umask and are not set afterwards: in the user's folder the name could be
         // another file by then. Root's is for root alone; the user's is guarded by its folder and by credentials.
         for (dir, mask) in [(attempt, 0o177), (job, 0o111)] {
@@ -69,23 +71,35 @@ impl Control {
                 Err(error) if std::ptr::eq(dir, job) && error.kind() == ErrorKind::AddrInUse => continue,
                 other => other?,
             };
-            poller.add(&listener, FIRST_TOKEN + self.listeners.len() as u64, Interest::READ)?;
+            self.poller.add(&listener, self.listeners.len() as u64, Interest::READ)?;
             self.listeners.push(listener);
         }
         Ok(())
     }
 
-    /// Something happened under one of our tokens: accepts, or reads one request.
-    pub(crate) fn ready(&mut self, token: u64, poller: &Poller) -> Option<(PeerId, Request)> {
-        if let Some(slot) = token.checked_sub(FIRST_PEER) {
-            return self.receive(PeerId(usize::try_from(slot).ok()?), poller);
+    /// One of our sockets is readable: accepts at most one connection a listener and reads at most one request a
+    /// peer, so that whoever connects or asks without end keeps neither the others nor the timers waiting.
+    pub(crate) fn ready(&mut self) -> Vec<(PeerId, Request)> {
+        let mut events = Vec::new();
+        if self.poller.wait(&mut events, Some(Duration::ZERO)).is_err() {
+            return Vec::new();
         }
-        let index = usize::try_from(token.checked_sub(FIRST_TOKEN)?).ok()?;
-        // One a turn: whoever connects without end must not keep the timers waiting.
-        if let Ok(Some(socket)) = seqpacket::accept(self.listeners.get(index)?) {
-            self.admit(socket, poller);
+        let mut requests = Vec::new();
+        for token in events.iter().map(|event| event.token) {
+            match token.checked_sub(FIRST_PEER).map(usize::try_from) {
+                Some(Ok(slot)) => requests.extend(self.receive(PeerId(slot))),
+                Some(Err(_)) => {}
+                None => self.accept(usize::try_from(token).unwrap_or(usize::MAX)),
+            }
         }
-        None
+        requests
+    }
+
+    fn accept(&mut self, index: usize) {
+        let Some(listener) = self.listeners.get(index) else { return };
+        if let Ok(Some(socket)) = seqpacket::accept(listener) {
+            self.admit(socket);
+        }
     }
 
     /// Answers one peer; it is dropped if it does not read.
@@ -106,14 +120,15 @@ impl Control {
     /// Tells all followers.
     pub(crate) fn broadcast(&mut self, report: &Report) {
         let message = encode(report);
-        for slot in &mut self.peers {
-            if slot.as_ref().is_some_and(|peer| peer.follows && !seqpacket::send(&peer.socket, &message)) {
-                *slot = None;
+        for slot in 0..self.peers.len() {
+            let follower = self.peers[slot].as_ref().filter(|peer| peer.follows);
+            if follower.is_some_and(|peer| !seqpacket::send(&peer.socket, &message)) {
+                self.drop_peer(PeerId(slot));
             }
         }
     }
 
-    fn admit(&mut self, socket: OwnedFd, poller: &Poller) {
+    fn admit(&mut self, socket: OwnedFd) {
         let Ok(uid) = credentials::peer(&socket).map(|peer| peer.uid) else { return };
         let master = uid == 0 || uid == self.own_uid;
         let users = self.peers.iter().flatten().filter(|peer| !peer.master).count();
@@ -125,7 +140,7 @@ impl Control {
             None
         };
         match refusal {
-            None => self.keep(Peer { socket, master, follows: false }, poller),
+            None => self.keep(Peer { socket, master, follows: false }),
             Some(error) => {
                 seqpacket::send(&socket, &encode(&Report::Refused { error: error.to_owned() }));
             }
@@ -138,9 +153,9 @@ impl Control {
     }
 
     /// A peer that can't be watched is dropped: it sees the end of its connection.
-    fn keep(&mut self, peer: Peer, poller: &Poller) {
+    fn keep(&mut self, peer: Peer) {
         let Some(slot) = self.free_slot() else { return };
-        if poller.add(&peer.socket, FIRST_PEER + slot as u64, Interest::READ).is_err() {
+        if self.poller.add(&peer.socket, FIRST_PEER + slot as u64, Interest::READ).is_err() {
             return;
         }
         if slot == self.peers.len() {
@@ -149,7 +164,7 @@ impl Control {
         self.peers[slot] = Some(peer);
     }
 
-    fn receive(&mut self, peer: PeerId, poller: &Poller) -> Option<(PeerId, Request)> {
+    fn receive(&mut self, peer: PeerId) -> Option<(PeerId, Request)> {
         let known = self.peers.get(peer.0)?.as_ref()?;
         let mut buffer = vec![0; REQUEST_MAX];
         let message = match seqpacket::receive(&known.socket, &mut buffer) {
@@ -157,7 +172,6 @@ impl Control {
             Incoming::Message(length) => &buffer[..length],
             Incoming::TooLong => return self.expel(peer, "the request is too long"),
             Incoming::Closed => {
-                let _ = poller.remove(&known.socket);
                 self.drop_peer(peer);
                 return None;
             }
@@ -179,8 +193,9 @@ impl Control {
     }
 
     fn drop_peer(&mut self, peer: PeerId) {
-        if let Some(slot) = self.peers.get_mut(peer.0) {
-            *slot = None;
+        if let Some(gone) = self.peers.get_mut(peer.0).and_then(Option::take) {
+            // By hand: a child on its way to exec may hold a copy, and closing ours alone would not end the watch.
+            let _ = self.poller.remove(&gone.socket);
         }
     }
 }
@@ -194,6 +209,12 @@ fn permit(request: &Request, master: bool) -> std::result::Result<(), &'static s
         Request::Follow | Request::Terminate { .. } | Request::Freeze { .. } => {
             Err("only root may ask for this; use ax")
         }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
     }
 }
 

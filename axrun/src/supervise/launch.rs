@@ -161,7 +161,21 @@ impl Launch<'_> {
         process::close_on_exec_from(3).map_err(|error| failed("files", &error))?;
         crash_point!("exec");
         let error = process::exec(&program, &arguments, &environment);
-        Err(self.exec_error(Path::new(OsStr::from_bytes(program.as_bytes())), &error))
+        let program = Path::new(OsStr::from_bytes(program.as_bytes()));
+        let error = if program == self.script && error.kind() == io::ErrorKind::PermissionDenied {
+            self.execute_copy(&arguments, &environment).err().unwrap_or(error)
+        } else {
+            error
+        };
+        Err(self.exec_error(program, &error))
+    }
+
+    /// A program that was submitted lies where nothing may be executed on many machines (`/run` is noexec).
+    fn execute_copy(&self, arguments: &[CString], environment: &[CString]) -> ax_sys::Result<Infallible> {
+        let script =
+            File::open(&self.script).map_err(|error| SysError::new("open", self.script.display(), error))?;
+        let copy = ax_sys::memory_file::sealed_copy(&script, "script")?;
+        Err(process::exec_fd(&copy, arguments, environment))
     }
 
     fn exec_error(&self, program: &Path, error: &SysError) -> ChildError {

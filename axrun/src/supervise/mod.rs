@@ -4,28 +4,28 @@
 //! folder → `started` → sockets → child. Until the lease is taken nothing is touched and failures are exit codes; from
 //! then on every failure becomes the attempt's result. Needs neither axd nor the network.
 
+mod act;
 mod attempt;
 mod control;
+mod finish;
 mod launch;
 mod place;
 mod script;
+mod start;
 mod table;
 mod timers;
 pub(crate) mod tree;
 mod verdict;
 
-use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-use ax_core::record::Assignment;
 use ax_core::time::{BootTime, Span, WallTime};
 use ax_sys::crash_point;
 use ax_sys::lease::{Lease, LeaseError};
 use ax_sys::pidfd::ProcessIdentity;
 use ax_sys::signals::{Signal, SignalWatch};
-use ax_sys::{Result, SysError, clock, process, seqpacket};
+use ax_sys::{Result, clock, process, seqpacket};
 
 use self::attempt::Attempt;
 use self::place::Place;
@@ -48,10 +48,11 @@ pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
     crash_point!("lease linked");
     let signals = protect().map_err(Failure::system)?;
     let mut attempt = Attempt::new(place, assignment, own, signals, axd).map_err(Failure::system)?;
-    attempt.start();
+    // The lease is held to the very end: a free one says that nothing of the attempt is left to be looked after.
+    let mut lease = Some(lease);
+    attempt.start(&mut lease);
     attempt.supervise();
     attempt.finish();
-    // To the very end: a free lease says that nothing of the attempt is left to be looked after.
     drop(lease);
     Ok(())
 }
@@ -76,9 +77,11 @@ fn take_lease(place: &Place, own: ProcessIdentity) -> std::result::Result<Lease,
 /// Makes this process hard to end by accident: out of axd's session and the reach of its terminal, the last to
 /// be chosen when memory is short, deaf to all signals but TERM. Orphans of the job stay below it.
 fn protect() -> Result<SignalWatch> {
-    // Both fail harmlessly: without root, or as the leader of a group already.
+    // These fail harmlessly: without root, or as the leader of a group already.
     let _ = process::set_oom_score_adj(-900);
     let _ = process::new_session();
+    // So that no mount is kept busy by where axd happened to be.
+    let _ = process::change_dir(Path::new("/"));
     process::set_umask(0o022);
     process::set_child_subreaper(true)?;
     // Blocked and read from a descriptor; only CHLD and TERM mean anything.
@@ -88,35 +91,8 @@ fn protect() -> Result<SignalWatch> {
     SignalWatch::new(&watched)
 }
 
-/// The attempt's own folder for the user. Its parents are root's and may be passed through, not listed.
-fn make_work_folder(assignment: &Assignment) -> Result<()> {
-    let path = Path::new(&assignment.work_dir);
-    let failed = |doing, error| SysError::new(doing, path.display(), error);
-    let make = || std::fs::DirBuilder::new().mode(0o700).create(path);
-    let made = match make() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let parent = path.parent().unwrap_or(path);
-            let parents = std::fs::DirBuilder::new().mode(0o711).recursive(true).create(parent);
-            parents.map_err(|error| failed("make the folders above", error))?;
-            make()
-        }
-        other => other,
-    };
-    let user = &assignment.user;
-    match made {
-        // Somebody prepared it. Only root could, but an odd one is no work folder.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let meta = std::fs::symlink_metadata(path).map_err(|error| failed("look at", error))?;
-            if meta.is_dir() && meta.uid() == user.uid.0 {
-                return Ok(());
-            }
-            Err(failed("use as work folder", error))
-        }
-        Err(error) => Err(failed("make work folder", error)),
-        Ok(()) => std::os::unix::fs::lchown(path, Some(user.uid.0), Some(user.gid.0))
-            .map_err(|error| failed("give to the user", error)),
-    }
-}
+/// The first look at a tree that is ending, and the first pause before another try, in milliseconds.
+const FIRST_LOOK: u64 = 10;
 
 fn boot_now() -> BootTime {
     BootTime(clock::boot_ms())
