@@ -1,6 +1,23 @@
-//! The command `axbatch`.
+//! The command `axbatch`: submits a script. Reaches `submit` and nothing else.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use ax_core::directive::Program;
+
+use crate::failure::finish;
+use crate::submit;
+use crate::world::{World, with_process};
 
 /// Runs the command with the arguments of this process.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+pub fn main() -> ExitCode {
+    with_process(|mut world| {
+        ExitCode::from(run(&std::env::args_os().skip(1).collect::<Vec<_>>(), &mut world))
+    })
+}
+
+/// Runs the command with these words, without the program's own name, and returns its exit code.
+pub fn run(words: &[OsString], world: &mut World<'_>) -> u8 {
+    let result = submit::run(Program::Axbatch, words, None, world);
+    finish("axbatch", result, world.err)
 }

@@ -1,8 +1,23 @@
 //! The commands that people type: `ax`, `axbatch`, `axctl`.
 //!
 //! They talk to the daemon's local socket with the types of `ax_core::api`
-//! and never link the daemon.
+//! and never link the daemon. `axbatch` starts fast: it reaches only `submit` and what
+//! that needs, no table and no command-line library.
 
 pub mod ax;
 pub mod axbatch;
 pub mod axctl;
+pub mod client;
+mod cmd;
+pub mod connect;
+pub mod failure;
+mod fields;
+pub mod generated;
+pub mod http;
+mod session;
+mod shown;
+mod style;
+mod submit;
+mod table;
+pub mod when;
+pub mod world;

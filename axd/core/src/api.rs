@@ -159,6 +159,9 @@ pub struct JobView {
     pub id: JobId,
     /// `1`.
     pub number: u32,
+    /// Of an array: the element (`7`), or the elements that are shown as one (`[8-15]`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<String>,
     /// Name.
     pub name: String,
     /// Owner's name.
@@ -472,4 +475,14 @@ pub struct DaemonView {
     pub read_only: Option<String>,
     /// What is missing on this host, in words.
     pub missing: Vec<String>,
+}
+
+/// Answer to `POST /api/v1/reload`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReloadAnswer {
+    /// What is different now, one line each; empty: nothing.
+    pub changes: Vec<String>,
+    /// What a person should look at, one line each.
+    pub warnings: Vec<String>,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::config::QueueState;
 use crate::controller::Controller;
-use crate::id::{HostName, JobNumber};
+use crate::id::{HostName, JobId, JobNumber};
 use crate::job::Job;
 use crate::job::state::JobState;
 use crate::node::Node;
@@ -20,95 +20,94 @@ pub struct Explanation {
     pub expected_start: Option<WallTime>,
 }
 
-/// How far ahead of a job the plan is followed.
-const PLANNED_AHEAD: usize = 1000;
+/// How far the plan is followed, in jobs.
+const PLANNED: usize = 1000;
 
 impl Controller {
     /// Why a waiting job waits; nothing for others.
     pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
         let Some(job) = self.job(number) else { return Explanation::default() };
         match job.state {
-            JobState::Pending => Explanation {
-                reasons: self.own_reasons(job, now),
-                expected_start: self.expected_begin(job, now),
-            },
+            JobState::Pending => self.explain_pending(job, now),
             JobState::Ready => {
-                let ahead: Vec<&Job> =
-                    self.ready_jobs().take_while(|j| j.id != job.id).take(PLANNED_AHEAD + 1).collect();
-                let reasons = self.ready_reasons(job, &ahead);
-                Explanation { reasons, expected_start: self.forecast(job, &ahead, now) }
+                let mut story = Story::new(self, now);
+                let found = self.ready_jobs().find_map(|each| {
+                    let told = story.next(each, each.id == job.id);
+                    (each.id == job.id).then_some(told)
+                });
+                found.unwrap_or_default()
             }
             _ => Explanation::default(),
         }
     }
 
-    fn own_reasons(&self, job: &Job, now: Now) -> Vec<String> {
+    /// The waiting jobs in the order in which they would start, then those that wait for
+    /// something of their own; each with its explanation, in one walk.
+    pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
+        let mut story = Story::new(self, now);
+        let ready = self.ready_jobs().map(move |job| (job, story.next(job, true)));
+        let pending = self.jobs().filter(|j| j.state == JobState::Pending);
+        ready.chain(pending.map(move |job| (job, self.explain_pending(job, now))))
+    }
+
+    fn explain_pending(&self, job: &Job, now: Now) -> Explanation {
+        Explanation { reasons: own_reasons(job, now), expected_start: expected_begin(job, now) }
+    }
+
+    fn queue_reasons(&self, job: &Job) -> Vec<String> {
+        let Some(queue) = self.config().queue(job.queue.as_str()) else {
+            return vec![format!("queue {} is no longer configured", job.queue)];
+        };
         let mut reasons = Vec::new();
-        if let Some(who) = &job.hold {
-            reasons.push(format!("held by {who}; 'ax release {}' lets it go", job.id));
+        if queue.state == QueueState::Stopped {
+            reasons.push(format!("queue {} is stopped: it starts nothing", queue.name));
         }
-        if let Some(begin) = job.request.begin.filter(|b| *b > now.wall) {
-            reasons.push(format!("begins not before {begin}"));
-        }
-        if let Some(until) = job.backoff_until {
-            let (used, all) = (job.retries_used, job.request.retries);
-            let left = (until - now.boot).0.div_ceil(1000);
-            reasons.push(format!("retry {used} of {all} in {left} s after a failure"));
+        let active = self.active_in(&queue.name);
+        if let Some(max) = queue.max_running.filter(|max| active >= *max) {
+            reasons.push(format!("queue {} runs {active} of at most {max} jobs", queue.name));
         }
         reasons
     }
 
-    fn expected_begin(&self, job: &Job, now: Now) -> Option<WallTime> {
-        if job.hold.is_some() {
-            return None;
-        }
-        let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
-        backoff.max(job.request.begin)
-    }
-
-    fn ready_reasons(&self, job: &Job, ahead: &[&Job]) -> Vec<String> {
-        let mut reasons = Vec::new();
-        match self.config().queue(job.queue.as_str()) {
-            None => reasons.push(format!("queue {} is no longer configured", job.queue)),
-            Some(queue) => {
-                if queue.state == QueueState::Stopped {
-                    reasons.push(format!("queue {} is stopped: it starts nothing", queue.name));
-                }
-                let active = self.active_in(&queue.name);
-                if let Some(max) = queue.max_running.filter(|max| active >= *max) {
-                    reasons.push(format!("queue {} runs {active} of at most {max} jobs", queue.name));
-                }
-            }
-        }
+    /// All conditions that a ready job waits for; `before` says how many go first, and which is next.
+    fn ready_reasons(&self, job: &Job, before: usize, first: Option<JobId>) -> Vec<String> {
+        let mut reasons = self.queue_reasons(job);
         reasons.extend(self.nodes().filter_map(|node| shortage_on(node, job)));
         if self.is_misfit(job.id.number) {
             reasons.insert(0, "no node here could hold it, even empty".to_owned());
-        } else if let Some(first) = ahead.first() {
-            let count = ahead.len();
-            let more = if count > PLANNED_AHEAD { "more than " } else { "" };
-            let count = count.min(PLANNED_AHEAD);
-            let jobs = if count == 1 { "job" } else { "jobs" };
-            reasons.push(format!("{more}{count} {jobs} before it, the first is {}", first.id));
+        } else if let Some(first) = first {
+            let jobs = if before == 1 { "job" } else { "jobs" };
+            reasons.push(format!("{before} {jobs} before it, the first is {first}"));
         }
         if self.nodes().next().is_none() {
             reasons.push("no node has registered yet".to_owned());
         }
         reasons
     }
+}
 
-    /// Expected start: the jobs before it and then itself are placed one after
-    /// the other in a plan in which running jobs end at their limits.
-    fn forecast(&self, job: &Job, ahead: &[&Job], now: Now) -> Option<WallTime> {
-        if ahead.len() > PLANNED_AHEAD || self.is_misfit(job.id.number) {
-            return None;
-        }
-        let mut plan = Plan::of(self, now);
-        for waiting in ahead.iter().filter(|j| !self.is_misfit(j.id.number)) {
-            let start = plan.start(waiting)?;
-            plan.run(waiting, start);
-        }
-        plan.start(job)
+fn own_reasons(job: &Job, now: Now) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if let Some(who) = &job.hold {
+        reasons.push(format!("held by {who}; 'ax release {}' lets it go", job.id));
     }
+    if let Some(begin) = job.request.begin.filter(|b| *b > now.wall) {
+        reasons.push(format!("begins not before {begin}"));
+    }
+    if let Some(until) = job.backoff_until {
+        let (used, all) = (job.retries_used, job.request.retries);
+        let left = (until - now.boot).0.div_ceil(1000);
+        reasons.push(format!("retry {used} of {all} in {left} s after a failure"));
+    }
+    reasons
+}
+
+fn expected_begin(job: &Job, now: Now) -> Option<WallTime> {
+    if job.hold.is_some() {
+        return None;
+    }
+    let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
+    backoff.max(job.request.begin)
 }
 
 fn shortage_on(node: &Node, job: &Job) -> Option<String> {
@@ -117,10 +116,46 @@ fn shortage_on(node: &Node, job: &Job) -> Option<String> {
     (!texts.is_empty()).then(|| format!("needs {} on {}", texts.join(", and "), node.inventory.name))
 }
 
-/// The nodes as they will be, moved forward from end to end.
+/// The walk along the order of the ready jobs: how many came before, and the plan so far.
+struct Story<'a> {
+    controller: &'a Controller,
+    /// `None` once a job's start can't be foretold: then nothing behind it can.
+    plan: Option<Plan>,
+    before: usize,
+    first: Option<JobId>,
+}
+
+impl<'a> Story<'a> {
+    fn new(controller: &'a Controller, now: Now) -> Story<'a> {
+        Story { controller, plan: Some(Plan::of(controller, now)), before: 0, first: None }
+    }
+
+    /// The next job in the order; its reasons in words only where they are wanted.
+    fn next(&mut self, job: &Job, wanted: bool) -> Explanation {
+        let misfit = self.controller.is_misfit(job.id.number);
+        let reasons = match wanted {
+            true => self.controller.ready_reasons(job, self.before, self.first),
+            false => Vec::new(),
+        };
+        if misfit {
+            return Explanation { reasons, expected_start: None };
+        }
+        let start = self.plan.as_mut().and_then(|plan| plan.start(job));
+        match (start, &mut self.plan) {
+            (Some(start), Some(plan)) if self.before < PLANNED => plan.run(job, start),
+            _ => self.plan = None,
+        }
+        self.before += 1;
+        self.first.get_or_insert(job.id);
+        Explanation { reasons, expected_start: start }
+    }
+}
+
+/// The nodes as they will be, moved forward from end to end: running jobs end
+/// at their estimates or limits, waiting ones are placed in their order.
 struct Plan {
     nodes: BTreeMap<HostName, Node>,
-    /// Ends to come: attempt, node, and when; unknown ends are not in it.
+    /// Ends to come: when, attempt, node; unknown ends are not in it.
     ends: BTreeMap<(WallTime, u64), HostName>,
     now: WallTime,
     made_up: u64,
@@ -142,7 +177,7 @@ impl Plan {
 
     /// The first instant, from where the plan stands, at which the job fits somewhere.
     fn start(&mut self, job: &Job) -> Option<WallTime> {
-        while !self.nodes.values().any(|n| n.place(&job.request).is_some()) {
+        while !self.nodes.values().any(|n| n.fits(&job.request)) {
             let ((end, epoch), node) = self.ends.pop_first()?;
             self.now = self.now.max(end);
             if let Some(node) = self.nodes.get_mut(&node) {

@@ -423,8 +423,13 @@ fn moves_are_of_the_table(out: &[Decision]) {
     }
 }
 
+/// How many random sequences: many more in the long form of the tests.
+fn cases() -> u32 {
+    if std::env::var_os("AX_TEST_LONG").is_some() { 20_000 } else { 400 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn invariants_hold_after_any_events(ops in proptest::collection::vec(ops(), 1..60)) {

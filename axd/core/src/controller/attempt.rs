@@ -3,7 +3,7 @@
 
 use crate::id::{AttemptName, HostName, JobNumber};
 use crate::job::request::Request;
-use crate::job::state::{Cause, JobState, Outcome};
+use crate::job::state::{Cause, JobState, MOVES, Outcome};
 use crate::job::{Actor, Attempt, AttemptEnd};
 use crate::time::{Now, Span, WallTime};
 
@@ -23,12 +23,20 @@ enum Next {
 }
 
 impl Controller {
-    /// The living attempt of that name; anything else is late news, written down and ignored.
-    fn living(&mut self, name: AttemptName, news: &str, out: &mut Vec<Decision>) -> Option<&mut Attempt> {
-        let job = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_active());
+    /// The living attempt of that name, if its job is in a state that this news may
+    /// move; anything else is late or impossible news, written down and ignored.
+    fn living(
+        &mut self,
+        name: AttemptName,
+        cause: Cause,
+        news: &str,
+        out: &mut Vec<Decision>,
+    ) -> Option<&mut Attempt> {
+        let movable = |state| MOVES.iter().any(|(from, on, _)| *on == cause && from.contains(&state));
+        let job = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_active() && movable(j.state));
         let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
         if attempt.is_none() {
-            let why = format!("{news} of {name}, which is not the living attempt");
+            let why = format!("{news} of {name}, which is not a living attempt that it could be true of");
             out.push(Decision::Ignored { job: Some(name.job), why });
         }
         attempt
@@ -41,14 +49,14 @@ impl Controller {
         at: WallTime,
         out: &mut Vec<Decision>,
     ) {
-        let Some(attempt) = self.living(name, "start", out) else { return };
+        let Some(attempt) = self.living(name, Cause::Confirmed, "start", out) else { return };
         attempt.started_at = Some(at);
         let step = Move::by_ax(Cause::Confirmed, JobState::Running, "its script runs");
         self.shift(now, name.job.number, step, out);
     }
 
     pub(super) fn attempt_ending(&mut self, now: Now, name: AttemptName, out: &mut Vec<Decision>) {
-        if self.living(name, "ending", out).is_some() {
+        if self.living(name, Cause::Ending, "ending", out).is_some() {
             let why = "its script has ended or is being ended";
             self.shift(now, name.job.number, Move::by_ax(Cause::Ending, JobState::Completing, why), out);
         }
@@ -61,7 +69,7 @@ impl Controller {
         end: AttemptEnd,
         out: &mut Vec<Decision>,
     ) {
-        let Some(attempt) = self.living(name, "end", out) else { return };
+        let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         let end = counted_as(end, attempt);
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
@@ -110,7 +118,7 @@ impl Controller {
         why: String,
         out: &mut Vec<Decision>,
     ) {
-        let Some(attempt) = self.living(name, "non-start", out) else { return };
+        let Some(attempt) = self.living(name, Cause::NeverStarted, "non-start", out) else { return };
         let cancelled = attempt.ending.clone();
         let end = AttemptEnd {
             outcome: Outcome::LaunchFailed,

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::size::Megabytes;
-use crate::time::Span;
+use crate::time::{Span, WallTime};
 
 /// The options of one submission. `None` means that nobody said anything, so
 /// that the queue's default, then the cluster's, can take its place.
@@ -46,10 +46,10 @@ pub struct JobSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResourceSpec {
-    /// `--gpus=[TYPE:]N`; from `--gres=gpu:…` in `#SBATCH` scripts (there a number for each node).
+    /// `--gpus=[TYPE:]N`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<GpuCount>,
-    /// `--gpus-per-node`.
+    /// `--gpus-per-node`, and `--gres=gpu:…` in `#SBATCH` scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus_per_node: Option<GpuCount>,
     /// `--gpus-per-task`.
@@ -190,6 +190,8 @@ pub enum When {
         /// Seconds after midnight.
         clock: u32,
     },
+    /// `2026-12-24T18:00:00Z`, `uts…`: an instant, whatever the cluster's zone.
+    At(WallTime),
 }
 
 /// Daily hours, `22:00-08:00`: minutes after midnight, in the cluster's zone.
@@ -263,7 +265,7 @@ pub enum PreemptMode {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IoSpec {
-    /// `--output`: a pattern.
+    /// `--output`: a pattern that `crate::pattern` reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// `--error`: a pattern; absent: with the output.

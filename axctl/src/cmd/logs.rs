@@ -1,0 +1,176 @@
+//! `ax logs`: a job's output, byte by byte as `cat` would, read as the caller. Following ends
+//! when the job has ended and its file is drained, and goes on into the next attempt's file.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ax_core::api::{ErrorClass, JobView};
+
+use crate::failure::Failure;
+use crate::fields::shown_id;
+use crate::session::Session;
+use crate::shown::plain;
+
+/// How often a followed file is looked at, and how often the job is.
+const LOOK_AT_FILE: Duration = Duration::from_millis(100);
+const LOOK_AT_JOB: Duration = Duration::from_secs(1);
+
+/// Print a job's output
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The job
+    #[arg(value_name = "JOB")]
+    job: String,
+    /// Go on until the job has ended
+    #[arg(short, long)]
+    follow: bool,
+    /// Of this attempt, from 1; without it the last
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    attempt: Option<u32>,
+}
+
+impl Arguments {
+    /// Asks where the output is and copies it.
+    pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
+        let job = session.client.job(&self.job)?;
+        if self.follow {
+            self.follow(session, job)?;
+        } else {
+            let attempt = self.attempt.unwrap_or(job.attempt);
+            let path = path_of(&job, attempt)?;
+            let mut file = open(path, &job)?;
+            copy(&mut file, session.world.out)?;
+            session.world.out.flush()?;
+        }
+        Ok(0)
+    }
+
+    /// Copies attempt after attempt until the job, or the one attempt that was asked for, is over.
+    fn follow(&self, session: &mut Session<'_, '_>, mut job: JobView) -> Result<(), Failure> {
+        if job.attempt == 0 && !job.state.is_final() {
+            let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            session.remark(&format!("{} has not started yet{reason}", shown_id(&job)))?;
+        }
+        let mut number = self.attempt.unwrap_or(job.attempt).max(1);
+        loop {
+            job = wait_for_attempt(session, job, &self.job, number)?;
+            job = self.follow_one(session, job, number)?;
+            if self.attempt.is_some() || (job.attempt <= number && job.state.is_final()) {
+                return Ok(());
+            }
+            number += 1;
+        }
+    }
+
+    /// Copies one attempt's file until that attempt is over and the file is drained.
+    fn follow_one(
+        &self,
+        session: &mut Session<'_, '_>,
+        mut job: JobView,
+        number: u32,
+    ) -> Result<JobView, Failure> {
+        let mut file: Option<File> = None;
+        let mut looked = Instant::now();
+        loop {
+            // Whether it is over is asked before the last read, so that nothing is missed after it.
+            let over = is_over(&job, number);
+            if file.is_none() {
+                let path = path_of(&job, number)?;
+                // The file appears when the script starts: until then there is nothing to read.
+                file = if over || Path::new(path).exists() { Some(open(path, &job)?) } else { None };
+            }
+            if let Some(file) = &mut file {
+                copy(file, session.world.out)?;
+                session.world.out.flush()?;
+            }
+            if over {
+                return Ok(job);
+            }
+            thread::sleep(LOOK_AT_FILE);
+            if looked.elapsed() >= LOOK_AT_JOB {
+                job = look_again(session, &self.job, job)?;
+                looked = Instant::now();
+            }
+        }
+    }
+}
+
+/// Waits until there is an attempt of this number, or there will never be one.
+fn wait_for_attempt(
+    session: &Session<'_, '_>,
+    mut job: JobView,
+    name: &str,
+    number: u32,
+) -> Result<JobView, Failure> {
+    while job.attempt < number {
+        if job.state.is_final() {
+            return Err(no_output(&job, number));
+        }
+        thread::sleep(LOOK_AT_JOB);
+        job = look_again(session, name, job)?;
+    }
+    Ok(job)
+}
+
+/// The job now. A daemon that is being restarted does not end the following: the job runs on.
+fn look_again(session: &Session<'_, '_>, name: &str, before: JobView) -> Result<JobView, Failure> {
+    match session.client.job(name) {
+        Err(Failure::Connect(error)) if error.class() == ErrorClass::Unavailable => Ok(before),
+        Err(Failure::Wire(_)) => Ok(before),
+        other => other,
+    }
+}
+
+fn is_over(job: &JobView, number: u32) -> bool {
+    let attempt = job.attempts.iter().find(|attempt| attempt.number == number);
+    job.attempt > number || job.state.is_final() || attempt.is_some_and(|attempt| attempt.ended_at.is_some())
+}
+
+fn path_of(job: &JobView, number: u32) -> Result<&str, Failure> {
+    let attempt = job.attempts.iter().find(|attempt| attempt.number == number);
+    let path = attempt.and_then(|attempt| attempt.stdout.as_ref());
+    let last = job.stdout.as_ref().filter(|_| number == job.attempt && number > 0);
+    path.or(last).map(String::as_str).ok_or_else(|| no_output(job, number))
+}
+
+fn no_output(job: &JobView, number: u32) -> Failure {
+    let id = shown_id(job);
+    let line = if job.attempt == 0 {
+        let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let state = if job.state.is_final() { "never started" } else { "has not started yet" };
+        format!("{id} {state}, so there is no output{reason}")
+    } else if number > job.attempt {
+        format!("{id} has no attempt {number}; the last is {}", job.attempt)
+    } else {
+        format!("{id} writes no output file in attempt {number}")
+    };
+    Failure::said(ErrorClass::Refused, line)
+}
+
+fn open(path: &str, job: &JobView) -> Result<File, Failure> {
+    File::open(path).map_err(|error| {
+        let node = job.node.as_ref().map(|node| format!("; the job's node is {node}")).unwrap_or_default();
+        Failure::said(ErrorClass::NoInput, format!("cannot open {path}: {}{node}", plain(&error)))
+    })
+}
+
+/// Copies to the end of what is there now.
+fn copy(file: &mut File, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut buffer = [0; 64 << 10];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => out.write_all(&buffer[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                return Err(Failure::said(
+                    ErrorClass::NoInput,
+                    format!("cannot read the output: {}", plain(&error)),
+                ));
+            }
+        }
+    }
+}

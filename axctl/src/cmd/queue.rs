@@ -1,0 +1,76 @@
+//! `ax queue`: the waiting and running jobs, each waiting one with its reason.
+//! One line a job; on a narrow terminal the reason stands below it instead of being cut.
+
+use ax_core::api::JobView;
+
+use super::select::Filters;
+use crate::failure::Failure;
+use crate::fields::{self, JOB_FIELDS};
+use crate::session::Session;
+
+const SHORT: &str = "id,name,user,queue,state,gpus,time,where";
+const NARROW: &str = "id,name,user,queue,state,gpus,time,node";
+const LONG: &str =
+    "id,name,user,account,queue,state,priority,gpus,gpumem,cpus,ram,limit,submitted,time,node,reason";
+
+/// List the waiting and running jobs, with reasons and expected starts
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    filters: Filters,
+    /// Also jobs that ended within the last 300 seconds
+    #[arg(long)]
+    all: bool,
+    /// More columns, and nothing is cut
+    #[arg(short, long, visible_alias = "wide")]
+    long: bool,
+    /// Only the first N jobs
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
+    /// These columns, separated by commas
+    #[arg(short = 'o', long, value_name = "COLUMNS")]
+    format: Option<String>,
+    /// Without the line of titles
+    #[arg(long)]
+    noheader: bool,
+    /// One JSON document with everything
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl Arguments {
+    /// Asks and prints.
+    pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
+        let mut query = self.filters.query()?;
+        query.all = self.all;
+        query.limit = self.limit;
+        let columns = fields::choose(&JOB_FIELDS, self.columns(session))?;
+        let answer = session.client.jobs(&query)?;
+        if self.json {
+            session.json(&answer.jobs)?;
+        } else {
+            let below = self.format.is_none() && !self.long && session.has_room_below();
+            let note = |job: &JobView| reason(job).filter(|_| below);
+            let table = fields::table(&columns, &answer.jobs, &session.clock, note);
+            session.table(&table, !self.noheader, self.long)?;
+        }
+        if answer.left_out > 0 && !self.json {
+            session.remark(&format!("{} more; see --limit", answer.left_out))?;
+        }
+        Ok(0)
+    }
+
+    fn columns(&self, session: &Session<'_, '_>) -> &str {
+        match (&self.format, self.long) {
+            (Some(format), _) => format,
+            (None, true) => LONG,
+            (None, false) if session.has_room_below() => NARROW,
+            (None, false) => SHORT,
+        }
+    }
+}
+
+/// Why a job is not running.
+fn reason(job: &JobView) -> Option<String> {
+    job.reason.clone().filter(|_| !job.state.is_active())
+}

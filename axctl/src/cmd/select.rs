@@ -1,0 +1,84 @@
+//! Which jobs a command is about: the filters that lists and `ax cancel` share, and the
+//! words of states. Asks nobody.
+
+use ax_core::api::JobsQuery;
+use ax_core::job::state::{JobState, STATES};
+use ax_core::text::nearest;
+
+use crate::failure::Failure;
+
+/// The filters of `ax queue` and `ax acct`.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub(crate) struct Filters {
+    /// Only jobs of these users
+    #[arg(short, long, value_name = "USER", value_delimiter = ',')]
+    pub(crate) user: Vec<String>,
+    /// Only jobs in these queues
+    #[arg(short, long, value_name = "QUEUE", value_delimiter = ',')]
+    pub(crate) queue: Vec<String>,
+    /// Only jobs in these states, in ax's words or Slurm's
+    #[arg(short = 't', long, value_name = "STATE", value_delimiter = ',')]
+    pub(crate) state: Vec<String>,
+    /// Only jobs of these names
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) name: Vec<String>,
+}
+
+impl Filters {
+    /// The filters as a question to the daemon.
+    ///
+    /// # Errors
+    /// Usage, when a state's word is unknown.
+    pub(crate) fn query(&self) -> Result<JobsQuery, Failure> {
+        Ok(JobsQuery {
+            user: self.user.clone(),
+            queue: self.queue.clone(),
+            name: self.name.clone(),
+            state: states(&self.state)?,
+            ..JobsQuery::default()
+        })
+    }
+}
+
+/// The states of these words: ax's (`RUNNING`) or Slurm's (`PD`, which is more than one state).
+pub(crate) fn states(words: &[String]) -> Result<Vec<JobState>, Failure> {
+    let mut found = Vec::new();
+    for word in words {
+        let named = STATES.iter().filter(|row| row.word.eq_ignore_ascii_case(word));
+        let mut states: Vec<JobState> = named.map(|row| row.state).collect();
+        if states.is_empty() {
+            let short = STATES.iter().filter(|row| row.slurm.eq_ignore_ascii_case(word));
+            states = short.map(|row| row.state).collect();
+        }
+        if states.is_empty() {
+            return Err(unknown_state(word));
+        }
+        found.extend(states);
+    }
+    found.dedup();
+    Ok(found)
+}
+
+fn unknown_state(word: &str) -> Failure {
+    let hint = match nearest(word, STATES.iter().map(|row| row.word)) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("there are {}", STATES.map(|row| row.word).join(" ")),
+    };
+    Failure::usage(format!("'{word}' is not a job state; {hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_words_of_two_systems() {
+        let read = |words: &[&str]| states(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+        assert_eq!(
+            read(&["running", "PD"]).unwrap(),
+            [JobState::Running, JobState::Pending, JobState::Ready]
+        );
+        let error = read(&["RUNING"]).unwrap_err();
+        assert_eq!(error.to_string(), "'RUNING' is not a job state; did you mean 'RUNNING'?");
+    }
+}

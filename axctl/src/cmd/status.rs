@@ -1,0 +1,238 @@
+//! `ax status`: everything about a job, in groups: what it is, what it asked for, when, where,
+//! its attempts, its story. What is absent is left out for people, and `null` in JSON.
+
+use std::fmt::Write;
+
+use ax_core::api::{AttemptView, JobView};
+use ax_core::time::Span;
+
+use super::why;
+use crate::failure::Failure;
+use crate::fields::{exit, megabytes, shown_id};
+use crate::session::Session;
+use crate::shown::shown;
+use crate::style::Paint;
+use crate::table::{Cell, Column, Shrink, Table, wrap};
+use crate::when::length;
+
+const LABEL: usize = 12;
+
+/// Show everything about jobs
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Jobs: ax-2026-0001, 1, ax-2026-0001_7, or the ticket of a spooled submission
+    #[arg(value_name = "JOB", required_unless_present = "job_id")]
+    jobs: Vec<String>,
+    /// The same as naming the job
+    #[arg(long, value_name = "JOB")]
+    job_id: Vec<String>,
+    /// One JSON document: a list with an object a job
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    /// Asks and prints. Jobs that are unknown do not hide the others.
+    pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
+        let mut found = Vec::new();
+        let mut code = 0;
+        for name in self.jobs.iter().chain(&self.job_id) {
+            match session.client.job(name) {
+                Ok(job) => found.push(job),
+                Err(Failure::Answer(error)) => {
+                    session.remark(&error.error)?;
+                    code = if code == 0 { error.class.exit_code() } else { code };
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        if self.json {
+            session.json(&found)?;
+        } else {
+            let texts: Vec<String> = found.iter().map(|job| page(job, session)).collect();
+            session.print(&texts.join("\n"))?;
+        }
+        Ok(code)
+    }
+}
+
+/// The text about one job as it grows.
+struct Page<'a, 's, 'w> {
+    job: &'a JobView,
+    session: &'a Session<'s, 'w>,
+    text: String,
+}
+
+fn page(job: &JobView, session: &Session<'_, '_>) -> String {
+    let mut page = Page { job, session, text: String::new() };
+    page.head();
+    page.request();
+    page.times();
+    page.files();
+    page.attempts();
+    page.story();
+    page.text
+}
+
+impl Page<'_, '_, '_> {
+    /// `  label       value`, wrapped below itself.
+    fn line(&mut self, label: &str, value: &str) {
+        let room = self.session.screen.width.saturating_sub(LABEL + 2);
+        for (index, line) in wrap(&shown(value), room).iter().enumerate() {
+            let label = if index == 0 { label } else { "" };
+            // Writing to a String can't fail.
+            let _ = writeln!(self.text, "  {label:LABEL$}{line}");
+        }
+    }
+
+    fn maybe(&mut self, label: &str, value: Option<&String>) {
+        if let Some(value) = value {
+            self.line(label, value);
+        }
+    }
+
+    fn head(&mut self) {
+        let (job, screen) = (self.job, &self.session.screen);
+        let id = Paint::Bold.over(&shown_id(job), screen);
+        let state = Paint::of_state(job.state).over(job.state.word(), screen);
+        let _ = writeln!(self.text, "{id}  {state}");
+        self.line("name", &job.name);
+        self.maybe("reason", job.reason.as_ref());
+        for reason in job.reasons.iter().filter(|reason| Some(*reason) != job.reason.as_ref()) {
+            self.line("also", reason);
+        }
+        let account = job.account.as_ref().map(|name| format!(", account {name}")).unwrap_or_default();
+        self.line("owner", &format!("{} (uid {}){account}", job.user, job.uid));
+        self.line("queue", &format!("{}, priority {}", job.queue, job.priority));
+        self.maybe("comment", job.comment.as_ref());
+    }
+
+    fn request(&mut self) {
+        let job = self.job;
+        let mut parts = Vec::new();
+        if job.gpus > 0 {
+            let slice = job.gpu_mem_mb.map(|mb| format!(" with {} each", megabytes(mb))).unwrap_or_default();
+            parts.push(format!("{}{slice}", count(job.gpus, "card")));
+        }
+        parts.push(count(job.cpus, "CPU"));
+        parts.extend(job.ram_mb.map(|mb| format!("{} of memory", megabytes(mb))));
+        self.line("asks for", &parts.join(", "));
+        let limit = match job.time_limit_s {
+            Some(seconds) => format!("{} ({})", Span::seconds(seconds), length(Span::seconds(seconds))),
+            None => "none".to_owned(),
+        };
+        self.line("time limit", &limit);
+        let lost =
+            if job.idempotent { "started again if lost" } else { "never started again without asking" };
+        self.line("restarts", lost);
+        if !job.unused_options.is_empty() {
+            self.line("no effect", &job.unused_options.join(" "));
+        }
+        if !job.nodes.is_empty() {
+            let label = if job.ended_at.is_some() { "ran on" } else { "runs on" };
+            self.line(label, &job.nodes.join(", "));
+        }
+        if !job.gpu_uuids.is_empty() {
+            self.line("cards", &job.gpu_uuids.join(", "));
+        }
+    }
+
+    fn times(&mut self) {
+        let (job, clock) = (self.job, self.session.clock);
+        self.line("submitted", &clock.both(job.submitted_at));
+        let times = [
+            ("eligible", job.eligible_at),
+            ("expected", job.expected_start.filter(|_| job.state.is_waiting())),
+            ("started", job.started_at),
+            ("ended", job.ended_at),
+        ];
+        for (label, time) in times {
+            if let Some(time) = time {
+                self.line(label, &clock.both(time));
+            }
+        }
+        if job.exit_code.is_some() || job.signal.is_some() {
+            self.line("exit", &exit(job.exit_code, job.signal));
+        }
+        let spent = |(state, seconds): (&String, &f64)| {
+            format!("{state} {}", length(Span((seconds * 1000.0) as u64)))
+        };
+        let spent: Vec<String> = job.time_in_state.iter().map(spent).collect();
+        if !spent.is_empty() {
+            self.line("time in", &spent.join(", "));
+        }
+    }
+
+    fn files(&mut self) {
+        let job = self.job;
+        self.maybe("output", job.stdout.as_ref());
+        self.maybe("errors", job.stderr.as_ref());
+        self.maybe("ticket", job.ticket.as_ref());
+    }
+
+    fn attempts(&mut self) {
+        if self.job.attempts.is_empty() {
+            return;
+        }
+        let mut table = Table::new(ATTEMPT_COLUMNS.to_vec());
+        for attempt in &self.job.attempts {
+            let notes: Vec<String> = attempt.message.iter().cloned().chain(used(attempt)).collect();
+            let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
+            table.row(self.attempt(attempt), note.as_deref());
+        }
+        let screen = &self.session.screen;
+        let _ = writeln!(self.text, "  {}", Paint::Bold.over("attempts", screen));
+        for line in table.text(true, screen.width.saturating_sub(4), screen).lines() {
+            let _ = writeln!(self.text, "    {line}");
+        }
+    }
+
+    fn attempt(&self, attempt: &AttemptView) -> Vec<Cell> {
+        let clock = self.session.clock;
+        let ran = attempt.started_at.map(|start| attempt.ended_at.unwrap_or(clock.now) - start);
+        let paint = attempt.state.parse().map(Paint::of_state).unwrap_or(Paint::Bad);
+        vec![
+            Cell::new(attempt.number.to_string()),
+            Cell::new(attempt.epoch.to_string()),
+            Cell::new(&attempt.node),
+            Cell::painted(&attempt.state, paint),
+            Cell::maybe(attempt.started_at.map(|time| clock.short(time))),
+            Cell::maybe(ran.map(length)),
+            Cell::new(exit(attempt.exit_code, attempt.signal)),
+        ]
+    }
+
+    fn story(&mut self) {
+        if self.job.decisions.is_empty() {
+            return;
+        }
+        let screen = &self.session.screen;
+        let _ = writeln!(self.text, "  {}", Paint::Bold.over("story", screen));
+        let story = why::lines(&self.job.decisions, self.session, screen);
+        self.text.push_str(&story);
+    }
+}
+
+const ATTEMPT_COLUMNS: [Column; 7] = [
+    Column { title: "NO", right: true, shrink: Shrink::Never },
+    Column { title: "EPOCH", right: true, shrink: Shrink::Never },
+    Column { title: "NODE", right: false, shrink: Shrink::Freely(4) },
+    Column { title: "STATE", right: false, shrink: Shrink::Last(9) },
+    Column { title: "STARTED", right: false, shrink: Shrink::Never },
+    Column { title: "ELAPSED", right: true, shrink: Shrink::Never },
+    Column { title: "EXIT", right: false, shrink: Shrink::Never },
+];
+
+/// `used 14h13m of CPU, 12.1GB of memory, 29.3GB of GPU memory`, as far as it is known.
+fn used(attempt: &AttemptView) -> Option<String> {
+    let cpu = attempt.cpu_time_s.map(|seconds| format!("{} of CPU", length(Span((seconds * 1000.0) as u64))));
+    let ram = attempt.max_ram_mb.map(|mb| format!("{} of memory", megabytes(mb)));
+    let gpu = attempt.max_gpu_mem_mb.map(|mb| format!("{} of GPU memory", megabytes(mb)));
+    let parts: Vec<String> = [cpu, ram, gpu].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("used {}", parts.join(", ")))
+}
+
+/// `1 card`, `4 cards`.
+fn count(number: u32, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}

@@ -1,0 +1,68 @@
+//! ax-states(7): the states, the outcomes and the allowed moves, from the tables of the code.
+
+use std::fmt::Write;
+
+use ax_core::job::state::{Cause, JobState, MOVES, OUTCOMES, STATES};
+
+const HEAD: &str = include_str!("states_head.mdoc");
+const TAIL: &str = include_str!("states_tail.mdoc");
+
+/// The whole page.
+pub(super) fn text() -> String {
+    let mut text = HEAD.to_owned();
+    text.push_str(".Sh STATES\n.Bl -tag -width Ds\n");
+    for row in &STATES {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, ".It Sy {} Pq Slurm: {}\n{}.", row.word, row.slurm, capital(row.meaning));
+    }
+    text.push_str(".El\n.Sh MOVES\nA job moves so, and in no other way:\n.Bl -tag -width Ds\n");
+    for (from, cause, to) in MOVES {
+        let _ = writeln!(
+            text,
+            ".It \\&{}\n{}\nto {}.",
+            capital(cause_text(*cause)),
+            words("from", from),
+            list(to)
+        );
+    }
+    text.push_str(".El\n.Sh ATTEMPTS\nAn attempt ends so, and gives its job this state if it is the last:\n");
+    text.push_str(".Bl -column LAUNCH_FAILED FAILED_UNKNOWN_STATE\n");
+    for (outcome, word) in &OUTCOMES {
+        let _ = writeln!(text, ".It {word} Ta {}", outcome.final_state().word());
+    }
+    text.push_str(".El\n");
+    text.push_str(TAIL);
+    text
+}
+
+fn words(preposition: &str, states: &[JobState]) -> String {
+    format!("{preposition} {}", list(states))
+}
+
+fn list(states: &[JobState]) -> String {
+    states.iter().map(|state| state.word()).collect::<Vec<_>>().join(", ").replace(", ", ",\n")
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default() + chars.as_str()
+}
+
+fn cause_text(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Eligible => "its own conditions are met",
+        Cause::Held => "a condition of its own is no longer met",
+        Cause::Assigned => "it is given a place under a new epoch",
+        Cause::NeverStarted => "the assignment was never started",
+        Cause::Confirmed => "its supervisor holds the lease and the script runs",
+        Cause::Frozen => "it is frozen",
+        Cause::Thawed => "it is thawed",
+        Cause::Ending => "the script has ended or is being ended",
+        Cause::Ended => "the attempt is over and so is the job",
+        Cause::Requeued => "the attempt is over and the job waits again",
+        Cause::LeaseLost => "the lease was lost and nobody may guess",
+        Cause::Cancelled => "it is cancelled while it waits",
+        Cause::DeadlineMissed => "its deadline cannot be met any more",
+        Cause::Resolved => "a person answers the question that ax asked",
+    }
+}

@@ -1,0 +1,98 @@
+//! What shall run: a script out of a file or of standard input, or a command. Only reads it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use ax_core::api::ErrorClass;
+use ax_core::directive::{CommandLine, Program, quote};
+
+use crate::failure::Failure;
+use crate::shown::plain;
+use crate::world::World;
+
+/// Largest script.
+const MAX_SCRIPT: usize = 4 << 20;
+/// Largest sum of the words behind a script's name.
+const MAX_ARGUMENTS: usize = 128 << 10;
+
+/// What shall run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// A script, its name as typed (none: standard input), and the words behind it.
+    Script {
+        /// As typed.
+        name: Option<String>,
+        /// All of it.
+        content: Vec<u8>,
+        /// For the script.
+        args: Vec<String>,
+    },
+    /// A shell command.
+    Command(String),
+}
+
+/// Finds out what shall run.
+pub(super) fn read(program: Program, line: &CommandLine, world: &mut World<'_>) -> Result<Body, Failure> {
+    let command = line.value("wrap").or_else(|| line.value("cmd"));
+    match (command, &line.script) {
+        // That not both are given, and that it is not empty, is checked with the options.
+        (Some(command), _) => Ok(Body::Command(command.to_owned())),
+        (None, Some(word)) if program == Program::AxSubmit => Ok(from_words(word, &line.script_args)),
+        (None, None) if program == Program::AxSubmit => Err(Failure::usage(
+            "nothing to run; write ax submit --cmd 'COMMAND' or ax submit -- COMMAND…, or axbatch SCRIPT",
+        )),
+        (None, name) => from_script(name.as_deref(), &line.script_args, world),
+    }
+}
+
+fn from_words(word: &str, more: &[String]) -> Body {
+    let quoted: Vec<String> =
+        std::iter::once(word).chain(more.iter().map(String::as_str)).map(quote).collect();
+    Body::Command(quoted.join(" "))
+}
+
+fn from_script(name: Option<&str>, args: &[String], world: &mut World<'_>) -> Result<Body, Failure> {
+    let size: usize = args.iter().map(|word| word.len() + 1).sum();
+    if size > MAX_ARGUMENTS {
+        let line = format!("the script's arguments have {size} bytes, more than {MAX_ARGUMENTS}");
+        return Err(Failure::said(ErrorClass::Data, line));
+    }
+    let content = match name {
+        None | Some("-") => from_input(name.is_none(), world)?,
+        Some(name) => from_file(name)?,
+    };
+    let name = name.filter(|name| *name != "-").map(str::to_owned);
+    if content.len() > MAX_SCRIPT {
+        let name = name.as_deref().unwrap_or("standard input");
+        let line = format!("{name}: the script has more than {MAX_SCRIPT} bytes");
+        return Err(Failure::said(ErrorClass::Data, line));
+    }
+    Ok(Body::Script { name, content, args: args.to_vec() })
+}
+
+fn from_file(name: &str) -> Result<Vec<u8>, Failure> {
+    let cannot = |why: &str| Failure::said(ErrorClass::NoInput, format!("cannot read {name}: {why}"));
+    let file = File::open(Path::new(name)).map_err(|error| cannot(&plain(&error)))?;
+    let meta = file.metadata().map_err(|error| cannot(&plain(&error)))?;
+    if meta.is_dir() {
+        return Err(cannot("it is a folder"));
+    }
+    limited(&mut &file).map_err(|error| cannot(&plain(&error)))
+}
+
+fn from_input(unnamed: bool, world: &mut World<'_>) -> Result<Vec<u8>, Failure> {
+    if unnamed && world.input_is_terminal {
+        world.remark("axbatch", "reading the script from the terminal; Ctrl-D ends it")?;
+    }
+    limited(&mut world.input).map_err(|error| {
+        Failure::said(ErrorClass::NoInput, format!("cannot read standard input: {}", plain(&error)))
+    })
+}
+
+/// At most one byte more than a script may have: enough to see that it is too long.
+fn limited(from: &mut dyn Read) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    from.take(MAX_SCRIPT as u64 + 1).read_to_end(&mut content)?;
+    Ok(content)
+}

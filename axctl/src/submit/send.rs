@@ -1,0 +1,166 @@
+//! The submission itself: asked under a key, asked once more when the connection breaks, put
+//! into the spool when nobody answers; then what is printed, and the exit status.
+
+use ax_core::api::{ErrorClass, SubmitAnswer, SubmitRequest};
+use ax_core::id::SubmissionKey;
+use serde_json::json;
+
+use super::request::{self, name_of};
+use super::spool::{self, Spooled};
+use super::understand::Understood;
+use super::wait;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::shown::{json_shown, shown};
+use crate::world::World;
+
+/// What became of a submission.
+enum Fate {
+    /// The daemon's answer.
+    Answered(SubmitAnswer),
+    /// It lies in the spool.
+    Spooled(Spooled),
+}
+
+/// Submits and reports.
+pub(super) fn submit(understood: Understood, client: &Client, world: &mut World<'_>) -> Result<u8, Failure> {
+    let key = new_key(world)?;
+    let (request, warnings) = request::build(&understood, key, world)?;
+    let mut report = Report { understood: &understood, world, warnings };
+    let fate = match ask(client, &request) {
+        Ok(answer) => Fate::Answered(answer),
+        Err(failure) if report.may_be_spooled(&failure) => to_spool(&request, key, client, failure)?,
+        Err(failure) => return Err(failure),
+    };
+    let job = match &fate {
+        Fate::Answered(answer) => report.answered(answer)?,
+        Fate::Spooled(spooled) => Some(report.spooled(spooled)?),
+    };
+    let spooled = match &fate {
+        Fate::Spooled(spooled) => Some(spooled),
+        Fate::Answered(_) => None,
+    };
+    match job {
+        Some(job) if understood.conduct.wait => {
+            let job = wait::until_end(client, &job, spooled)?;
+            report.ended(&job)
+        }
+        _ => Ok(0),
+    }
+}
+
+fn new_key(world: &World<'_>) -> Result<SubmissionKey, Failure> {
+    let chance = ax_sys::random::bytes::<10>()
+        .map_err(|error| Failure::said(ErrorClass::Unavailable, error.to_string()))?;
+    Ok(SubmissionKey::new(world.now.0.unsigned_abs(), chance))
+}
+
+/// Asks, and once more with the same key when the conversation broke: the daemon may have taken it.
+fn ask(client: &Client, request: &SubmitRequest) -> Result<SubmitAnswer, Failure> {
+    match client.post("/api/v1/jobs", request) {
+        Err(Failure::Wire(_)) => client.post("/api/v1/jobs", request),
+        other => other,
+    }
+}
+
+fn to_spool(
+    request: &SubmitRequest,
+    key: SubmissionKey,
+    client: &Client,
+    failure: Failure,
+) -> Result<Fate, Failure> {
+    match &client.place().paths {
+        Some(paths) => Ok(Fate::Spooled(spool::put(request, key, paths)?)),
+        None => Err(failure),
+    }
+}
+
+/// What the person is told.
+struct Report<'r, 'w> {
+    understood: &'r Understood,
+    world: &'r mut World<'w>,
+    warnings: Vec<String>,
+}
+
+impl Report<'_, '_> {
+    /// Only what no daemon has answered: a refusal stays one, and a question is no submission.
+    fn may_be_spooled(&self, failure: &Failure) -> bool {
+        let unanswered = match failure {
+            Failure::Connect(error) => error.class() == ErrorClass::Unavailable,
+            Failure::Wire(_) => true,
+            _ => false,
+        };
+        unanswered && !self.understood.conduct.test_only
+    }
+
+    /// Prints the answer; the job to wait for, if there is one.
+    fn answered(&mut self, answer: &SubmitAnswer) -> Result<Option<String>, Failure> {
+        let new = |line: &&String| !self.understood.tells(line);
+        self.warnings.extend(answer.warnings.iter().filter(new).cloned());
+        if self.understood.conduct.verbose > 0 {
+            for line in &answer.understood {
+                writeln!(self.world.err, "{}", shown(line))?;
+            }
+        }
+        self.warn()?;
+        let id = answer.id.map(|id| id.to_string());
+        let text = match (&answer.forecast, &id) {
+            (Some(forecast), _) => shown(forecast),
+            (None, None) => "the job would be accepted".to_owned(),
+            (None, Some(id)) if self.understood.conduct.parsable => id.clone(),
+            (None, Some(id)) => format!("Submitted batch job {id}"),
+        };
+        let document = json!({
+            "id": id, "number": answer.number, "ticket": null,
+            "understood": answer.understood, "warnings": self.warnings, "forecast": answer.forecast,
+        });
+        self.print(&text, &document)?;
+        Ok(id)
+    }
+
+    fn spooled(&mut self, spooled: &Spooled) -> Result<String, Failure> {
+        self.warn()?;
+        let ticket = spooled.key.ticket();
+        let text = match self.understood.conduct.parsable {
+            true => ticket.clone(),
+            false => format!("Spooled batch job as {ticket}; it is submitted when axd starts"),
+        };
+        let document = json!({
+            "id": null, "number": null, "ticket": ticket,
+            "understood": [], "warnings": self.warnings, "forecast": null,
+        });
+        self.print(&text, &document)?;
+        Ok(ticket)
+    }
+
+    fn warn(&mut self) -> Result<(), Failure> {
+        if self.understood.conduct.quiet {
+            return Ok(());
+        }
+        let name = name_of(self.understood.program);
+        for line in &self.warnings {
+            self.world.remark(name, &format!("warning: {line}"))?;
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, text: &str, document: &serde_json::Value) -> Result<(), Failure> {
+        if self.understood.line.has("json") {
+            writeln!(self.world.out, "{}", json_shown(&format!("{document:#}")))?;
+        } else if !self.understood.conduct.quiet {
+            writeln!(self.world.out, "{text}")?;
+        }
+        Ok(self.world.out.flush()?)
+    }
+
+    /// The status of the job that was waited for; the reason where its code does not say it.
+    fn ended(&mut self, job: &ax_core::api::JobView) -> Result<u8, Failure> {
+        let status = wait::status(job);
+        if status != 0 && !self.understood.conduct.quiet {
+            let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let name = name_of(self.understood.program);
+            self.world.remark(name, &format!("{} is {}{reason}", job.id, job.state))?;
+        }
+        Ok(status)
+    }
+}

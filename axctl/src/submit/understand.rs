@@ -1,0 +1,109 @@
+//! What a submission means, found out here before anybody is asked: the words, the `AXBATCH_…`
+//! variables and the script's directives, read by the one table of options that axd reads too.
+
+use std::ffi::OsString;
+
+use ax_core::api::ErrorClass;
+use ax_core::directive::options::Section;
+use ax_core::directive::{
+    self, CommandLine, Conduct, Diagnostic, Program, RawOption, interpret, parse_environment, parse_script,
+};
+use ax_core::job::spec::JobSpec;
+
+use super::request::last_part;
+use super::script::Body;
+use crate::failure::Failure;
+use crate::world::{Variables, World};
+
+/// A submission that would be sent.
+pub(super) struct Understood {
+    pub(super) program: Program,
+    pub(super) line: CommandLine,
+    pub(super) body: Body,
+    /// `AXBATCH_…` variables, to be sent along.
+    pub(super) variables: Vec<(String, String)>,
+    pub(super) spec: JobSpec,
+    pub(super) conduct: Conduct,
+    /// Warnings for the person, and the same as axd words them, with the script's last name only.
+    pub(super) notes: Vec<String>,
+    told: Vec<String>,
+}
+
+impl Understood {
+    /// Reads all sources together.
+    pub(super) fn new(
+        program: Program,
+        line: CommandLine,
+        body: Body,
+        world: &World<'_>,
+    ) -> Result<Understood, Failure> {
+        let variables = option_variables(&world.vars);
+        let given = parse_environment(variables.iter().map(|(name, value)| (name, value))).map_err(said)?;
+        let script = match &body {
+            Body::Script { name, content, .. } => {
+                let name = name.as_deref().unwrap_or("standard input");
+                Some(parse_script(name, content).map_err(said)?)
+            }
+            Body::Command(_) => None,
+        };
+        let environment = directive::Source { dialect: directive::Dialect::Ax, file: None, options: &given };
+        let mut sources = vec![line.source(), environment];
+        sources.extend(script.as_ref().map(directive::ScriptDirectives::source));
+        let meaning = interpret(&sources).map_err(said)?;
+        let mut notes: Vec<Diagnostic> = script.map(|script| script.warnings).unwrap_or_default();
+        notes.extend(meaning.notes);
+        let short = |mut note: Diagnostic| {
+            note.file = note.file.map(|file| last_part(&file));
+            note.to_string()
+        };
+        Ok(Understood {
+            program,
+            line,
+            body,
+            variables,
+            spec: meaning.spec,
+            conduct: meaning.conduct,
+            told: notes.iter().cloned().map(short).collect(),
+            notes: notes.iter().map(Diagnostic::to_string).collect(),
+        })
+    }
+
+    /// Whether a warning of axd's is among those that were found here.
+    pub(super) fn tells(&self, warning: &str) -> bool {
+        self.told.iter().any(|told| told == warning)
+    }
+}
+
+/// A diagnostic as the failure of the command.
+pub(crate) fn said(diagnostic: Diagnostic) -> Failure {
+    let class = if diagnostic.exit_code() == 65 { ErrorClass::Data } else { ErrorClass::Usage };
+    Failure::said(class, diagnostic.to_string())
+}
+
+/// Words as text.
+///
+/// # Errors
+/// Usage, with the word, where one is not UTF-8.
+pub(crate) fn utf8(words: &[OsString]) -> Result<Vec<String>, Failure> {
+    let text = |word: &OsString| {
+        let wrong = || Failure::usage(format!("the argument '{}' is not UTF-8", word.to_string_lossy()));
+        word.to_str().map(str::to_owned).ok_or_else(wrong)
+    };
+    words.iter().map(text).collect()
+}
+
+/// The options that describe the job, as words. How the command itself behaves stays here.
+pub(crate) fn request_words(options: &[RawOption]) -> Vec<String> {
+    let of_job = options.iter().filter(|option| option.def.section != Section::Command);
+    let word = |option: &RawOption| match &option.value {
+        Some(value) => format!("--{}={value}", option.def.name),
+        None => format!("--{}", option.def.name),
+    };
+    of_job.map(word).collect()
+}
+
+fn option_variables(vars: &Variables) -> Vec<(String, String)> {
+    let texts = vars.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    let ours = texts.filter(|(name, _)| name.starts_with("AXBATCH_"));
+    ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

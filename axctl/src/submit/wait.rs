@@ -1,0 +1,67 @@
+//! `--wait`: until the job has ended, whatever happens to the daemon meanwhile, and then with
+//! the job's own exit status.
+
+use std::thread;
+use std::time::Duration;
+
+use ax_core::api::{ErrorClass, JobView};
+use ax_core::job::state::JobState;
+
+use super::spool::Spooled;
+use crate::client::Client;
+use crate::failure::Failure;
+
+/// One question to the daemon, and the pause before the next when there was no answer.
+const QUESTION_S: u64 = 60;
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often a job may be unknown between its taking from the spool and its number.
+const UNKNOWN_TRIES: u32 = 30;
+
+/// Waits for a job, or for a spooled one from the time on that axd takes it.
+///
+/// # Errors
+/// When the daemon no longer knows the job, or could not take it.
+pub(super) fn until_end(client: &Client, job: &str, spooled: Option<&Spooled>) -> Result<JobView, Failure> {
+    let mut unknown = 0;
+    loop {
+        match client.wait(job, QUESTION_S) {
+            Ok(view) if view.state.is_final() => return Ok(view),
+            Ok(_) => unknown = 0,
+            Err(Failure::Answer(error)) => match (error.class, spooled) {
+                (ErrorClass::TryAgain | ErrorClass::Unavailable, _) => thread::sleep(PAUSE),
+                (ErrorClass::Refused, Some(spooled)) => {
+                    unknown += 1;
+                    still_coming(spooled, unknown).ok_or(Failure::Answer(error))??;
+                    thread::sleep(PAUSE);
+                }
+                _ => return Err(Failure::Answer(error)),
+            },
+            // The job needs no daemon to go on, so neither does the waiting.
+            Err(Failure::Connect(error)) if error.class() == ErrorClass::Unavailable => thread::sleep(PAUSE),
+            Err(Failure::Wire(_)) => thread::sleep(PAUSE),
+            Err(other) => return Err(other),
+        }
+    }
+}
+
+/// Whether an unknown ticket may still become known: `None` if not, an error if it was refused.
+fn still_coming(spooled: &Spooled, unknown: u32) -> Option<Result<(), Failure>> {
+    if spooled.file.exists() {
+        return Some(Ok(()));
+    }
+    if let Some(why) = spooled.refusal() {
+        return Some(Err(Failure::said(ErrorClass::Refused, why)));
+    }
+    (unknown < UNKNOWN_TRIES).then_some(Ok(()))
+}
+
+/// The exit status of a job as a shell would have it: its code, 128 and its signal, or 1.
+pub(super) fn status(job: &JobView) -> u8 {
+    match (job.state, job.exit_code, job.signal) {
+        (JobState::Succeeded, ..) => 0,
+        (_, _, Some(signal)) => signal.saturating_add(128),
+        // A script may end with 0 when it is told to, and has failed all the same.
+        (_, None | Some(0), None) => 1,
+        (_, Some(code), None) => code,
+    }
+}

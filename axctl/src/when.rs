@@ -1,0 +1,187 @@
+//! Times as people read them, in the caller's zone: absolute on the left, how long ago or
+//! ahead beside it. Reads the times that people type, too. For people only: JSON keeps RFC 3339.
+
+use ax_core::time::{Span, WallTime};
+use chrono::{DateTime, Datelike, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc};
+
+/// The zone that times are shown in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zone {
+    /// The caller's: `TZ`, then the system's.
+    Local,
+    /// So many seconds east of Greenwich.
+    Fixed(i32),
+}
+
+impl Zone {
+    fn at(self, time: WallTime) -> Option<DateTime<FixedOffset>> {
+        let utc = DateTime::<Utc>::from_timestamp_millis(time.0)?;
+        Some(match self {
+            Zone::Local => utc.with_timezone(&Local).fixed_offset(),
+            Zone::Fixed(seconds) => utc.with_timezone(&FixedOffset::east_opt(seconds)?),
+        })
+    }
+
+    /// The instant of a local date and time; in a gap the first instant after it, of two the earlier.
+    fn instant(self, local: NaiveDateTime) -> Option<WallTime> {
+        let found = |at: NaiveDateTime| match self {
+            Zone::Local => Local.from_local_datetime(&at).earliest().map(|t| t.timestamp_millis()),
+            Zone::Fixed(seconds) => {
+                let zone = FixedOffset::east_opt(seconds)?;
+                zone.from_local_datetime(&at).earliest().map(|t| t.timestamp_millis())
+            }
+        };
+        // No zone skips more than a day.
+        let tries = (0..=96).map(|quarter| local + chrono::Duration::minutes(15 * quarter));
+        tries.into_iter().find_map(found).map(WallTime)
+    }
+}
+
+/// The present and the zone: all that times need to be shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// The present.
+    pub now: WallTime,
+    /// The zone.
+    pub zone: Zone,
+}
+
+impl Clock {
+    /// For tables: `15:32:14` today, `Nov 28 15:32` this year, `2025-11-28 15:32` otherwise.
+    pub fn short(&self, time: WallTime) -> String {
+        let (Some(then), Some(now)) = (self.zone.at(time), self.zone.at(self.now)) else {
+            return time.to_string();
+        };
+        let pattern = if then.date_naive() == now.date_naive() {
+            "%H:%M:%S"
+        } else if then.year() == now.year() {
+            "%b %d %H:%M"
+        } else {
+            "%Y-%m-%d %H:%M"
+        };
+        then.format(pattern).to_string()
+    }
+
+    /// Whole: `2026-11-29 15:32:14 +01:00`.
+    pub fn absolute(&self, time: WallTime) -> String {
+        let shown = self.zone.at(time).map(|then| then.format("%Y-%m-%d %H:%M:%S %:z").to_string());
+        shown.unwrap_or_else(|| time.to_string())
+    }
+
+    /// Whole, with `(2h05m ago)` or `(in 12s)`.
+    pub fn both(&self, time: WallTime) -> String {
+        format!("{} ({})", self.absolute(time), self.relative(time))
+    }
+
+    /// `2h05m ago`, `in 12s`, `now`.
+    pub fn relative(&self, time: WallTime) -> String {
+        if time.0.abs_diff(self.now.0) < 1000 {
+            "now".to_owned()
+        } else if time > self.now {
+            format!("in {}", length(time - self.now))
+        } else {
+            format!("{} ago", length(self.now - time))
+        }
+    }
+
+    /// A time that a person typed: `today`, `yesterday`, `now`, `7d` (ago), `14:30`, `2026-11-29`,
+    /// `2026-11-29T14:30[:00]` in the zone, or RFC 3339.
+    pub fn parse(&self, text: &str) -> Option<WallTime> {
+        let today = self.zone.at(self.now)?.date_naive();
+        let midnight = |date: NaiveDate| self.zone.instant(date.and_time(NaiveTime::MIN));
+        match text {
+            "now" => return Some(self.now),
+            "today" => return midnight(today),
+            "yesterday" => return midnight(today.pred_opt()?),
+            _ => {}
+        }
+        if let Some(span) = parse_length(text) {
+            return Some(WallTime(self.now.0.saturating_sub_unsigned(span.0)));
+        }
+        if let Ok(date) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
+            return midnight(date);
+        }
+        for pattern in ["%H:%M", "%H:%M:%S"] {
+            if let Ok(time) = NaiveTime::parse_from_str(text, pattern) {
+                return self.zone.instant(today.and_time(time));
+            }
+        }
+        for pattern in ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"] {
+            if let Ok(time) = NaiveDateTime::parse_from_str(text, pattern) {
+                return self.zone.instant(time);
+            }
+        }
+        text.parse().ok()
+    }
+}
+
+/// A length in at most two units: `12s`, `5m30s`, `2h05m`, `3d04h`.
+pub fn length(span: Span) -> String {
+    let seconds = span.as_seconds();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// `90s`, `5m`, `2h`, `7d`, `2w`.
+fn parse_length(text: &str) -> Option<Span> {
+    let unit = match text.chars().last()? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        'w' => 7 * 86_400,
+        _ => return None,
+    };
+    let digits = &text[..text.len() - 1];
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse::<u64>().ok()?.checked_mul(unit)).flatten().map(Span::seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-29 16:32:14 +01:00.
+    const CLOCK: Clock = Clock { now: WallTime(1_795_966_334_000), zone: Zone::Fixed(3600) };
+
+    #[test]
+    fn times_are_shown_in_the_zone() {
+        assert_eq!(CLOCK.absolute(CLOCK.now), "2026-11-29 16:32:14 +01:00");
+        assert_eq!(CLOCK.short(CLOCK.now), "16:32:14");
+        assert_eq!(CLOCK.short(WallTime(CLOCK.now.0 - 86_400_000)), "Nov 28 16:32");
+        assert_eq!(CLOCK.short(WallTime(0)), "1970-01-01 01:00");
+        assert_eq!(CLOCK.both(WallTime(CLOCK.now.0 + 12_000)), "2026-11-29 16:32:26 +01:00 (in 12s)");
+        assert_eq!(CLOCK.relative(WallTime(CLOCK.now.0 - 7_500_000)), "2h05m ago");
+    }
+
+    #[test]
+    fn lengths_have_two_units() {
+        let texts = [(12, "12s"), (330, "5m30s"), (7500, "2h05m"), (273_600, "3d04h")];
+        for (seconds, text) in texts {
+            assert_eq!(length(Span::seconds(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn typed_times_are_read_in_the_zone() {
+        for (text, utc) in [
+            ("today", "2026-11-28T23:00:00Z"),
+            ("yesterday", "2026-11-27T23:00:00Z"),
+            ("2026-11-01", "2026-10-31T23:00:00Z"),
+            ("14:30", "2026-11-29T13:30:00Z"),
+            ("2026-11-01T14:30", "2026-11-01T13:30:00Z"),
+            ("2026-11-01 14:30:05", "2026-11-01T13:30:05Z"),
+            ("2026-11-01T14:30:00Z", "2026-11-01T14:30:00Z"),
+            ("7d", "2026-11-22T15:32:14Z"),
+        ] {
+            assert_eq!(CLOCK.parse(text), Some(utc.parse().unwrap()), "{text}");
+        }
+        for text in ["", "d", "-1d", "soon", "2026-13-01", "99999999999999999999d"] {
+            assert_eq!(CLOCK.parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Jobs, nodes and cards as a daemon would show them.
+
+use ax_core::api::{AttemptView, CardView, DecisionView, JobView, JobsAnswer, NodeView};
+use ax_core::job::state::JobState;
+use ax_core::time::WallTime;
+
+use super::NOW;
+
+/// So many seconds from now; negative: ago.
+pub fn at(seconds: i64) -> WallTime {
+    WallTime(NOW.0 + seconds * 1000)
+}
+
+/// A waiting job of alice's.
+pub fn waiting() -> JobView {
+    JobView {
+        id: "ax-2026-0002".parse().unwrap(),
+        number: 2,
+        array: None,
+        name: "evaluate".into(),
+        user: "alice".into(),
+        uid: 1000,
+        queue: "default".into(),
+        state: JobState::Ready,
+        reason: Some("needs 8 whole cards; gpu-01 has 4 free of 8, gpu-02 has 0 free of 4".into()),
+        reasons: vec![
+            "needs 8 whole cards; gpu-01 has 4 free of 8, gpu-02 has 0 free of 4".into(),
+            "queue default runs 4 of at most 4 jobs".into(),
+        ],
+        priority: 50,
+        submitted_at: at(-7500),
+        eligible_at: Some(at(-7500)),
+        started_at: None,
+        ended_at: None,
+        expected_start: Some(at(7500)),
+        exit_code: None,
+        signal: None,
+        node: None,
+        nodes: vec![],
+        cpus: 16,
+        ram_mb: Some(65_536),
+        gpus: 8,
+        gpu_uuids: vec![],
+        gpu_mem_mb: None,
+        time_limit_s: Some(28_800),
+        attempt: 0,
+        attempts: vec![],
+        time_in_state: [("READY".to_owned(), 7500.0)].into(),
+        decisions: vec![],
+        stdout: None,
+        stderr: None,
+        comment: None,
+        unused_options: vec![],
+        idempotent: true,
+        account: None,
+        ticket: None,
+    }
+}
+
+/// A running job on its second attempt.
+pub fn running() -> JobView {
+    JobView {
+        id: "ax-2026-0001".parse().unwrap(),
+        number: 1,
+        name: "train-the-large-model-on-all-of-the-data-for-the-third-time!".into(),
+        state: JobState::Running,
+        reason: None,
+        reasons: vec![],
+        started_at: Some(at(-3661)),
+        expected_start: None,
+        node: Some("gpu-01".into()),
+        nodes: vec!["gpu-01".into()],
+        gpus: 2,
+        gpu_uuids: vec!["GPU-1b2c".into(), "GPU-3d4e".into()],
+        gpu_mem_mb: Some(38_146),
+        attempt: 2,
+        attempts: vec![lost_attempt(), living_attempt()],
+        time_in_state: [("READY".to_owned(), 12.0), ("RUNNING".to_owned(), 7200.0)].into(),
+        decisions: story(),
+        stdout: Some("/home/alice/ax-1.r1.out".into()),
+        comment: Some("third\x1b[31m try".into()),
+        unused_options: vec!["--hint=nomultithread".into()],
+        account: Some("lab".into()),
+        ticket: Some("spool-01KB7XRA6V0000000000000000".into()),
+        ..waiting()
+    }
+}
+
+fn lost_attempt() -> AttemptView {
+    AttemptView {
+        number: 1,
+        epoch: 17,
+        node: "gpu-02".into(),
+        state: "LEASE_LOST".into(),
+        started_at: Some(at(-7400)),
+        ended_at: Some(at(-3700)),
+        exit_code: None,
+        signal: Some(9),
+        cpu_time_s: Some(51_234.5),
+        max_ram_mb: Some(12_345),
+        max_gpu_mem_mb: Some(30_000),
+        stdout: Some("/home/alice/ax-1.out".into()),
+        message: Some("node gpu-02 was silent for 61 s".into()),
+        outcome: None,
+    }
+}
+
+fn living_attempt() -> AttemptView {
+    AttemptView {
+        number: 2,
+        epoch: 21,
+        node: "gpu-01".into(),
+        state: "RUNNING".into(),
+        started_at: Some(at(-3661)),
+        ended_at: None,
+        signal: None,
+        cpu_time_s: None,
+        max_ram_mb: None,
+        max_gpu_mem_mb: None,
+        stdout: Some("/home/alice/ax-1.r1.out".into()),
+        message: None,
+        ..lost_attempt()
+    }
+}
+
+/// What was decided about the running job.
+pub fn story() -> Vec<DecisionView> {
+    let line = |seconds, actor: &str, what: &str, why: &str| DecisionView {
+        at: at(seconds),
+        actor: actor.into(),
+        what: what.into(),
+        why: why.into(),
+    };
+    vec![
+        line(-7412, "alice", "submitted", "axbatch train.sh"),
+        line(-7400, "ax", "READY → STARTING", "cards 0 and 1 of gpu-02: the least fragmentation of 2 places"),
+        line(
+            -3700,
+            "ax",
+            "RUNNING → READY",
+            "node gpu-02 was silent for 61 s, longer than its lease of 60 s",
+        ),
+        line(
+            -3661,
+            "ax",
+            "READY → STARTING",
+            "cards 4 and 5 of gpu-01: the only place with 38146 MB free on two cards",
+        ),
+    ]
+}
+
+/// The waiting rest of an array, with a range of 100 digits.
+pub fn array() -> JobView {
+    let range = (0..25).map(|n| (2000 + 3 * n).to_string()).collect::<Vec<_>>().join(",");
+    JobView {
+        id: "ax-2026-0003".parse().unwrap(),
+        number: 3,
+        array: Some(format!("[{range}]")),
+        name: "スイープ".into(),
+        user: "bob".into(),
+        state: JobState::Pending,
+        reason: Some("held by bob".into()),
+        reasons: vec![],
+        expected_start: None,
+        ..waiting()
+    }
+}
+
+/// A finished job with a state's longest word.
+pub fn failed() -> JobView {
+    JobView {
+        id: "ax-2025-0004".parse().unwrap(),
+        number: 4,
+        name: "broken".into(),
+        state: JobState::FailedNeedsAttention,
+        reason: Some("exit 3 on gpu-01 and on gpu-02: its input is suspect".into()),
+        ended_at: Some(at(-60)),
+        exit_code: Some(3),
+        ..running()
+    }
+}
+
+/// A finished job of a single attempt.
+pub fn succeeded() -> JobView {
+    JobView {
+        id: "ax-2026-12345".parse().unwrap(),
+        number: 12345,
+        name: "ok".into(),
+        state: JobState::Succeeded,
+        reason: None,
+        ended_at: Some(at(-600)),
+        exit_code: Some(0),
+        gpus: 0,
+        attempts: vec![],
+        ..running()
+    }
+}
+
+pub fn list(jobs: Vec<JobView>) -> String {
+    serde_json::to_string(&JobsAnswer { jobs, left_out: 0 }).unwrap()
+}
+
+pub fn nodes() -> String {
+    let up = NodeView {
+        name: "gpu-01".into(),
+        state: "up".into(),
+        reason: None,
+        cpus: 64,
+        cpus_used: 16,
+        ram_mb: 515_000,
+        ram_used_mb: 65_536,
+        gpus: 8,
+        gpus_used: 2,
+        epoch: 3,
+        last_heartbeat_at: Some(at(-2)),
+        jobs: vec!["ax-2026-0001".parse().unwrap()],
+    };
+    let absent = NodeView {
+        name: "gpu-02".into(),
+        state: "never registered".into(),
+        reason: Some("listed in the configuration, but no axd of that name has come".into()),
+        last_heartbeat_at: None,
+        jobs: vec![],
+        ..up.clone()
+    };
+    serde_json::to_string(&[up, absent]).unwrap()
+}
+
+pub fn cards() -> String {
+    let held = CardView {
+        node: "gpu-01".into(),
+        index: 0,
+        uuid: "GPU-1b2c3d4e-0000-1111-2222-333344445555".into(),
+        name: "NVIDIA A100-SXM4-80GB".into(),
+        mem_mb: 81_051,
+        free_mb: 42_905,
+        reserved_mb: 38_146,
+        used_mb: Some(30_000),
+        p95_mb: Some(31_000),
+        load: Some(87),
+        jobs: vec!["ax-2026-0001".parse().unwrap()],
+        foreign: vec!["pid 4711 (carol)".into()],
+        limit: "framework settings".into(),
+        health: "healthy".into(),
+    };
+    let free = CardView {
+        index: 1,
+        uuid: "gpu-01:1".into(),
+        free_mb: 81_051,
+        reserved_mb: 0,
+        used_mb: None,
+        p95_mb: None,
+        load: None,
+        jobs: vec![],
+        foreign: vec![],
+        health: "suspect".into(),
+        ..held.clone()
+    };
+    serde_json::to_string(&[held, free]).unwrap()
+}

@@ -1,0 +1,73 @@
+//! Files that are made from tables are what the tables make of them, and the manual pages that
+//! are written by hand name every option and no other.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+#[test]
+fn made_files_are_up_to_date() {
+    for (path, text) in axctl::generated::files() {
+        common::blessed(&tree(path), &text);
+    }
+}
+
+/// The options that a page names: what follows `Fl`, up to another macro.
+fn named(page: &str) -> BTreeSet<String> {
+    const OTHERS: [&str; 11] = ["Ar", "Ns", "Op", "Oo", "Oc", "Li", "Cm", "Pq", "Ta", "|", "="];
+    let text = fs::read_to_string(tree(page)).unwrap();
+    let mut names = BTreeSet::new();
+    for line in text.lines().filter(|line| line.starts_with('.') && !line.starts_with(".\\\"")) {
+        let mut in_flags = false;
+        for word in line.split_whitespace() {
+            match word.trim_start_matches('.') {
+                "Fl" => in_flags = true,
+                "" | "," | "|" => {}
+                other if OTHERS.contains(&other) => in_flags = false,
+                name if in_flags => {
+                    names.insert(name.replace("\\-", "-").trim_start_matches('-').to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn pages_name_every_option_and_no_other() {
+    for (program, page) in [("ax", "man/ax.1"), ("axbatch", "man/axbatch.1"), ("axctl", "man/axctl.8")] {
+        let has: BTreeSet<String> = axctl::generated::options(program).into_iter().collect();
+        // clap adds these two itself, when it parses.
+        let builtin = ["help", "h", "version", "V"].map(str::to_owned);
+        let has: BTreeSet<String> = has.into_iter().chain(builtin).collect();
+        let named = named(page);
+        let missing: Vec<_> = has.difference(&named).collect();
+        let unknown: Vec<_> = named.difference(&has).collect();
+        assert!(
+            missing.is_empty() && unknown.is_empty(),
+            "{page}: not named {missing:?}, not there {unknown:?}"
+        );
+    }
+}
+
+#[test]
+fn pages_are_clean() {
+    for page in ["ax.1", "axbatch.1", "axctl.8", "ax-script.5", "ax-states.7"] {
+        let path = tree("man").join(page);
+        let Ok(lint) = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(&path).output()
+        else {
+            eprintln!("skipped: no mandoc");
+            return;
+        };
+        assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
+    }
+}

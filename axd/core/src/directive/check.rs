@@ -1,0 +1,119 @@
+//! Contradictions between options that are right each by itself.
+
+use super::Dialect;
+use super::diagnostic::{Diagnostic, Fault};
+use super::interpret::Draft;
+use super::read::resources::GPU_MEM_OPTIONS;
+use crate::job::spec::{GpuCount, ResourceSpec};
+
+/// Checks the options of all sources against each other.
+pub(super) fn together(draft: &mut Draft) -> Result<(), Diagnostic> {
+    gpu_memory_without_cards(draft)?;
+    cards_per_task_without_tasks(draft)?;
+    cards_in_total_and_per_node(draft)?;
+    tasks_beyond_one_node(draft)?;
+    host_named_and_excluded(draft)
+}
+
+fn asks_for_cards(resources: &ResourceSpec) -> bool {
+    let counts = [&resources.gpus, &resources.gpus_per_node, &resources.gpus_per_task];
+    counts.into_iter().flatten().any(|gpus| gpus.count > 0)
+}
+
+/// `--mem` in ax's dialect is GPU memory: whoever gives it without a card most likely meant `--ram`.
+fn gpu_memory_without_cards(draft: &Draft) -> Result<(), Diagnostic> {
+    let Some(seen) = GPU_MEM_OPTIONS.into_iter().find_map(|name| draft.seen(name)) else { return Ok(()) };
+    if asks_for_cards(&draft.out.spec.resources) {
+        return Ok(());
+    }
+    let fault = Fault::new(format!("'{}' is memory of a GPU, and no GPU is asked for", seen.written));
+    Err(seen.error(fault.hint("write '--ram' for host memory, or add '--gpus=N'")))
+}
+
+/// Slurm refuses `--gpus-per-task` where the number of tasks cannot be known.
+fn cards_per_task_without_tasks(draft: &Draft) -> Result<(), Diagnostic> {
+    let resources = &draft.out.spec.resources;
+    match draft.seen("gpus-per-task") {
+        Some(seen)
+            if seen.dialect == Dialect::Slurm
+                && resources.ntasks.is_none()
+                && resources.ntasks_per_node.is_none()
+                && resources.gpus.is_none() =>
+        {
+            let fault = Fault::new(format!("'{}' needs a number of tasks", seen.written));
+            Err(seen.error(fault.hint("add '--ntasks=N'")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A job on one node has as many cards in all as on that node.
+fn cards_in_total_and_per_node(draft: &Draft) -> Result<(), Diagnostic> {
+    let ResourceSpec { gpus, gpus_per_node, gpus_per_task, ntasks, .. } = &draft.out.spec.resources;
+    let per_task =
+        gpus_per_task.as_ref().zip(*ntasks).map(|(gpus, tasks)| (gpus, gpus.count.saturating_mul(tasks)));
+    let totals = [
+        ("gpus-per-task", per_task),
+        ("gpus-per-node", gpus_per_node.as_ref().map(|gpus| (gpus, gpus.count))),
+        ("gpus", gpus.as_ref().map(|gpus| (gpus, gpus.count))),
+    ];
+    let mut known: Option<(&str, &GpuCount, u32)> = None;
+    for (name, total) in totals {
+        let Some((gpus, count)) = total else { continue };
+        let types_differ = |a: &GpuCount| a.kind.is_some() && gpus.kind.is_some() && a.kind != gpus.kind;
+        match known {
+            Some((other, before, total)) if total != count || types_differ(before) => {
+                return Err(contradiction(draft, name, other));
+            }
+            _ => known = Some((name, gpus, count)),
+        }
+    }
+    Ok(())
+}
+
+/// Reported where the one of higher precedence stands.
+fn contradiction(draft: &Draft, one: &str, other: &str) -> Diagnostic {
+    let seen =
+        |name: &str| draft.seen(name).or_else(|| draft.seen("gres").filter(|_| name == "gpus-per-node"));
+    let (Some(one), Some(other)) = (seen(one), seen(other)) else {
+        return Diagnostic::new(
+            None,
+            None,
+            Fault::new(format!("'--{one}' and '--{other}' contradict each other")),
+        );
+    };
+    let (one, other) = if one.rank < other.rank { (other, one) } else { (one, other) };
+    let text = format!("'{}' and '{}' ask for different cards on one node", one.written, other.written);
+    one.error(Fault::new(text).hint("give one of them"))
+}
+
+/// `-n 8 --ntasks-per-node=4` needs two nodes. Where one is asked for, Slurm
+/// goes by the number of tasks.
+fn tasks_beyond_one_node(draft: &mut Draft) -> Result<(), Diagnostic> {
+    let resources = &draft.out.spec.resources;
+    let (Some(tasks), Some(per_node)) = (resources.ntasks, resources.ntasks_per_node) else { return Ok(()) };
+    let one_node = resources.nodes.is_some_and(|nodes| nodes.max == 1);
+    let Some(seen) = draft.seen("ntasks-per-node").filter(|_| tasks > per_node) else { return Ok(()) };
+    if !(one_node && seen.dialect == Dialect::Slurm) {
+        let text = format!("{tasks} tasks with {per_node} on a node need several nodes");
+        return Err(seen.error(Fault::new(text).hint("jobs on several nodes are not supported yet")));
+    }
+    let text = format!("'{}' is ignored: {tasks} tasks are asked for on one node", seen.written);
+    let note = seen.error(Fault::new(text));
+    draft.out.notes.push(note);
+    draft.out.spec.resources.ntasks_per_node = None;
+    Ok(())
+}
+
+/// `--nodelist=a --exclude=a` can never start.
+fn host_named_and_excluded(draft: &Draft) -> Result<(), Diagnostic> {
+    let resources = &draft.out.spec.resources;
+    let both = resources.nodelist.iter().find(|host| resources.exclude.contains(host));
+    match (both, draft.seen("exclude")) {
+        (Some(host), Some(seen)) => {
+            let text = format!("'{}' excludes {host}, which '--nodelist' names", seen.written);
+            Err(seen.error(Fault::new(text)))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,31 @@
+//! Control groups: holding a job's processes together, limiting, counting and ending them.
+//!
+//! [`Hierarchy`] says what this machine has mounted, [`Place`] where our groups go, [`JobGroup`] is the groups of one
+//! job, [`Containment`] is that or, for users who may write no group, a [`ProcessTree`] found through `/proc`.
+//! On hybrid machines every job is in a group of the unified tree as well: freezing, killing and emptiness are
+//! asked there and v1 groups only limit. Nothing here decides when to kill, nor removes what it did not make.
+
+mod containment;
+mod control;
+pub mod device_filter;
+mod events;
+mod files;
+mod group;
+mod hierarchy;
+mod join;
+mod limits;
+mod place;
+mod place_record;
+mod process_tree;
+mod record;
+mod stats;
+
+pub use containment::Containment;
+pub use events::Events;
+pub use group::{JobGroup, Removal};
+pub use hierarchy::{Controller, Hierarchy, Layout, Mount};
+pub use join::JoinHandle;
+pub use limits::{CpuQuota, Limits};
+pub use place::{Base, Place};
+pub use process_tree::ProcessTree;
+pub use stats::Stats;

@@ -1,0 +1,34 @@
+//! The two clocks of ax and the identity of this boot.
+//! Deadlines use the boot clock, which goes on while the machine sleeps; records for people use the wall
+//! clock. Nothing here sleeps or waits.
+
+use crate::error::{Doing, Result};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Milliseconds since boot, suspended time included. Never goes back.
+pub fn boot_ms() -> u64 {
+    read_ms(libc::CLOCK_BOOTTIME).unsigned_abs()
+}
+
+/// Milliseconds since 1970 in UTC. May jump either way.
+pub fn wall_ms() -> i64 {
+    read_ms(libc::CLOCK_REALTIME)
+}
+
+/// The kernel's random name of this boot, as text in lower case with dashes.
+///
+/// # Errors
+/// Only where `/proc` is not mounted.
+pub fn boot_id() -> Result<String> {
+    let text = std::fs::read_to_string(BOOT_ID).doing("read", BOOT_ID)?;
+    Ok(text.trim().to_owned())
+}
+
+fn read_ms(clock: libc::clockid_t) -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the answer. The call can't fail for these two clocks, which every
+    // kernel since 2.6.39 has, so its return value says nothing.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
+}

@@ -1,0 +1,189 @@
+//! Starting processes and what one may set on oneself.
+//!
+//! Three ways to start one, each for its caller: [`fork_child`] for the single-threaded supervisor, which
+//! must do much between fork and exec; [`Spawn`] for the daemon, whose memory is too large to fork; `exec` for
+//! the child itself. Everything else here changes this process only.
+
+mod descriptors;
+mod fork;
+mod limits;
+mod spawn;
+
+pub use descriptors::{close_from, close_on_exec_from, place};
+pub use fork::{Child, ChildError, ChildReport, fork_child};
+pub use limits::{Limit, Resource, limit, set_limit};
+pub use spawn::Spawn;
+
+use crate::error::{Doing, Result, SysError, check};
+use crate::signals::Signal;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+/// Number of threads of this process.
+///
+/// # Errors
+/// When `/proc` can't be read.
+pub fn thread_count() -> Result<usize> {
+    const TASKS: &str = "/proc/self/task";
+    Ok(std::fs::read_dir(TASKS).doing("list", TASKS)?.count())
+}
+
+/// Replaces this process by `program`. `arguments` begin with the name of the program; `environment` is `KEY=value`.
+/// Returns only if that failed.
+pub fn exec(program: &CStr, arguments: &[CString], environment: &[CString]) -> SysError {
+    match nix::unistd::execve(program, arguments, environment) {
+        Ok(never) => match never {},
+        Err(errno) => SysError::new("execute", program.to_string_lossy(), errno),
+    }
+}
+
+/// Replaces this process by the open file `program`. A script (`#!`) needs a descriptor that stays open on exec.
+/// Returns only if that failed.
+pub fn exec_fd(program: &impl AsFd, arguments: &[CString], environment: &[CString]) -> SysError {
+    match nix::unistd::fexecve(program, arguments, environment) {
+        Ok(never) => match never {},
+        Err(errno) => SysError::new("execute", "an open file", errno),
+    }
+}
+
+/// Orphans among our descendants become our children, not init's.
+///
+/// # Errors
+/// Never on supported kernels.
+pub fn set_child_subreaper(on: bool) -> Result<()> {
+    nix::sys::prctl::set_child_subreaper(on).doing("adopt orphans in", "this process")
+}
+
+/// The signal this process gets when the *thread* that started it ends. Cleared by changing users: set it after.
+/// The parent may be gone already: compare its number afterwards.
+///
+/// # Errors
+/// Never for signals that exist.
+pub fn set_parent_death_signal(signal: Signal) -> Result<()> {
+    let number = libc::c_ulong::try_from(signal.number()).unwrap_or(0);
+    // SAFETY: this option takes one integer.
+    let done = check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, number, 0, 0, 0) });
+    done.doing("set the parent's death signal", signal).map(drop)
+}
+
+/// How readily the kernel ends this process when memory is short, −1000 (never) to 1000. Lowering needs root.
+/// Children inherit it.
+///
+/// # Errors
+/// EACCES for lowering it as an ordinary user.
+pub fn set_oom_score_adj(score: i32) -> Result<()> {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    std::fs::write(FILE, score.to_string()).doing("write", FILE)
+}
+
+/// From here on no exec gains privileges, in this process and all it starts.
+///
+/// # Errors
+/// Never on supported kernels.
+pub fn set_no_new_privileges() -> Result<()> {
+    nix::sys::prctl::set_no_new_privs().doing("give up new privileges in", "this process")
+}
+
+/// The name that ps(1) shows for this thread, cut to 15 bytes.
+///
+/// # Errors
+/// For names with a NUL.
+pub fn set_name(name: &str) -> Result<()> {
+    let text = CString::new(name).doing("take the name", name)?;
+    nix::sys::prctl::set_name(&text).doing("take the name", name)
+}
+
+/// Sets the file mode mask and returns the one before.
+pub fn set_umask(mask: u32) -> u32 {
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask)).bits()
+}
+
+/// Changes the working directory.
+///
+/// # Errors
+/// What chdir(2) says.
+pub fn change_dir(path: &Path) -> Result<()> {
+    nix::unistd::chdir(path).doing("change to directory", path.display())
+}
+
+/// Begins a new session without a terminal; this process leads it and its only process group.
+///
+/// # Errors
+/// EPERM if it leads a group already.
+pub fn new_session() -> Result<()> {
+    nix::unistd::setsid().doing("begin", "a session").map(drop)
+}
+
+/// Keeps all memory of this process, present and future, out of swap.
+///
+/// # Errors
+/// ENOMEM or EPERM when the limit is too low.
+pub fn lock_memory() -> Result<()> {
+    let all = nix::sys::mman::MlockAllFlags::MCL_CURRENT | nix::sys::mman::MlockAllFlags::MCL_FUTURE;
+    nix::sys::mman::mlockall(all).doing("lock", "the memory of this process")
+}
+
+/// Sends a signal to a process by number: only for children that have not been reaped, and for oneself.
+///
+/// # Errors
+/// What kill(2) says.
+pub fn signal_child(pid: i32, signal: Signal) -> Result<()> {
+    // SAFETY: kill takes two integers.
+    check(unsafe { libc::kill(pid, signal.number()) }).doing("signal process", pid).map(drop)
+}
+
+/// Reaps any child that has ended: its number, or `None` when none has. For a subreaper, which
+/// inherits strangers. Reap known children through their [`crate::pidfd::PidFd`] first, or their exit is lost.
+///
+/// # Errors
+/// Only unexpected ones; "no children" is `None`.
+pub fn reap_any() -> Result<Option<(i32, crate::pidfd::Exit)>> {
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the answer.
+    match check(unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) }) {
+        Ok(0) => Ok(None),
+        Ok(pid) => Ok(Some((pid, exit_of(status)))),
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        Err(error) => Err(error).doing("wait for", "children"),
+    }
+}
+
+/// A child that has ended but not been reaped, without reaping it: lets the owner of a pidfd go first.
+///
+/// # Errors
+/// Only unexpected ones; "no children" is `None`.
+pub fn ended_child() -> Result<Option<i32>> {
+    // SAFETY: all zeroes is a valid siginfo_t.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is a valid place for the answer.
+    match check(unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) }) {
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        other => {
+            other.doing("wait for", "children")?;
+            // SAFETY: waitid has filled the field, or left the zero when there was nothing to say.
+            let pid = unsafe { info.si_pid() };
+            Ok((pid != 0).then_some(pid))
+        }
+    }
+}
+
+fn exit_of(status: libc::c_int) -> crate::pidfd::Exit {
+    if libc::WIFSIGNALED(status) {
+        crate::pidfd::Exit::Signal { number: libc::WTERMSIG(status), core: libc::WCOREDUMP(status) }
+    } else {
+        crate::pidfd::Exit::Code(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Whether a descriptor is closed by exec.
+///
+/// # Errors
+/// What fcntl(2) says.
+pub fn is_close_on_exec(fd: &impl AsFd) -> Result<bool> {
+    let raw = fd.as_fd().as_raw_fd();
+    // SAFETY: F_GETFD takes no argument and touches no memory.
+    let flags = check(unsafe { libc::fcntl(raw, libc::F_GETFD) }).doing("ask descriptor", raw)?;
+    Ok(flags & libc::FD_CLOEXEC != 0)
+}

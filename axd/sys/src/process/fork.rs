@@ -1,0 +1,201 @@
+//! A child of a single-threaded process that runs our code before exec, reports what went wrong there, and is
+//! in its control group from its first instruction.
+//!
+//! In the unified tree it is *born* there (clone3 with CLONE_INTO_CGROUP): writing to `cgroup.procs`
+//! would wait 8 to 16 ms for a global lock on a quiet machine. In v1 it writes `0` to `tasks`, which takes no lock.
+
+use crate::cgroup::JoinHandle;
+use crate::error::{Doing, Result, SysError, check_long};
+use crate::pidfd::PidFd;
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// As clone3(2) has it; the constant in libc does not fit its own type.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Reports are one write of at most this: the kernel never tears those (PIPE_BUF).
+const REPORT_MAX: usize = 4096;
+
+/// What failed in the child before exec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{step}: {text}")]
+pub struct ChildError {
+    /// A short fixed name of the step (`"groups"`, `"exec"`).
+    pub step: String,
+    /// The error number; 0 if there was none.
+    pub errno: i32,
+    /// The whole message.
+    pub text: String,
+}
+
+impl ChildError {
+    /// Names the step in which an error of this crate occurred.
+    pub fn new(step: &str, error: &SysError) -> ChildError {
+        ChildError { step: step.to_owned(), errno: error.errno().unwrap_or(0), text: error.to_string() }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut report = self.errno.to_le_bytes().to_vec();
+        report.extend(self.step.bytes());
+        report.push(0);
+        report.extend(self.text.bytes());
+        report.truncate(REPORT_MAX);
+        report
+    }
+
+    fn decode(report: &[u8]) -> Option<ChildError> {
+        let (number, rest) = report.split_first_chunk::<4>()?;
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some(ChildError {
+            step: text(&rest[..end]),
+            errno: i32::from_le_bytes(*number),
+            text: text(&rest[end + 1..]),
+        })
+    }
+}
+
+/// A child that is on its way to exec, or past it.
+#[derive(Debug)]
+pub struct Child {
+    /// The child.
+    pub process: PidFd,
+    /// How its start went.
+    pub report: ChildReport,
+}
+
+/// Becomes readable when the child has executed its program, or failed to, or died.
+#[derive(Debug)]
+pub struct ChildReport {
+    pipe: File,
+}
+
+impl ChildReport {
+    /// Waits for the outcome: `None` if the child executed its program (or was killed before; its exit tells).
+    /// Poll first if the child may hang before exec, for instance on a file server.
+    ///
+    /// # Errors
+    /// When the pipe fails.
+    pub fn wait(mut self) -> Result<Option<ChildError>> {
+        let mut report = Vec::new();
+        self.pipe.read_to_end(&mut report).doing("read", "the report of a child")?;
+        if report.is_empty() {
+            return Ok(None);
+        }
+        let parsed = ChildError::decode(&report);
+        parsed.map(Some).ok_or_else(|| SysError::found("read", "the report of a child", "it is torn"))
+    }
+}
+
+impl AsFd for ChildReport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+/// Forks. The child joins `group`, then runs `setup`, whose last act should be an exec; if it returns, the child
+/// reports the error and ends with code 127. Descriptors stay open in the child: end with
+/// [`super::close_on_exec_from`].
+///
+/// # Errors
+/// When this process has more than one thread (a lock held by another would stay locked in the child for ever),
+/// and what clone(2) says.
+pub fn fork_child<F>(group: Option<&JoinHandle>, setup: F) -> Result<Child>
+where
+    F: FnOnce() -> std::result::Result<Infallible, ChildError>,
+{
+    let threads = super::thread_count()?;
+    if threads != 1 {
+        return Err(SysError::found("fork", "this process", format!("it has {threads} threads")));
+    }
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).doing("make", "a pipe")?;
+    match clone_self(group.and_then(JoinHandle::unified_dir)).doing("fork", "this process")? {
+        Cloned::Parent(process) => {
+            drop(writer);
+            Ok(Child { process, report: ChildReport { pipe: File::from(reader) } })
+        }
+        Cloned::Child { in_group } => {
+            drop(reader);
+            let error = run_child(group, in_group, setup);
+            // If the parent is gone there is nobody to tell.
+            let _ = File::from(writer).write_all(&error.encode());
+            // SAFETY: ends the child at once, without running the parent's exit handlers twice.
+            unsafe { libc::_exit(127) }
+        }
+    }
+}
+
+/// Joins and sets up; returns only if that failed. A panic must not unwind into the parent's code: it would run
+/// twice.
+fn run_child<F>(group: Option<&JoinHandle>, in_group: bool, setup: F) -> ChildError
+where
+    F: FnOnce() -> std::result::Result<Infallible, ChildError>,
+{
+    let all = AssertUnwindSafe(|| {
+        let joined = group.map_or(Ok(()), |group| group.join_self(in_group));
+        joined.map_err(|error| ChildError::new("cgroup", &error)).and_then(|()| setup())
+    });
+    match catch_unwind(all) {
+        Ok(Err(error)) => error,
+        Ok(Ok(never)) => match never {},
+        Err(_) => ChildError { step: "panic".into(), errno: 0, text: "the child panicked".into() },
+    }
+}
+
+enum Cloned {
+    Parent(PidFd),
+    Child { in_group: bool },
+}
+
+/// clone3 into the group; without it where the kernel can't (before 5.7), and a plain fork where a filter hides
+/// clone3 altogether, as those of containers do.
+fn clone_self(group: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
+    match clone3(group) {
+        Err(error) if group.is_some() && cannot(&error) => clone_self(None),
+        Err(error) if cannot(&error) => plain_fork(),
+        other => other,
+    }
+}
+
+fn plain_fork() -> io::Result<Cloned> {
+    // SAFETY: as for clone3 below.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Child => Ok(Cloned::Child { in_group: false }),
+        // Nobody has reaped it, so the number is still the child's.
+        nix::unistd::ForkResult::Parent { child } => {
+            PidFd::open(child.as_raw()).map(Cloned::Parent).map_err(io::Error::other)
+        }
+    }
+}
+
+fn cannot(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().unwrap_or(0);
+    [libc::ENOSYS, libc::E2BIG, libc::EINVAL, libc::EPERM, libc::EACCES, libc::EOPNOTSUPP].contains(&errno)
+}
+
+fn clone3(group: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
+    let mut pidfd: libc::c_int = -1;
+    let into = if group.is_some() { CLONE_INTO_CGROUP } else { 0 };
+    // SAFETY: all zeroes is a valid clone_args: no flags, no stack, no signal.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = u64::from(libc::CLONE_PIDFD.unsigned_abs()) | into;
+    arguments.pidfd = (&raw mut pidfd) as u64;
+    arguments.exit_signal = u64::from(libc::SIGCHLD.unsigned_abs());
+    arguments.cgroup = group.map_or(0, |dir| u64::from(dir.as_raw_fd().unsigned_abs()));
+    // The field for the group came later; older kernels take the first 64 bytes.
+    let size = if group.is_some() { size_of::<libc::clone_args>() } else { 64 };
+    // SAFETY: without CLONE_VM and a stack this is fork(2): the child has a copy of our memory. The caller has
+    // made sure that this process has one thread, so that no lock of the allocator or of stdio is held. What
+    // glibc's own fork would add (handlers, a cached thread number) nothing here relies on.
+    let pid = check_long(unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) })?;
+    if pid == 0 {
+        return Ok(Cloned::Child { in_group: group.is_some() });
+    }
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: clone3 has put a new descriptor there for the parent.
+    let fd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Cloned::Parent(PidFd::from_fd(fd, pid)))
+}

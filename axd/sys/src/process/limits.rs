@@ -1,0 +1,67 @@
+//! Resource limits of this process, which its children inherit.
+
+use crate::error::{Doing, Result};
+use nix::sys::resource::{RLIM_INFINITY, Resource as Raw, getrlimit, setrlimit};
+
+/// The limits that ax sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Size of a core dump, bytes.
+    Core,
+    /// Memory that may be locked, bytes.
+    LockedMemory,
+    /// One more than the highest descriptor.
+    OpenFiles,
+    /// Processes of the user.
+    Processes,
+    /// Stack of the first thread, bytes.
+    Stack,
+    /// Address space, bytes.
+    AddressSpace,
+    /// Size of a file, bytes.
+    FileSize,
+    /// CPU time, seconds.
+    Cpu,
+}
+
+/// A soft and a hard limit; `None` is "none".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// What holds now.
+    pub soft: Option<u64>,
+    /// How far a process may raise it itself.
+    pub hard: Option<u64>,
+}
+
+/// Reads a limit.
+///
+/// # Errors
+/// Never on supported kernels.
+pub fn limit(resource: Resource) -> Result<Limit> {
+    let (soft, hard) = getrlimit(raw(resource)).doing("read the limit of", format_args!("{resource:?}"))?;
+    let finite = |value| (value != RLIM_INFINITY).then_some(value);
+    Ok(Limit { soft: finite(soft), hard: finite(hard) })
+}
+
+/// Sets a limit. Raising a hard limit needs root.
+///
+/// # Errors
+/// EPERM, and EINVAL for a soft limit above the hard one.
+pub fn set_limit(resource: Resource, limit: Limit) -> Result<()> {
+    let number = |value: Option<u64>| value.unwrap_or(RLIM_INFINITY);
+    setrlimit(raw(resource), number(limit.soft), number(limit.hard))
+        .doing("set the limit of", format_args!("{resource:?}"))
+}
+
+fn raw(resource: Resource) -> Raw {
+    match resource {
+        Resource::Core => Raw::RLIMIT_CORE,
+        Resource::LockedMemory => Raw::RLIMIT_MEMLOCK,
+        Resource::OpenFiles => Raw::RLIMIT_NOFILE,
+        Resource::Processes => Raw::RLIMIT_NPROC,
+        Resource::Stack => Raw::RLIMIT_STACK,
+        Resource::AddressSpace => Raw::RLIMIT_AS,
+        Resource::FileSize => Raw::RLIMIT_FSIZE,
+        Resource::Cpu => Raw::RLIMIT_CPU,
+    }
+}

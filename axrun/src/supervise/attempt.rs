@@ -1,0 +1,265 @@
+//! The supervisor's loop: what happens becomes an event for the table. How an attempt starts, what actions do and how it
+//! ends are in the modules beside this one. Nothing here waits but the one poll of each turn.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use ax_core::job::state::Outcome;
+use ax_core::record::{Assignment, AttemptResult, Report, Request, Started};
+use ax_core::time::WallTime;
+use ax_sys::cgroup::Events;
+use ax_sys::pidfd::{Exit, ProcessIdentity};
+use ax_sys::process::{self, ChildReport};
+use ax_sys::shared_word::Fence;
+use ax_sys::signals::{Signal, SignalWatch};
+use ax_sys::socket::{self, Interest, Poller};
+use ax_sys::{Result, clock, crash_point};
+
+use super::FIRST_LOOK;
+use super::control::{Control, PeerId};
+use super::place::Place;
+use super::table::{Event, State};
+use super::timers::Timers;
+use super::tree::Tree;
+use super::verdict::{Cause, Facts, ScriptExit};
+
+const SIGNALS: u64 = 0;
+pub(super) const REPORT: u64 = 1;
+pub(super) const TREE: u64 = 2;
+const CONTROL: u64 = 3;
+
+/// Zombies taken at a time: a fork bomb makes them without end, and the timers have to run.
+const REAP_AT_ONCE: usize = 256;
+
+/// One attempt under supervision.
+pub(super) struct Attempt {
+    pub(super) place: Place,
+    pub(super) assignment: Assignment,
+    pub(super) own: ProcessIdentity,
+    pub(super) state: State,
+    pub(super) facts: Facts,
+    pub(super) timers: Timers,
+    pub(super) look: u64,
+    pub(super) tree: Option<Tree>,
+    pub(super) tree_events: Option<Events>,
+    pub(super) fence: Option<Fence>,
+    /// The script's own process, until it is reaped.
+    pub(super) script: Option<i32>,
+    /// There may be more zombies than were taken.
+    zombies: bool,
+    pub(super) report: Option<ChildReport>,
+    pub(super) started: Option<Started>,
+    pub(super) began_at: Option<WallTime>,
+    pub(super) told_ending: bool,
+    pub(super) result: Option<AttemptResult>,
+    pub(super) signals: SignalWatch,
+    pub(super) control: Control,
+    pub(super) poller: Poller,
+}
+
+/// What one event carries that the table need not know.
+#[derive(Default)]
+pub(super) struct Detail {
+    pub(super) cause: Option<Cause>,
+    pub(super) signal: Option<(Signal, bool)>,
+}
+
+impl Attempt {
+    pub(super) fn new(
+        place: Place,
+        assignment: Assignment,
+        own: ProcessIdentity,
+        signals: SignalWatch,
+        axd: Option<OwnedFd>,
+    ) -> Result<Attempt> {
+        let poller = Poller::new()?;
+        poller.add(&signals, SIGNALS, Interest::READ)?;
+        let control = Control::new(axd, assignment.user.uid.0)?;
+        poller.add(&control, CONTROL, Interest::READ)?;
+        Ok(Attempt {
+            place,
+            assignment,
+            own,
+            state: State::Preparing,
+            facts: Facts::default(),
+            timers: Timers::default(),
+            look: FIRST_LOOK,
+            tree: None,
+            tree_events: None,
+            fence: None,
+            script: None,
+            zombies: false,
+            report: None,
+            started: None,
+            began_at: None,
+            told_ending: false,
+            result: None,
+            signals,
+            control,
+            poller,
+        })
+    }
+
+    /// Until nothing of the job is left.
+    pub(super) fn supervise(&mut self) {
+        self.look_for_emptiness();
+        while self.state != State::Done {
+            self.turn();
+        }
+    }
+
+    /// Waits for something to happen, and deals with it.
+    pub(super) fn turn(&mut self) {
+        let now = clock::boot_ms();
+        let next = self.timers.next().map(|at| Duration::from_millis(at.saturating_sub(now)));
+        let limit = if self.zombies { Some(Duration::ZERO) } else { next };
+        let mut events = Vec::new();
+        if self.poller.wait(&mut events, limit).is_err() {
+            // Can't happen; but a supervisor that spins is better than one that ends.
+            std::thread::sleep(Duration::from_millis(FIRST_LOOK));
+        }
+        self.read_fence();
+        for event in &events {
+            self.ready(event);
+        }
+        if self.zombies {
+            self.reap();
+        }
+        while let Some(event) = self.timers.take_due(clock::boot_ms()) {
+            self.on_for(event, Some(Cause::Limit(self.assignment.ending.limit)));
+        }
+        self.look_for_emptiness();
+    }
+
+    /// Before what happened is looked at: the guard raises the fence, then kills. A death by that kill is no failure
+    /// of the job's.
+    fn read_fence(&mut self) {
+        let lowest = self.fence.as_ref().map_or(0, Fence::lowest_node_epoch);
+        if lowest > self.assignment.node_epoch && !self.state.is_ending() {
+            self.on_for(Event::LeaseLost, Some(Cause::LeaseLost));
+        }
+    }
+
+    fn ready(&mut self, event: &socket::Event) {
+        match event.token {
+            SIGNALS => self.read_signals(),
+            REPORT => self.read_report(),
+            // Reading re-arms it; what it says is asked for at the end of each turn.
+            TREE => drop(self.tree_events.as_ref().map(Events::populated)),
+            _ => {
+                for (peer, request) in self.control.ready() {
+                    self.asked(peer, request);
+                }
+            }
+        }
+    }
+
+    fn read_signals(&mut self) {
+        let mut told_to_end = false;
+        while let Ok(Some(signal)) = self.signals.next() {
+            told_to_end |= signal == Signal::TERM;
+        }
+        if told_to_end {
+            let message = "the supervisor was told to end (SIGTERM)".to_owned();
+            let cause = Some(Cause::Asked { outcome: Outcome::NodeFail, message });
+            self.on_for(Event::Terminate, cause);
+        }
+        self.zombies = true;
+    }
+
+    /// How the start went. Readable as well when the child is dead.
+    fn read_report(&mut self) {
+        let Some(report) = self.report.take() else { return };
+        let _ = self.poller.remove(&report);
+        match report.wait() {
+            Ok(None) => self.on(Event::Launched),
+            Ok(Some(error)) => {
+                self.facts.launch_error = Some(error.text);
+                self.on(Event::LaunchFailed);
+            }
+            Err(error) => {
+                self.facts.launch_error = Some(error.to_string());
+                self.on(Event::LaunchFailed);
+            }
+        }
+    }
+
+    /// Takes away children that have ended: the script and what it orphaned.
+    fn reap(&mut self) {
+        for _ in 0..REAP_AT_ONCE {
+            let Ok(Some((pid, exit))) = process::reap_any() else {
+                self.zombies = false;
+                return;
+            };
+            if self.script == Some(pid) {
+                self.script_ended(script_exit(exit));
+            }
+        }
+    }
+
+    fn script_ended(&mut self, exit: ScriptExit) {
+        crash_point!("exit seen");
+        // Its report first: a short script ends before we have seen that it began.
+        self.read_report();
+        self.script = None;
+        self.facts.exit = Some(exit);
+        let failed = exit != ScriptExit::Code(0);
+        if failed && self.tree.as_ref().is_some_and(|tree| tree.used().out_of_memory) {
+            self.on(Event::OutOfMemory);
+        }
+        self.on(Event::ChildExit);
+    }
+
+    fn asked(&mut self, peer: PeerId, request: Request) {
+        let event = match &request {
+            Request::Follow => return self.follow(peer),
+            Request::Terminate { at_once: true, .. } => Event::TerminateNow,
+            Request::Terminate { at_once: false, .. } => Event::Terminate,
+            Request::Signal { .. } => Event::Signal,
+            Request::Freeze { frozen: true } => Event::Freeze,
+            Request::Freeze { frozen: false } => Event::Thaw,
+        };
+        let answer = match self.detail(request) {
+            Ok(detail) => self.on_with(event, &detail),
+            Err(error) => Err(error),
+        };
+        let answer = answer.map_or_else(|error| Report::Refused { error }, |()| Report::Done);
+        self.control.send(peer, &answer);
+    }
+
+    fn detail(&self, request: Request) -> std::result::Result<Detail, String> {
+        match request {
+            Request::Terminate { outcome, message, .. } => {
+                Ok(Detail { cause: Some(Cause::Asked { outcome, message }), signal: None })
+            }
+            Request::Signal { signal, batch_only } => {
+                let known = Signal::from_number(signal.into())
+                    .ok_or_else(|| format!("there is no signal {signal}"))?;
+                Ok(Detail { cause: None, signal: Some((known, batch_only)) })
+            }
+            Request::Follow | Request::Freeze { .. } => Ok(Detail::default()),
+        }
+    }
+
+    /// Tells a new follower where the attempt stands.
+    fn follow(&mut self, peer: PeerId) {
+        let attempt = self.place.name;
+        self.control.follow(peer);
+        let begun = self.started.clone().filter(|_| self.facts.launched).map(Report::Started);
+        let frozen = (self.state == State::Suspended).then_some(Report::Frozen { attempt, frozen: true });
+        let ending = self.told_ending.then_some(Report::Ending { attempt });
+        let result = self.result.clone().map(Report::Result);
+        let all = [Some(Report::Done), begun, frozen, ending, result];
+        for report in all.into_iter().flatten() {
+            self.control.send(peer, &report);
+        }
+    }
+}
+
+/// Exit codes and signal numbers fit a byte on Linux.
+fn script_exit(exit: Exit) -> ScriptExit {
+    match exit {
+        Exit::Code(code) => ScriptExit::Code(u8::try_from(code).unwrap_or(u8::MAX)),
+        Exit::Signal { number, .. } => ScriptExit::Signal(u8::try_from(number).unwrap_or(u8::MAX)),
+    }
+}

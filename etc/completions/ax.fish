@@ -1,0 +1,187 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_ax_global_optspecs
+    string join \n root= h/help V/version
+end
+
+function __fish_ax_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_ax_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_ax_using_subcommand
+    set -l cmd (__fish_ax_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c ax -n "__fish_ax_needs_command" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_needs_command" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_needs_command" -s V -l version -d 'Print version'
+complete -c ax -n "__fish_ax_needs_command" -f -a "queue" -d 'List the waiting and running jobs, with reasons and expected starts'
+complete -c ax -n "__fish_ax_needs_command" -f -a "status" -d 'Show everything about jobs'
+complete -c ax -n "__fish_ax_needs_command" -f -a "logs" -d 'Print a job\'s output'
+complete -c ax -n "__fish_ax_needs_command" -f -a "cancel" -d 'End jobs, or send them a signal'
+complete -c ax -n "__fish_ax_needs_command" -f -a "hold" -d 'Keep waiting jobs from being started'
+complete -c ax -n "__fish_ax_needs_command" -f -a "release" -d 'Let held jobs be started'
+complete -c ax -n "__fish_ax_needs_command" -f -a "suspend" -d 'Freeze the processes of running jobs'
+complete -c ax -n "__fish_ax_needs_command" -f -a "resume" -d 'Let suspended jobs go on'
+complete -c ax -n "__fish_ax_needs_command" -f -a "resolve" -d 'Say what became of a job that ax cannot know about'
+complete -c ax -n "__fish_ax_needs_command" -f -a "update" -d 'Change waiting jobs: the options of axbatch, with new values'
+complete -c ax -n "__fish_ax_needs_command" -f -a "why" -d 'Explain what was decided about a job'
+complete -c ax -n "__fish_ax_needs_command" -f -a "acct" -d 'List finished jobs and what they used'
+complete -c ax -n "__fish_ax_needs_command" -f -a "resource" -d 'Show every card: owner, slices, memory, load, health'
+complete -c ax -n "__fish_ax_needs_command" -f -a "node" -d 'Show the nodes'
+complete -c ax -n "__fish_ax_needs_command" -f -a "reload" -d 'Read the configuration again: all of it or, on an error, none of it'
+complete -c ax -n "__fish_ax_needs_command" -f -a "completions" -d 'Print the completion file of a shell'
+complete -c ax -n "__fish_ax_needs_command" -f -a "submit" -d 'Submit a command'
+complete -c ax -n "__fish_ax_using_subcommand queue" -s u -l user -d 'Only jobs of these users' -r
+complete -c ax -n "__fish_ax_using_subcommand queue" -s q -l queue -d 'Only jobs in these queues' -r
+complete -c ax -n "__fish_ax_using_subcommand queue" -s t -l state -d 'Only jobs in these states, in ax\'s words or Slurm\'s' -r
+complete -c ax -n "__fish_ax_using_subcommand queue" -s n -l name -d 'Only jobs of these names' -r
+complete -c ax -n "__fish_ax_using_subcommand queue" -l limit -d 'Only the first N jobs' -r
+complete -c ax -n "__fish_ax_using_subcommand queue" -s o -l format -d 'These columns, separated by commas' -r
+complete -c ax -n "__fish_ax_using_subcommand queue" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand queue" -l all -d 'Also jobs that ended within the last 300 seconds'
+complete -c ax -n "__fish_ax_using_subcommand queue" -s l -l long -l wide -d 'More columns, and nothing is cut'
+complete -c ax -n "__fish_ax_using_subcommand queue" -l noheader -d 'Without the line of titles'
+complete -c ax -n "__fish_ax_using_subcommand queue" -l json -d 'One JSON document with everything'
+complete -c ax -n "__fish_ax_using_subcommand queue" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand status" -l job-id -d 'The same as naming the job' -r
+complete -c ax -n "__fish_ax_using_subcommand status" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand status" -l json -d 'One JSON document: a list with an object a job'
+complete -c ax -n "__fish_ax_using_subcommand status" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand logs" -l attempt -d 'Of this attempt, from 1; without it the last' -r
+complete -c ax -n "__fish_ax_using_subcommand logs" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand logs" -s f -l follow -d 'Go on until the job has ended'
+complete -c ax -n "__fish_ax_using_subcommand logs" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand cancel" -l job-id -d 'The same as naming the job' -r
+complete -c ax -n "__fish_ax_using_subcommand cancel" -s s -l signal -d 'Send this signal and do no more' -r
+complete -c ax -n "__fish_ax_using_subcommand cancel" -s u -l user -d 'Only jobs of these users' -r
+complete -c ax -n "__fish_ax_using_subcommand cancel" -s q -l queue -d 'Only jobs in these queues' -r
+complete -c ax -n "__fish_ax_using_subcommand cancel" -s t -l state -d 'Only jobs in these states, in ax\'s words or Slurm\'s' -r
+complete -c ax -n "__fish_ax_using_subcommand cancel" -s n -l name -d 'Only jobs of these names' -r
+complete -c ax -n "__fish_ax_using_subcommand cancel" -l why -d 'Why, for the record' -r
+complete -c ax -n "__fish_ax_using_subcommand cancel" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand cancel" -l json -d 'One JSON document: what became of each job'
+complete -c ax -n "__fish_ax_using_subcommand cancel" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand hold" -l why -d 'Why, for the record' -r
+complete -c ax -n "__fish_ax_using_subcommand hold" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand hold" -l json -d 'One JSON document: what became of each job'
+complete -c ax -n "__fish_ax_using_subcommand hold" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand release" -l why -d 'Why, for the record' -r
+complete -c ax -n "__fish_ax_using_subcommand release" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand release" -l json -d 'One JSON document: what became of each job'
+complete -c ax -n "__fish_ax_using_subcommand release" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand suspend" -l why -d 'Why, for the record' -r
+complete -c ax -n "__fish_ax_using_subcommand suspend" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand suspend" -l json -d 'One JSON document: what became of each job'
+complete -c ax -n "__fish_ax_using_subcommand suspend" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand resume" -l why -d 'Why, for the record' -r
+complete -c ax -n "__fish_ax_using_subcommand resume" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand resume" -l json -d 'One JSON document: what became of each job'
+complete -c ax -n "__fish_ax_using_subcommand resume" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand resolve" -l why -d 'Why, for the record' -r
+complete -c ax -n "__fish_ax_using_subcommand resolve" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand resolve" -l json -d 'One JSON document: what became of each job'
+complete -c ax -n "__fish_ax_using_subcommand resolve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ax -n "__fish_ax_using_subcommand update" -l why -d 'Why, for the record' -r
+complete -c ax -n "__fish_ax_using_subcommand update" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand update" -l json -d 'One JSON document: what became of each job'
+complete -c ax -n "__fish_ax_using_subcommand update" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand why" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand why" -l json -d 'One JSON document: the list of decisions'
+complete -c ax -n "__fish_ax_using_subcommand why" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand acct" -s u -l user -d 'Only jobs of these users' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -s q -l queue -d 'Only jobs in these queues' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -s t -l state -d 'Only jobs in these states, in ax\'s words or Slurm\'s' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -s n -l name -d 'Only jobs of these names' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -s S -l since -d 'Ended at or after: today, yesterday, 7d (ago), 14:30, 2026-11-29, 2026-11-29T14:30' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -s E -l until -d 'Ended before' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -l limit -d 'At most N jobs' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -s o -l format -d 'These columns, separated by commas' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand acct" -s l -l long -l wide -d 'More columns, and nothing is cut'
+complete -c ax -n "__fish_ax_using_subcommand acct" -l noheader -d 'Without the line of titles and the line of sums'
+complete -c ax -n "__fish_ax_using_subcommand acct" -l json -d 'One JSON document with everything'
+complete -c ax -n "__fish_ax_using_subcommand acct" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand resource" -s o -l format -d 'These columns, separated by commas' -r
+complete -c ax -n "__fish_ax_using_subcommand resource" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand resource" -s l -l long -l wide -d 'More columns, and nothing is cut'
+complete -c ax -n "__fish_ax_using_subcommand resource" -l noheader -d 'Without the line of titles'
+complete -c ax -n "__fish_ax_using_subcommand resource" -l json -d 'One JSON document with everything'
+complete -c ax -n "__fish_ax_using_subcommand resource" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -f -a "list" -d 'List the nodes and what of them is in use'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -s o -l format -d 'These columns, separated by commas' -r
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -s l -l long -l wide -d 'Nothing is cut'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -l noheader -d 'Without the line of titles'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -l json -d 'One JSON document with everything'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand reload" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand reload" -l json -d 'One JSON document: changes and warnings'
+complete -c ax -n "__fish_ax_using_subcommand reload" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand completions" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ax -n "__fish_ax_using_subcommand submit" -s J -l job-name -d 'name of the job; default: the script\'s' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s q -l queue -l partition -d 'queue to wait in; default: the configured one' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l priority -d 'priority within the queue; default 50' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s A -l account -d 'account that the job is booked on' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l comment -d 'text that is shown with the job' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s G -l gpus -d 'cards; with --mem slices of N cards' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l mem -l gpu-mem -d 'GPU memory of each card; a bare number is GB' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l ram -d 'host memory; a bare number is MB; \'all\' of the node' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-cpu -d 'host memory for each CPU' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-gpu -d 'host memory for each card' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s c -l cpus-per-task -d 'CPUs for each task' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s n -l ntasks -l tasks -d 'tasks; default 1' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l ntasks-per-node -l tasks-per-node -d 'tasks on each node' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l gpus-per-node -d 'cards on each node' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l gpus-per-task -d 'cards for each task' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s N -l nodes -d 'number of nodes, or which ones' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s w -l nodelist -d 'hosts to run on, such as gpu-[01-04]' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s x -l exclude -d 'hosts not to run on' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l exclusive -d 'whole nodes' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s t -l time -d 'longest running time; a bare number is minutes' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l estimate -d 'expected running time; learnt when absent' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l begin -d 'start no earlier: 16:00, now+2h, tomorrow, a date' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l retry -d 'start again up to N times after a failure' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l retry-delay -d 'first pause before a retry; it doubles' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l retry-on -d 'exit codes to retry, such as 1,75,130-140' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l idempotent -d 'whether a lost attempt may simply start again' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l lease-timeout -d 'how long its node may be silent' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l signal -d 'signal to send before the end; TIME in seconds' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l grace -d 'time between SIGTERM and SIGKILL' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s o -l output -d 'file for output; default ax-%j.out' -r -F
+complete -c ax -n "__fish_ax_using_subcommand submit" -s e -l error -d 'file for errors; default: with output' -r -F
+complete -c ax -n "__fish_ax_using_subcommand submit" -s i -l input -d 'file for input; default /dev/null' -r -F
+complete -c ax -n "__fish_ax_using_subcommand submit" -l open-mode -d 'how the output files are opened' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s D -l chdir -l workdir -d 'folder to run in; default: where it is submitted' -r -f -a "(__fish_complete_directories)"
+complete -c ax -n "__fish_ax_using_subcommand submit" -l export -d 'variables to pass on: ALL, NONE, NAME, NAME=VALUE' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l env -d 'a variable for the job; may be repeated' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l slurm -d 'keep an option of Slurm, without effect' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l cmd -d 'the command to run, for ax submit' -r -f -a "(__fish_complete_command)"
+complete -c ax -n "__fish_ax_using_subcommand submit" -l uid -d 'submit as another user; root only' -r -f -a "(__fish_complete_users)"
+complete -c ax -n "__fish_ax_using_subcommand submit" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand submit" -s H -l hold -d 'wait until released'
+complete -c ax -n "__fish_ax_using_subcommand submit" -l requeue -d 'may be put back into the queue'
+complete -c ax -n "__fish_ax_using_subcommand submit" -l no-requeue -d 'is never put back into the queue'
+complete -c ax -n "__fish_ax_using_subcommand submit" -s W -l wait -d 'wait for the job and exit with its status'
+complete -c ax -n "__fish_ax_using_subcommand submit" -l test-only -d 'check, say when it would start, submit nothing'
+complete -c ax -n "__fish_ax_using_subcommand submit" -l parsable -d 'print the id alone'
+complete -c ax -n "__fish_ax_using_subcommand submit" -s Q -l quiet -d 'print nothing but errors'
+complete -c ax -n "__fish_ax_using_subcommand submit" -s v -l verbose -d 'say what was understood'
+complete -c ax -n "__fish_ax_using_subcommand submit" -l json -d 'print the answer as JSON'
+complete -c ax -n "__fish_ax_using_subcommand submit" -s h -l help -d 'print this and exit'
+complete -c ax -n "__fish_ax_using_subcommand submit" -s V -l version -d 'print the version and exit'
