@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::client::Client;
 use crate::cmd::{
-    acct, act, cancel, completions, logs, node, queue, reload, resource, status, submit, update, why,
+    acct, act, cancel, completions, demo, logs, node, queue, reload, resource, status, submit, update, why,
 };
 use crate::connect;
 use crate::failure::{Failure, finish};
@@ -50,6 +50,7 @@ enum Command {
     Node(node::Arguments),
     Reload(reload::Arguments),
     Completions(completions::Arguments),
+    Demo(demo::Arguments),
 }
 
 /// Runs the command with the arguments of this process.
@@ -106,6 +107,7 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>, screen: Screen, zone: Z
         Command::Node(arguments) => arguments.run(&mut session),
         Command::Reload(arguments) => arguments.run(&mut session),
         Command::Completions(arguments) => arguments.run(&mut session),
+        Command::Demo(arguments) => arguments.run(&mut session),
     }
 }
 
