@@ -3,7 +3,22 @@
 //! It carries out what the core decides and tells the core what happened. It
 //! may not hold or change any job's state, order or resource on its own.
 
-/// Runs the daemon with the arguments of this process.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
-}
+pub mod api;
+mod base64;
+mod calendar;
+mod command;
+pub mod config;
+mod containment;
+mod engine;
+mod launch;
+mod local;
+mod log;
+mod people;
+mod ready;
+mod settle;
+mod signals;
+pub mod store;
+mod submission;
+mod worker;
+
+pub use command::main;

@@ -22,9 +22,9 @@ pub enum BadHostlist {
     /// `a[x]`, `a[]`, `a[3-1]`.
     #[error("'{0}' in brackets is not a number such as 07 or a range such as 01-04")]
     Range(String),
-    /// More than [`MAX_NAMES`].
-    #[error("more than {MAX_NAMES} names in a list of hosts")]
-    TooMany,
+    /// More names than are allowed.
+    #[error("more than {0} names in a list of hosts")]
+    TooMany(usize),
 }
 
 /// Writes out a list: each name once, in the order of the text.
@@ -33,12 +33,20 @@ pub enum BadHostlist {
 /// # Errors
 /// When the text is not a list of hosts or has more than [`MAX_NAMES`] names.
 pub fn expand(text: &str) -> Result<Vec<String>, BadHostlist> {
+    expand_at_most(text, MAX_NAMES)
+}
+
+/// The same with a limit of the caller's.
+///
+/// # Errors
+/// When the text is not a list of hosts or has more than `limit` names.
+pub fn expand_at_most(text: &str, limit: usize) -> Result<Vec<String>, BadHostlist> {
     let mut names = Vec::new();
     for item in split_outside_brackets(text)? {
         if item.is_empty() {
             return Err(BadHostlist::Empty);
         }
-        expand_item(item, &mut names)?;
+        expand_item(item, limit, &mut names)?;
     }
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
@@ -68,27 +76,27 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, BadHostlist> {
 }
 
 /// Adds the names of one item, whose brackets are known to match.
-fn expand_item(item: &str, names: &mut Vec<String>) -> Result<(), BadHostlist> {
+fn expand_item(item: &str, limit: usize, names: &mut Vec<String>) -> Result<(), BadHostlist> {
     let mut parts = vec![String::new()];
     let mut rest = item;
     while let Some((before, after)) = rest.split_once('[') {
         let (ranges, after) = after.split_once(']').unwrap_or((after, ""));
-        let numbers = expand_ranges(ranges)?;
-        if names.len() + parts.len().saturating_mul(numbers.len()) > MAX_NAMES {
-            return Err(BadHostlist::TooMany);
+        let numbers = expand_ranges(ranges, limit)?;
+        if names.len() + parts.len().saturating_mul(numbers.len()) > limit {
+            return Err(BadHostlist::TooMany(limit));
         }
         parts = parts.iter().flat_map(|p| numbers.iter().map(move |n| format!("{p}{before}{n}"))).collect();
         rest = after;
     }
-    if names.len() + parts.len() > MAX_NAMES {
-        return Err(BadHostlist::TooMany);
+    if names.len() + parts.len() > limit {
+        return Err(BadHostlist::TooMany(limit));
     }
     names.extend(parts.into_iter().map(|part| part + rest));
     Ok(())
 }
 
 /// `01-04,07` as texts of their width.
-fn expand_ranges(ranges: &str) -> Result<Vec<String>, BadHostlist> {
+fn expand_ranges(ranges: &str, limit: usize) -> Result<Vec<String>, BadHostlist> {
     let mut numbers = Vec::new();
     for range in ranges.split(',') {
         let bad = || BadHostlist::Range(range.chars().take(40).collect());
@@ -97,8 +105,8 @@ fn expand_ranges(ranges: &str) -> Result<Vec<String>, BadHostlist> {
         if low > high {
             return Err(bad());
         }
-        if numbers.len() + (high - low) as usize >= MAX_NAMES {
-            return Err(BadHostlist::TooMany);
+        if numbers.len() + (high - low) as usize >= limit {
+            return Err(BadHostlist::TooMany(limit));
         }
         numbers.extend((low..=high).map(|n| format!("{n:0width$}", width = first.len())));
     }
@@ -197,7 +205,7 @@ mod tests {
     fn short_texts_do_not_explode() {
         assert_eq!(expand("n[1-65536]").unwrap().len(), MAX_NAMES);
         for text in ["n[1-65537]", "n[0-999999999]", "a[1-999]b[1-999]c[1-999]", "n[1-65536],m"] {
-            assert_eq!(expand(text), Err(BadHostlist::TooMany), "{text}");
+            assert_eq!(expand(text), Err(BadHostlist::TooMany(MAX_NAMES)), "{text}");
         }
         assert!(expand("n[1-9999999999999999999]").is_err());
     }

@@ -240,6 +240,13 @@ impl QueueName {
     }
 }
 
+impl HostName {
+    /// The name of a machine that has none.
+    pub fn localhost() -> HostName {
+        HostName("localhost".to_owned())
+    }
+}
+
 fn is_word(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=64).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with(['-', '.'])

@@ -6,10 +6,15 @@
 
 pub mod api;
 pub mod config;
+pub mod controller;
 pub mod directive;
+pub mod environment;
+pub mod explain;
 pub mod hostlist;
 pub mod id;
+pub mod invariants;
 pub mod job;
+pub mod node;
 pub mod paths;
 pub mod pattern;
 pub mod record;

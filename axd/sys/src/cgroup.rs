@@ -15,6 +15,7 @@ mod hierarchy;
 mod join;
 mod limits;
 mod place;
+mod place_record;
 mod process_tree;
 mod record;
 mod stats;

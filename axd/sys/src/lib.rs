@@ -7,19 +7,24 @@
 pub mod atomic_file;
 pub mod cgroup;
 pub mod clock;
+pub mod crash;
 pub mod credentials;
+pub mod dir_watch;
 mod error;
 pub mod lease;
+pub mod memory_file;
 pub mod nvml;
 pub mod path;
 pub mod pidfd;
 pub mod process;
 pub mod random;
 pub mod sched;
+pub mod seqpacket;
 pub mod shared_word;
 pub mod signals;
 pub mod socket;
 pub mod statfs;
+pub mod usage;
 pub mod users;
 
 pub use error::{Result, SysError};

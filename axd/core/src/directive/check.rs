@@ -3,6 +3,7 @@
 use super::Dialect;
 use super::diagnostic::{Diagnostic, Fault};
 use super::interpret::Draft;
+use super::read::resources::GPU_MEM_OPTIONS;
 use crate::job::spec::{GpuCount, ResourceSpec};
 
 /// Checks the options of all sources against each other.
@@ -21,7 +22,7 @@ fn asks_for_cards(resources: &ResourceSpec) -> bool {
 
 /// `--mem` in ax's dialect is GPU memory: whoever gives it without a card most likely meant `--ram`.
 fn gpu_memory_without_cards(draft: &Draft) -> Result<(), Diagnostic> {
-    let Some(seen) = draft.seen("mem") else { return Ok(()) };
+    let Some(seen) = GPU_MEM_OPTIONS.into_iter().find_map(|name| draft.seen(name)) else { return Ok(()) };
     if asks_for_cards(&draft.out.spec.resources) {
         return Ok(());
     }
@@ -86,17 +87,22 @@ fn contradiction(draft: &Draft, one: &str, other: &str) -> Diagnostic {
     one.error(Fault::new(text).hint("give one of them"))
 }
 
-/// `-n 8 --ntasks-per-node=4` needs two nodes.
-fn tasks_beyond_one_node(draft: &Draft) -> Result<(), Diagnostic> {
+/// `-n 8 --ntasks-per-node=4` needs two nodes. Where one is asked for, Slurm
+/// goes by the number of tasks.
+fn tasks_beyond_one_node(draft: &mut Draft) -> Result<(), Diagnostic> {
     let resources = &draft.out.spec.resources;
     let (Some(tasks), Some(per_node)) = (resources.ntasks, resources.ntasks_per_node) else { return Ok(()) };
-    match draft.seen("ntasks-per-node") {
-        Some(seen) if tasks > per_node => {
-            let text = format!("{tasks} tasks with {per_node} on a node need several nodes");
-            Err(seen.error(Fault::new(text).hint("jobs on several nodes are not supported yet")))
-        }
-        _ => Ok(()),
+    let one_node = resources.nodes.is_some_and(|nodes| nodes.max == 1);
+    let Some(seen) = draft.seen("ntasks-per-node").filter(|_| tasks > per_node) else { return Ok(()) };
+    if !(one_node && seen.dialect == Dialect::Slurm) {
+        let text = format!("{tasks} tasks with {per_node} on a node need several nodes");
+        return Err(seen.error(Fault::new(text).hint("jobs on several nodes are not supported yet")));
     }
+    let text = format!("'{}' is ignored: {tasks} tasks are asked for on one node", seen.written);
+    let note = seen.error(Fault::new(text));
+    draft.out.notes.push(note);
+    draft.out.spec.resources.ntasks_per_node = None;
+    Ok(())
 }
 
 /// `--nodelist=a --exclude=a` can never start.

@@ -211,6 +211,10 @@ impl<'a> Reader<'a> {
         let mut rest = letters;
         while let Some(letter) = rest.chars().next() {
             rest = &rest[letter.len_utf8()..];
+            if letter == '=' && letters.len() > rest.len() + 1 {
+                let fault = Fault::new(format!("'{}' takes no value", self.last_written()));
+                return Err(self.fault(word, fault));
+            }
             let def = options::short(letter, self.dialect)
                 .ok_or_else(|| self.fault(word, unknown_short(letter, letters, self.dialect)))?;
             let written = format!("-{letter}");
@@ -225,6 +229,11 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The name of the option that was read last.
+    fn last_written(&self) -> &str {
+        self.options.last().map_or("", |option| &option.written)
     }
 
     /// In Slurm `-J=x` names a job `=x`, and means that here too; `-n=4` means
@@ -248,7 +257,7 @@ impl<'a> Reader<'a> {
             }
             None => {
                 let fault = Fault::new(format!("{} needs a value", quoted(&written)));
-                Err(self.fault(word, fault.hint(format!("write '{}'", example(def)))))
+                Err(self.fault(word, fault.hint(format!("write '{}'", def.example()))))
             }
         }
     }
@@ -278,16 +287,6 @@ impl<'a> Reader<'a> {
             value: value.and_then(|(word, at)| word.text.get(at..).map(str::to_owned)),
         });
         Ok(())
-    }
-}
-
-/// `--time=LIMIT`.
-fn example(def: &OptionDef) -> String {
-    match def.value {
-        ValueKind::Flag => format!("--{}", def.name),
-        ValueKind::Value(placeholder) | ValueKind::Text(placeholder) | ValueKind::Optional(placeholder) => {
-            format!("--{}={placeholder}", def.name)
-        }
     }
 }
 

@@ -2,6 +2,8 @@
 //! order of their precedence, become one `JobSpec`. Every value is checked
 //! here, and an error names its place.
 
+use std::collections::HashSet;
+
 use super::check;
 use super::diagnostic::{Diagnostic, Fault, Place};
 use super::options::{Effect, OptionDef, ValueKind};
@@ -127,6 +129,10 @@ impl Draft {
             Effect::Later { matters } => {
                 // The value is checked all the same: a wrong one is the better answer.
                 Draft::default().read(given)?;
+                if given.option.value.as_deref() == Some("") {
+                    // Asks for nothing: a template whose variable was empty.
+                    return Ok(());
+                }
                 if matters || !given.is_slurm() {
                     return Err(not_yet(given));
                 }
@@ -169,17 +175,32 @@ fn not_yet(given: &Given<'_>) -> Diagnostic {
     Diagnostic::new(given.file, given.option.place, fault)
 }
 
+/// The options of a source that count: of one given several times the last,
+/// and none that a source of higher precedence gives, but for those that add up. The
+/// others are not even read: `--nodes=1` on a command line is to save a script that
+/// asks for 4, and a list of many hosts, given very often, is to cost no more than once.
+fn standing<'a>(source: &Source<'a>, higher: &[Source<'_>]) -> Vec<&'a RawOption> {
+    let mut given: HashSet<&str> =
+        higher.iter().flat_map(|s| s.options).map(|option| option.def.name).collect();
+    let from_last = source.options.iter().rev();
+    let mut standing: Vec<&RawOption> =
+        from_last.filter(|option| option.def.adds_up || given.insert(option.def.name)).collect();
+    standing.reverse();
+    standing
+}
+
 /// Makes one job of the options of all sources. The first source wins over
 /// the next: command line, then environment, then script. Within a source the
 /// last of an option wins, but for those whose values add up.
 ///
 /// # Errors
-/// The first value that means nothing, option that ax does not support yet, or
+/// The first value that means nothing and stands, option that ax does not support yet, or
 /// contradiction between options, with its place.
 pub fn interpret(sources: &[Source<'_>]) -> Result<Interpretation, Diagnostic> {
     let mut draft = Draft::default();
-    for (rank, source) in sources.iter().rev().enumerate() {
-        for option in source.options {
+    for (index, source) in sources.iter().enumerate().rev() {
+        for option in standing(source, &sources[..index]) {
+            let rank = sources.len() - index;
             let given = Given { option, dialect: source.dialect, rank, file: source.file };
             draft.take(&given)?;
         }

@@ -24,10 +24,10 @@ pub use diagnostic::{Diagnostic, Place};
 pub use interpret::{Conduct, Interpretation, interpret};
 pub use options::OptionDef;
 pub use print::print;
-pub use script::{ScriptDirectives, parse_script};
+pub use script::{MAX_SCRIPT, ScriptDirectives, parse_script};
 pub use syntax::MAX_ELEMENTS;
 pub use table::OPTIONS;
-pub use words::{Word, quote};
+pub use words::quote;
 
 /// Whose rules and units a text follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

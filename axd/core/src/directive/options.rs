@@ -103,12 +103,10 @@ impl Known {
             Dialect::Slurm => self != Known::Ax,
         }
     }
-
-    /// Whether a real Slurm knows it: only such names count in its abbreviations.
-    fn to_real_slurm(self) -> bool {
-        matches!(self, Known::Both | Known::Slurm)
-    }
 }
+
+/// Names that Slurm does not have for options that it does have.
+const OURS: [&str; 6] = ["queue", "ram", "ram-per-cpu", "ram-per-gpu", "gpu-mem", "workdir"];
 
 /// Where an option may be written.
 pub mod sites {
@@ -202,6 +200,23 @@ impl OptionDef {
         self
     }
 
+    /// `-t, --time=LIMIT`, for help and man page.
+    pub fn synopsis(&self, dialect: Dialect) -> String {
+        let letters = self.shorts.iter().filter(|(_, known)| known.to(dialect));
+        letters.map(|(letter, _)| format!("-{letter}, ")).chain([self.example()]).collect()
+    }
+
+    /// `--time=LIMIT`, `--exclusive[=user|mcs]`.
+    pub(super) fn example(&self) -> String {
+        match self.value {
+            ValueKind::Flag => format!("--{}", self.name),
+            ValueKind::Value(placeholder) | ValueKind::Text(placeholder) => {
+                format!("--{}={placeholder}", self.name)
+            }
+            ValueKind::Optional(placeholder) => format!("--{}[={placeholder}]", self.name),
+        }
+    }
+
     fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
@@ -239,9 +254,10 @@ pub(super) fn long(name: &str, dialect: Dialect) -> Result<&'static OptionDef, F
     if let Some(def) = exact(name, dialect) {
         return Ok(def);
     }
-    let mut fitting = abbreviated(name, dialect, Known::to_real_slurm_or_ax);
-    if fitting.is_empty() {
-        fitting = abbreviated(name, dialect, |_, _| true);
+    let mut fitting = abbreviated(name, dialect);
+    if dialect == Dialect::Slurm && fitting.iter().any(is_slurms) {
+        // What is unique to a real Slurm stays so, whatever names ax adds.
+        fitting.retain(is_slurms);
     }
     match fitting.as_slice() {
         [(_, def)] => Ok(def),
@@ -250,20 +266,21 @@ pub(super) fn long(name: &str, dialect: Dialect) -> Result<&'static OptionDef, F
     }
 }
 
-impl Known {
-    fn to_real_slurm_or_ax(self, dialect: Dialect) -> bool {
-        dialect == Dialect::Ax || self.to_real_slurm()
-    }
+/// A name and its option.
+type Named = (&'static str, &'static OptionDef);
+
+fn is_slurms((name, def): &Named) -> bool {
+    matches!(def.known, Known::Both | Known::Slurm) && !OURS.contains(name)
 }
 
-/// The options that have a name that begins so, each once, with that name.
-fn abbreviated(
-    prefix: &str,
-    dialect: Dialect,
-    counts: fn(Known, Dialect) -> bool,
-) -> Vec<(&'static str, &'static OptionDef)> {
-    let known = OPTIONS.iter().filter(|def| def.known.to(dialect) && counts(def.known, dialect));
-    let named = |def: &'static OptionDef| def.names().find(|name| name.starts_with(prefix)).map(|n| (n, def));
+/// The options that have a name that begins so, each once, with that name;
+/// one that Slurm has too comes before one that is ax's.
+fn abbreviated(prefix: &str, dialect: Dialect) -> Vec<Named> {
+    let known = OPTIONS.iter().filter(|def| def.known.to(dialect));
+    let named = |def: &'static OptionDef| {
+        let fitting = || def.names().filter(|name| name.starts_with(prefix)).map(|name| (name, def));
+        fitting().find(is_slurms).or_else(|| fitting().next())
+    };
     if prefix.is_empty() { Vec::new() } else { known.filter_map(named).collect() }
 }
 
@@ -285,7 +302,7 @@ fn unknown(name: &str, dialect: Dialect) -> Fault {
 }
 
 /// An abbreviation of several: if it is one letter short of a name, that was meant.
-fn ambiguous(name: &str, many: &[(&'static str, &'static OptionDef)], dialect: Dialect) -> Fault {
+fn ambiguous(name: &str, many: &[Named], dialect: Dialect) -> Fault {
     let one_more = many.iter().filter(|(full, _)| full.len() == name.len() + 1).count() == 1;
     if one_more {
         return unknown(name, dialect);
@@ -318,6 +335,15 @@ mod tests {
     }
 
     #[test]
+    fn help_shows_names_and_value() {
+        let synopsis =
+            |name| exact(name, Dialect::Ax).map(|def| def.synopsis(Dialect::Ax)).unwrap_or_default();
+        assert_eq!(synopsis("queue"), "-q, -p, --queue=NAME");
+        assert_eq!(synopsis("hold"), "-H, --hold");
+        assert_eq!(synopsis("exclusive"), "--exclusive[=user|mcs]");
+    }
+
+    #[test]
     fn every_option_has_help() {
         for def in OPTIONS {
             let length = def.help.chars().count();
@@ -332,8 +358,13 @@ mod tests {
             ("out", Dialect::Slurm, Some("output")),
             ("cpus", Dialect::Slurm, None),
             ("pre", Dialect::Slurm, Some("prefer")),
+            ("qu", Dialect::Slurm, Some("quiet")),
+            ("par", Dialect::Slurm, None),
+            ("part", Dialect::Slurm, Some("queue")),
+            ("que", Dialect::Slurm, Some("queue")),
             ("retry-d", Dialect::Slurm, Some("retry-delay")),
-            ("task", Dialect::Slurm, Some("ntasks")),
+            ("task", Dialect::Slurm, None),
+            ("tasks-per", Dialect::Slurm, Some("ntasks-per-node")),
             ("cpus", Dialect::Ax, Some("cpus-per-task")),
             ("out", Dialect::Ax, Some("output")),
             ("gpu", Dialect::Ax, None),

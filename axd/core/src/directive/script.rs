@@ -5,10 +5,20 @@
 
 use super::command::Reader;
 use super::diagnostic::{Diagnostic, Fault, Place};
-use super::options::sites;
+use super::options::{self, sites};
 use super::words::{Word, is_blank, split};
 use super::{Dialect, RawOption, Source};
 use crate::text::quoted;
+
+/// The largest script, in bytes (decisions.md).
+pub const MAX_SCRIPT: usize = 4 << 20;
+
+/// The most that all directive lines of a script may have, in bytes: what
+/// they cost to read is more than in proportion.
+const MAX_DIRECTIVES: usize = 65_536;
+
+/// Warnings beyond these say nothing new.
+const MAX_WARNINGS: usize = 100;
 
 /// What the directive lines of a script say.
 #[derive(Debug, Clone)]
@@ -39,8 +49,8 @@ impl ScriptDirectives {
 /// Reads the directives of a script; `name` is what messages call it.
 ///
 /// # Errors
-/// A script that is empty or not a text, words that do not end, unknown
-/// options. Values are checked later, by `interpret`.
+/// A script that is empty, too large or not a text, words that do not end,
+/// unknown options. Values are checked later, by `interpret`.
 pub fn parse_script(name: &str, body: &[u8]) -> Result<ScriptDirectives, Diagnostic> {
     check_is_text(body).map_err(|(place, fault)| Diagnostic::new(Some(name), place, fault))?;
     let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
@@ -49,6 +59,7 @@ pub fn parse_script(name: &str, body: &[u8]) -> Result<ScriptDirectives, Diagnos
         scan.line(index, line);
     }
     let dialect = if scan.ax.is_empty() && !scan.sbatch.is_empty() { Dialect::Slurm } else { Dialect::Ax };
+    scan.check_length()?;
     let options = match dialect {
         Dialect::Ax => scan.read_ax()?,
         Dialect::Slurm => scan.read_slurm()?,
@@ -67,6 +78,9 @@ pub fn parse_script(name: &str, body: &[u8]) -> Result<ScriptDirectives, Diagnos
 
 /// A NUL, nothing but blanks, or line ends that are none make a file that no shell runs.
 fn check_is_text(body: &[u8]) -> Result<(), (Option<Place>, Fault)> {
+    if body.len() > MAX_SCRIPT {
+        return Err((None, Fault::new(format!("{} bytes are more than {MAX_SCRIPT}", body.len()))));
+    }
     let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     if text.iter().all(|byte| byte.is_ascii_whitespace()) {
         return Err((None, Fault::new("the script is empty")));
@@ -122,7 +136,18 @@ impl<'a> Scan<'a> {
     }
 
     fn warn(&mut self, line: u32, column: u32, fault: Fault) {
-        self.warnings.push(Diagnostic::new(Some(self.name), Some(Place { line, column }), fault));
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(Diagnostic::new(Some(self.name), Some(Place { line, column }), fault));
+        }
+    }
+
+    fn check_length(&self) -> Result<(), Diagnostic> {
+        let length: usize = self.ax.iter().chain(&self.sbatch).map(|directive| directive.rest.len()).sum();
+        if length <= MAX_DIRECTIVES {
+            return Ok(());
+        }
+        let fault = Fault::new(format!("directives of {length} bytes are more than {MAX_DIRECTIVES}"));
+        Err(Diagnostic::new(Some(self.name), None, fault))
     }
 
     /// Sorts a line to where it belongs.
@@ -249,7 +274,11 @@ fn stray(word: &Word, dialect: Dialect) -> Fault {
     if word.text.starts_with(['\u{2010}', '\u{2011}', '\u{2012}', '\u{2013}', '\u{2014}', '\u{2212}']) {
         return fault.hint("its hyphens are other characters; type them again");
     }
-    fault.hint("put a value with blanks in quotes, and a comment behind '#'")
+    let name = word.text.split('=').next().unwrap_or_default();
+    match options::exact(name, dialect) {
+        Some(_) => fault.did_you_mean(Some(&format!("--{}", word.text))),
+        None => fault.hint("put a value with blanks in quotes, and a comment behind '#'"),
+    }
 }
 
 /// Prefixes of directive lines. `#PBS` and `#BSUB` are of other systems.

@@ -62,11 +62,10 @@ const AX: &[OptionDef] = &[
         .doc("K, M, G, T are powers of 1024. 0 is all of the node, as in Slurm."),
     value("ram-per-cpu", "SIZE", resources::ram_per_cpu).known(Ax).says(Resources, "host memory for each CPU"),
     value("ram-per-gpu", "SIZE", resources::ram_per_gpu).known(Ax).says(Resources, "host memory for each card"),
-    value("mem", "SIZE", resources::ram)
-        .aliases(&["ram"])
+    value("ram", "SIZE", resources::ram)
+        .aliases(&["mem"])
         .known(Slurm)
-        .says(Section::Slurm, "host memory of each node; a bare number is MB")
-        .doc(""),
+        .says(Section::Slurm, "host memory of each node; a bare number is MB"),
     value("cpus-per-task", "N", resources::cpus_per_task)
         .shorts(&[('c', Both)])
         .says(Resources, "CPUs for each task"),
@@ -186,6 +185,7 @@ const AX: &[OptionDef] = &[
     flag("quiet", job::quiet).shorts(&[('Q', Both)]).at(sites::NOT_AX_LINE).says(Command, "print nothing but errors"),
     flag("verbose", job::verbose)
         .shorts(&[('v', Both)])
+        .adds_up()
         .at(sites::NOT_AX_LINE)
         .says(Command, "say what was understood"),
     text("wrap", "COMMAND", command).at(sites::COMMAND_LINE).says(Command, "make a script of a shell command"),

@@ -30,12 +30,12 @@ pub(super) const SLURM: &[OptionDef] = &[
     with("gres", "LIST", resources::gres, "generic resources: gpu:N is cards on each node")
         .effect(Effect::Now)
         .doc("write '--gpus=N'"),
-    with("mem-per-cpu", "SIZE", resources::ram_per_cpu, "host memory for each CPU")
-        .aliases(&["ram-per-cpu"])
+    with("ram-per-cpu", "SIZE", resources::ram_per_cpu, "host memory for each CPU")
+        .aliases(&["mem-per-cpu"])
         .effect(Effect::Now)
         .doc("write '--ram-per-cpu'"),
-    with("mem-per-gpu", "SIZE", resources::ram_per_gpu, "host memory for each card")
-        .aliases(&["ram-per-gpu"])
+    with("ram-per-gpu", "SIZE", resources::ram_per_gpu, "host memory for each card")
+        .aliases(&["mem-per-gpu"])
         .effect(Effect::Now)
         .doc("write '--ram-per-gpu', or '--mem' for memory of the GPU"),
     with("hint", "TYPE", job::hint, "how tasks are bound to CPUs"),

@@ -93,14 +93,12 @@ fn join(day: &str, clock: &str) -> Option<When> {
 
 /// `2030-12-24`, `12/24/30`, `12.24.30`, `122430`.
 fn date(word: &str) -> Option<(u16, u8, u8)> {
-    let (year, month, day) = if let [year, month, day] = parts(word, '-')?[..] {
-        (year, month, day)
-    } else if let [month, day, year] = parts(word, '/').or_else(|| parts(word, '.'))?[..] {
-        (year, month, day)
-    } else if word.len() == 6 && word.bytes().all(|b| b.is_ascii_digit()) {
-        (&word[4..], &word[..2], &word[2..4])
-    } else {
-        return None;
+    let by_dash = parts(word, '-');
+    let by_mark = parts(word, '/').or_else(|| parts(word, '.'));
+    let (year, month, day) = match (by_dash.as_deref(), by_mark.as_deref()) {
+        (Some(&[year, month, day]), _) | (_, Some(&[month, day, year])) => (year, month, day),
+        (Some(&[digits]), _) if digits.len() == 6 => (&digits[4..], &digits[..2], &digits[2..4]),
+        _ => return None,
     };
     let full_year: i64 = match year.len() {
         4 => year.parse().ok()?,

@@ -6,9 +6,9 @@ use super::diagnostic::{Fault, Place};
 
 /// A word of a directive line or of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub(super) struct Word {
     /// What it says, without its quotes.
-    pub text: String,
+    pub(super) text: String,
     /// Where it stood; `None` on a command line.
     origin: Option<Origin>,
 }
@@ -24,17 +24,17 @@ struct Origin {
 
 impl Word {
     /// A word that stands on no line of a script.
-    pub fn of_command_line(text: &str) -> Word {
+    pub(super) fn of_command_line(text: &str) -> Word {
         Word { text: text.to_owned(), origin: None }
     }
 
     /// Where the word begins.
-    pub fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<Place> {
         self.origin.as_ref().map(|origin| Place { line: origin.line, column: origin.start })
     }
 
     /// Where the byte `at` of the text stood.
-    pub fn place_at(&self, at: usize) -> Option<Place> {
+    pub(super) fn place_at(&self, at: usize) -> Option<Place> {
         let origin = self.origin.as_ref()?;
         let index = self.text.get(..at)?.chars().count();
         Some(Place { line: origin.line, column: *origin.columns.get(index)? })

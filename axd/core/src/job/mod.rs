@@ -1,4 +1,125 @@
 //! Jobs: what they ask for, the states they go through.
 
+pub mod request;
 pub mod spec;
 pub mod state;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AttemptName, JobId, QueueName, SubmissionKey, Uid};
+use crate::node::Allocation;
+use crate::time::{BootTime, WallTime};
+use request::Request;
+use state::{JobState, Outcome};
+
+/// Who a job belongs to: number and name together, as decided at submission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// User number.
+    pub uid: Uid,
+    /// User name.
+    pub name: Arc<str>,
+}
+
+/// Who does something to a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Actor {
+    /// ax itself.
+    Ax,
+    /// A person.
+    User {
+        /// User number, from the kernel.
+        uid: Uid,
+        /// Name.
+        name: Arc<str>,
+        /// Whether an administrator.
+        admin: bool,
+    },
+}
+
+impl Actor {
+    /// The name for logs.
+    pub fn name(&self) -> &str {
+        match self {
+            Actor::Ax => "ax",
+            Actor::User { name, .. } => name,
+        }
+    }
+
+    /// Owners act on their own jobs, administrators on all.
+    pub fn may_act_on(&self, owner: &Owner) -> bool {
+        match self {
+            Actor::Ax => true,
+            Actor::User { uid, admin, .. } => *admin || *uid == owner.uid,
+        }
+    }
+}
+
+/// A job as the controller holds it until some time after its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Id.
+    pub id: JobId,
+    /// Key of its submission.
+    pub key: SubmissionKey,
+    /// Owner.
+    pub owner: Owner,
+    /// Name.
+    pub name: Box<str>,
+    /// Queue.
+    pub queue: QueueName,
+    /// Needs and rules.
+    pub request: Request,
+    /// State.
+    pub state: JobState,
+    /// When it was accepted.
+    pub submitted_at: WallTime,
+    /// When it last became ready.
+    pub eligible_at: Option<WallTime>,
+    /// When it ended.
+    pub ended_at: Option<WallTime>,
+    /// A person's hold: who and why.
+    pub hold: Option<Box<str>>,
+    /// Back-off after a failure: not before this instant.
+    pub backoff_until: Option<BootTime>,
+    /// Attempts made so far.
+    pub attempts: u32,
+    /// Attempts that count as retries.
+    pub retries_used: u32,
+    /// The living attempt, or the last.
+    pub attempt: Option<Attempt>,
+    /// Why it stands where it stands: of an end, a requeue, a wait.
+    pub note: Option<Box<str>>,
+}
+
+/// One attempt of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Name.
+    pub name: AttemptName,
+    /// From 1.
+    pub number: u32,
+    /// What it holds or held.
+    pub allocation: Allocation,
+    /// When the script began, by its supervisor.
+    pub started_at: Option<WallTime>,
+    /// A person, or policy, asked for its end: what it will count as, and who.
+    pub ending: Option<(Outcome, Box<str>)>,
+    /// How it ended.
+    pub end: Option<AttemptEnd>,
+}
+
+/// How an attempt ended, as far as the controller cares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptEnd {
+    /// As what it counts.
+    pub outcome: Outcome,
+    /// Exit code.
+    pub exit_code: Option<u8>,
+    /// Signal.
+    pub signal: Option<u8>,
+    /// In words.
+    pub message: Option<String>,
+}

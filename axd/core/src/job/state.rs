@@ -179,7 +179,7 @@ impl FromStr for JobState {
 text_serde!(JobState);
 
 /// What moves a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Cause {
     /// Its own conditions are met.
     Eligible,

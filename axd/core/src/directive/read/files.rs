@@ -1,6 +1,6 @@
 //! Files, folder, environment and mail.
 
-use super::{Done, choice, text};
+use super::{Done, choice, text, text_or_none};
 use crate::directive::Dialect;
 use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
@@ -119,6 +119,6 @@ pub(in crate::directive) fn mail_type(draft: &mut Draft, given: &Given<'_>) -> D
 }
 
 pub(in crate::directive) fn mail_user(draft: &mut Draft, given: &Given<'_>) -> Done {
-    draft.out.spec.mail_user = Some(text(given, MAX_PATH)?);
+    draft.out.spec.mail_user = text_or_none(given, MAX_PATH)?;
     Ok(())
 }

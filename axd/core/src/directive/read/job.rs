@@ -1,6 +1,6 @@
 //! Name, queue, account, and how the command behaves.
 
-use super::{Done, choice, command, number, text};
+use super::{Done, choice, command, number, text, text_or_none};
 use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
 use crate::id::QueueName;
@@ -11,23 +11,23 @@ const MAX_NAME: usize = 255;
 const MAX_COMMENT: usize = 4096;
 
 pub(in crate::directive) fn name(draft: &mut Draft, given: &Given<'_>) -> Done {
-    draft.out.spec.name = Some(text(given, MAX_NAME)?);
+    draft.out.spec.name = text_or_none(given, MAX_NAME)?;
     Ok(())
 }
 
 /// Slurm's partitions are kept as typed: perhaps a list, most often of another cluster.
 pub(in crate::directive) fn queue(draft: &mut Draft, given: &Given<'_>) -> Done {
-    let value = text(given, MAX_NAME)?;
+    let value = text_or_none(given, MAX_NAME)?;
     if !given.is_slurm() {
-        value.parse::<QueueName>()?;
+        given.value().parse::<QueueName>()?;
     }
-    draft.out.spec.queue = Some(value);
-    draft.out.queue_dialect = Some(given.dialect);
+    draft.out.spec.queue = value;
+    draft.out.queue_dialect = draft.out.spec.queue.as_ref().map(|_| given.dialect);
     Ok(())
 }
 
 pub(in crate::directive) fn account(draft: &mut Draft, given: &Given<'_>) -> Done {
-    draft.out.spec.account = Some(text(given, MAX_NAME)?);
+    draft.out.spec.account = text_or_none(given, MAX_NAME)?;
     Ok(())
 }
 

@@ -37,6 +37,11 @@ fn text(given: &Given<'_>, limit: usize) -> Result<String, Fault> {
     }
 }
 
+/// Any text. In Slurm's dialect an empty one says nothing: templates leave such values.
+fn text_or_none(given: &Given<'_>, limit: usize) -> Result<Option<String>, Fault> {
+    if given.is_slurm() && given.value().is_empty() { Ok(None) } else { text(given, limit).map(Some) }
+}
+
 /// A number from `least` to `most`.
 fn number(text: &str, least: u32, most: u32) -> Result<u32, Fault> {
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

@@ -1,20 +1,24 @@
 //! Cards, CPUs, memory, tasks and nodes.
 
-use super::{Done, MAX_COUNT, number, text};
+use super::{Done, MAX_COUNT, number, text_or_none};
 use crate::directive::Dialect;
 use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
 use crate::hostlist;
 use crate::id::HostName;
 use crate::job::spec::{GpuCount, NodeCount, RamRequest};
+use crate::size::Megabytes;
 use crate::text::{nearest, quoted};
 use crate::units::{gpu_size, host_size};
 
 /// The options that say how much host memory; each takes the place of all others.
-const RAM_OPTIONS: [&str; 6] = ["ram", "ram-per-cpu", "ram-per-gpu", "mem", "mem-per-cpu", "mem-per-gpu"];
+const RAM_OPTIONS: [&str; 3] = ["ram", "ram-per-cpu", "ram-per-gpu"];
 
-/// Longest text of a list of hosts.
-const MAX_HOSTLIST: usize = 65_536;
+/// The names that the table has for GPU memory, one a dialect.
+pub(in crate::directive) const GPU_MEM_OPTIONS: [&str; 2] = ["mem", "gpu-mem"];
+
+/// Hosts that one job may name. A script is short, and may name a list again and again.
+const MAX_HOSTS: usize = 4096;
 
 pub(in crate::directive) fn gpus(draft: &mut Draft, given: &Given<'_>) -> Done {
     draft.out.spec.resources.gpus = Some(gpu_count(given.value(), given.dialect)?);
@@ -105,6 +109,7 @@ fn check_gres_name(name: &str) -> Done {
 /// `--mem` in ax's dialect, `--gpu-mem` in both.
 pub(in crate::directive) fn gpu_mem(draft: &mut Draft, given: &Given<'_>) -> Done {
     draft.out.spec.resources.gpu_mem = Some(gpu_size(given.value())?);
+    draft.forget(&GPU_MEM_OPTIONS);
     Ok(())
 }
 
@@ -114,7 +119,7 @@ pub(in crate::directive) fn ram(draft: &mut Draft, given: &Given<'_>) -> Done {
     let request = match value {
         _ if value.eq_ignore_ascii_case("all") && !given.is_slurm() => RamRequest::WholeNode,
         _ => match host_size(value)? {
-            size if size.0 == 0 => RamRequest::WholeNode,
+            Megabytes(0) => RamRequest::WholeNode,
             size => RamRequest::PerNode(size),
         },
     };
@@ -122,29 +127,29 @@ pub(in crate::directive) fn ram(draft: &mut Draft, given: &Given<'_>) -> Done {
 }
 
 pub(in crate::directive) fn ram_per_cpu(draft: &mut Draft, given: &Given<'_>) -> Done {
-    claim_ram(draft, given, RamRequest::PerCpu(some_size(given)?))
+    let request = share(given, RamRequest::PerCpu)?;
+    claim_ram(draft, given, request)
 }
 
 pub(in crate::directive) fn ram_per_gpu(draft: &mut Draft, given: &Given<'_>) -> Done {
-    claim_ram(draft, given, RamRequest::PerGpu(some_size(given)?))
+    let request = share(given, RamRequest::PerGpu)?;
+    claim_ram(draft, given, request)
 }
 
-fn some_size(given: &Given<'_>) -> Result<crate::size::Megabytes, Fault> {
-    let size = host_size(given.value())?;
-    if size.0 == 0 && !given.is_slurm() {
-        return Err(Fault::new("no memory at all").hint("write how much for each"));
+/// So much for each. In Slurm nothing for each is all of the node.
+fn share(given: &Given<'_>, each: fn(Megabytes) -> RamRequest) -> Result<RamRequest, Fault> {
+    match host_size(given.value())? {
+        Megabytes(0) if given.is_slurm() => Ok(RamRequest::WholeNode),
+        Megabytes(0) => Err(Fault::new("no memory at all").hint("write how much for each")),
+        size => Ok(each(size)),
     }
-    Ok(size)
 }
 
 /// Two kinds of host memory in one source contradict each other, as in Slurm;
 /// one of a source of higher precedence takes the place of what was said below.
 fn claim_ram(draft: &mut Draft, given: &Given<'_>, request: RamRequest) -> Done {
     let own = given.option.def.name;
-    let others: Vec<&str> = RAM_OPTIONS
-        .into_iter()
-        .filter(|name| *name != own && !(*name == "mem" && given.dialect == Dialect::Ax))
-        .collect();
+    let others: Vec<&str> = RAM_OPTIONS.into_iter().filter(|name| *name != own).collect();
     let twice = others.iter().filter_map(|name| draft.seen(name)).find(|seen| seen.rank == given.rank);
     if let Some(other) = twice {
         let fault = Fault::new(format!("stands beside '{}', which also says how much memory", other.written));
@@ -226,12 +231,9 @@ pub(in crate::directive) fn exclude(draft: &mut Draft, given: &Given<'_>) -> Don
 
 /// Names as ax compares them, each once.
 fn hosts(value: &str) -> Result<Vec<String>, Fault> {
-    if value.len() > MAX_HOSTLIST {
-        return Err(Fault::new(format!("{} bytes are more than {MAX_HOSTLIST}", value.len())));
-    }
     let mut names: Vec<String> = Vec::new();
     let mut seen = std::collections::HashSet::new();
-    for name in hostlist::expand(value).map_err(|bad| Fault::new(bad.to_string()))? {
+    for name in hostlist::expand_at_most(value, MAX_HOSTS).map_err(|bad| Fault::new(bad.to_string()))? {
         let host = name.parse::<HostName>()?.to_string();
         if seen.insert(host.clone()) {
             names.push(host);
@@ -241,7 +243,7 @@ fn hosts(value: &str) -> Result<Vec<String>, Fault> {
 }
 
 pub(in crate::directive) fn constraint(draft: &mut Draft, given: &Given<'_>) -> Done {
-    draft.out.spec.resources.constraint = Some(text(given, 1024)?);
+    draft.out.spec.resources.constraint = text_or_none(given, 1024)?;
     Ok(())
 }
 

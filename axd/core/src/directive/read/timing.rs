@@ -42,6 +42,7 @@ pub(in crate::directive) fn window(draft: &mut Draft, given: &Given<'_>) -> Done
     Ok(())
 }
 
+/// An empty list is no dependency, as in Slurm.
 pub(in crate::directive) fn dependency(draft: &mut Draft, given: &Given<'_>) -> Done {
     if given.value().is_empty() {
         draft.out.spec.timing.dependency = None;
@@ -53,7 +54,12 @@ pub(in crate::directive) fn dependency(draft: &mut Draft, given: &Given<'_>) -> 
     Ok(())
 }
 
+/// An empty list is no array, and takes back one of a lower source.
 pub(in crate::directive) fn array(draft: &mut Draft, given: &Given<'_>) -> Done {
+    if given.value().is_empty() {
+        draft.out.spec.timing.array = None;
+        return Ok(());
+    }
     let value = text(given, MAX_LIST)?;
     syntax::check_array(&value)?;
     draft.out.spec.timing.array = Some(value);

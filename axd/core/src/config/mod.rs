@@ -1,10 +1,25 @@
-//! The meaning of the configuration, validated. How it is written (YAML, its
-//! keys, units and defaults as a table) is read elsewhere; this is what the
-//! controller works with.
+//! The meaning of the configuration, validated: what the controller works with.
+//!
+//! `keys` is the one table of all keys with units and defaults; `read` turns a
+//! spanned tree into a meaning or into findings; `compare` judges a reload.
+//! Nothing here knows YAML or touches a file.
+
+mod check;
+mod compare;
+mod finding;
+pub mod keys;
+mod read;
+pub mod tree;
 
 use serde::{Deserialize, Serialize};
 
+pub use compare::compare;
+pub use finding::{Finding, Severity};
+pub use read::read;
+
 use crate::id::{HostName, QueueName};
+use crate::job::spec::PreemptMode;
+use crate::paths::Paths;
 use crate::size::Megabytes;
 use crate::time::Span;
 
@@ -21,6 +36,10 @@ pub struct Config {
     pub default_queue: QueueName,
     /// How jobs are chosen, limited and ended.
     pub policy: Policy,
+    /// What is kept of finished jobs.
+    pub accounting: Accounting,
+    /// Places that are moved.
+    pub paths: PathChanges,
 }
 
 /// `cluster`.
@@ -34,6 +53,8 @@ pub struct Cluster {
     pub admins: Vec<String>,
     /// `private_jobs`: users see only their own.
     pub private_jobs: bool,
+    /// `controllers`: hosts that may hold the controller's lease; empty: any.
+    pub controllers: Vec<HostName>,
     /// `heartbeat_interval`.
     pub heartbeat_interval: Span,
     /// `heartbeat_timeout`.
@@ -41,12 +62,16 @@ pub struct Cluster {
 }
 
 /// `resources`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// `cpus`: instead of what the machine has.
     pub cpus: Option<u32>,
     /// `ram`: instead of what the machine has.
     pub ram: Option<Megabytes>,
+    /// `gpu_reserve`: percent of a card that slices may not take.
+    pub gpu_reserve: u32,
+    /// `gpu_context_mb`: added to each slice for the driver's own use.
+    pub gpu_context: Megabytes,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -93,6 +118,38 @@ pub struct Queue {
     pub users: Vec<String>,
     /// `groups`: only members of these; empty: all.
     pub groups: Vec<String>,
+    /// `preempt`: what may be done to its jobs.
+    pub preempt: PreemptMode,
+    /// `order`.
+    pub order: QueueOrder,
+    /// `lease`.
+    pub lease: LeaseMode,
+    /// `cards`: only these, as `host:index` or by UUID; empty: all.
+    pub cards: Vec<String>,
+}
+
+/// `queues[].order`: which waiting job of a queue is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueOrder {
+    /// Priority, then first come.
+    Prio,
+    /// First come.
+    Fifo,
+    /// Largest area (cards × time) first.
+    Laf,
+    /// Smallest area first.
+    Saf,
+}
+
+/// `queues[].lease`: how long a node may be silent before its job is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaseMode {
+    /// `policy.lease_timeout`.
+    Fixed,
+    /// 1.5 × the job's estimate + 15 s.
+    Estimate,
 }
 
 /// `queues[].state`.
@@ -132,8 +189,46 @@ pub struct Policy {
     pub lease_timeout: Span,
     /// `scheduling_interval`: bounds how long a missed event can matter.
     pub scheduling_interval: Span,
-    /// `starvation_bound`.
+    /// `starvation_bound`: a waiting job reaches the highest priority within it.
     pub starvation_bound: Option<Span>,
+    /// `idle`: how long a job may leave its cards without load.
+    pub idle: Option<Span>,
+}
+
+/// `accounting`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accounting {
+    /// `keep`: how long finished jobs stay in the accounts; absent: for ever.
+    pub keep: Option<Span>,
+}
+
+/// `paths`: places that are not the standard ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathChanges {
+    /// `spool`.
+    pub spool: Option<String>,
+    /// `run`.
+    pub run: Option<String>,
+    /// `state`.
+    pub state: Option<String>,
+    /// `log`.
+    pub log: Option<String>,
+    /// `nvml`: the library of the NVIDIA driver.
+    pub nvml: Option<String>,
+}
+
+impl PathChanges {
+    /// The standard places with these changes.
+    pub fn apply(&self, standard: Paths) -> Paths {
+        let or = |change: &Option<String>, path| change.as_ref().map_or(path, Into::into);
+        Paths {
+            config: standard.config,
+            spool: or(&self.spool, standard.spool),
+            run: or(&self.run, standard.run),
+            state: or(&self.state, standard.state),
+            log: or(&self.log, standard.log),
+        }
+    }
 }
 
 /// `policy.scheduler`.
@@ -153,8 +248,21 @@ impl Default for Cluster {
             timezone: None,
             admins: Vec::new(),
             private_jobs: false,
+            controllers: Vec::new(),
             heartbeat_interval: Span::seconds(15),
             heartbeat_timeout: Span::seconds(60),
+        }
+    }
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Resources {
+            cpus: None,
+            ram: None,
+            gpu_reserve: 10,
+            gpu_context: Megabytes(512),
+            gpu_nodes: Vec::new(),
         }
     }
 }
@@ -174,6 +282,7 @@ impl Default for Policy {
             lease_timeout: Span::seconds(300),
             scheduling_interval: Span::seconds(5),
             starvation_bound: None,
+            idle: None,
         }
     }
 }
@@ -194,6 +303,10 @@ impl Queue {
             idempotent: true,
             users: Vec::new(),
             groups: Vec::new(),
+            preempt: PreemptMode::Requeue,
+            order: QueueOrder::Prio,
+            lease: LeaseMode::Fixed,
+            cards: Vec::new(),
         }
     }
 }
@@ -207,6 +320,8 @@ impl Default for Config {
             queues: vec![Queue::named(name.clone())],
             default_queue: name,
             policy: Policy::default(),
+            accounting: Accounting::default(),
+            paths: PathChanges::default(),
         }
     }
 }

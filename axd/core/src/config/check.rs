@@ -1,0 +1,70 @@
+//! Contradictions between keys, each told at the place that was written.
+//! What one key alone may be is in the table.
+
+use super::finding::{Finding, Findings};
+use super::read::Places;
+use super::{Config, Queue, QueueState};
+use crate::text::{nearest, quoted};
+use crate::units::format_duration;
+
+/// Checks a configuration whose keys were all read.
+pub(super) fn whole(config: &Config, places: &Places, findings: &mut Findings) {
+    heartbeats(config, places, findings);
+    default_queue(config, places, findings);
+    for (index, queue) in config.queues.iter().enumerate() {
+        times(index, queue, places, findings);
+    }
+}
+
+fn heartbeats(config: &Config, places: &Places, findings: &mut Findings) {
+    let (interval, timeout) = (config.cluster.heartbeat_interval, config.cluster.heartbeat_timeout);
+    let least = crate::time::Span(interval.0.saturating_mul(3));
+    if timeout >= least {
+        return;
+    }
+    let place = places.get("cluster.heartbeat_timeout").or(places.get("cluster.heartbeat_interval"));
+    let message = format!(
+        "cluster.heartbeat_timeout: {} is shorter than three times the heartbeat_interval of {}",
+        format_duration(timeout),
+        format_duration(interval)
+    );
+    findings.add(Finding::error(place, message).hint(format!("write at least {}", format_duration(least))));
+}
+
+fn default_queue(config: &Config, places: &Places, findings: &mut Findings) {
+    let name = config.default_queue.as_str();
+    let place = places.get("policy.default_queue");
+    match config.queue(name) {
+        // No queue holds at all: that was said.
+        None if config.queues.is_empty() => {}
+        None => {
+            let names: Vec<&str> = config.queues.iter().map(|queue| queue.name.as_str()).collect();
+            let hint = match nearest(name, names.iter().copied()) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("the queues are {}", names.join(", ")),
+            };
+            let message = format!("policy.default_queue: no queue is named {}", quoted(name));
+            findings.add(Finding::error(place, message).hint(hint));
+        }
+        Some(queue) if queue.state == QueueState::Closed => {
+            let index = config.queues.iter().position(|other| other.name == queue.name).unwrap_or(0);
+            let place = places.get(&format!("queues[{index}].state")).or(place);
+            let message = format!("the default queue {} is closed: jobs must name another one", quoted(name));
+            findings.add(Finding::warning(place, message));
+        }
+        Some(_) => {}
+    }
+}
+
+fn times(index: usize, queue: &Queue, places: &Places, findings: &mut Findings) {
+    let (Some(usual), Some(most)) = (queue.default_time, queue.max_time) else { return };
+    if usual > most {
+        let message = format!(
+            "queue '{}': default_time {} is longer than max_time {}",
+            queue.name,
+            format_duration(usual),
+            format_duration(most)
+        );
+        findings.add(Finding::error(places.get(&format!("queues[{index}].default_time")), message));
+    }
+}

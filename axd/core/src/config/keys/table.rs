@@ -1,0 +1,212 @@
+//! The rows of the table, in the order of documents. Add a key here and it is
+//! read, checked, compared and documented; nothing else lists keys.
+
+use super::kind::{Form, Kind};
+use super::slot::{LEASES, ORDERS, PREEMPTS, SCHEDULERS, STATES};
+use super::{Effect, Fallback, Key};
+use crate::id::{HostName, QueueName};
+use crate::size::Megabytes;
+use crate::text::escaped;
+use crate::time::Span;
+
+use Kind::{Bool, Count, Duration, Enum, GpuSize, HostSize, Later, List, Percent, Word};
+
+const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+    Key { path, kind, default: Fallback::Value(default), effect: Effect::Now, doc }
+}
+
+impl Key {
+    const fn absent(mut self) -> Key {
+        if let Fallback::Value(word) = self.default {
+            self.default = Fallback::Absent(word);
+        }
+        self
+    }
+
+    const fn required(mut self) -> Key {
+        self.default = Fallback::Required;
+        self
+    }
+
+    const fn later(mut self) -> Key {
+        self.effect = Effect::Later;
+        self
+    }
+}
+
+const NONE: Span = Span::ZERO;
+const SECOND: Span = Span::seconds(1);
+const HOUR: Span = Span::seconds(3600);
+const DAY: Span = Span::seconds(86_400);
+const YEAR: Span = Span::seconds(366 * 86_400);
+/// Four renewals of a node's lease, which have no setting.
+const SHORTEST_LEASE: Span = Span::seconds(20);
+const MOST: u64 = 1_000_000;
+const SMALL: Megabytes = Megabytes(1);
+const LARGE: Megabytes = Megabytes(1 << 30);
+/// No card has more: 2 TB.
+const LARGEST_CARD: Megabytes = Megabytes(2 << 20);
+
+fn one_line(text: &str) -> bool {
+    (1..=64).contains(&text.chars().count()) && escaped(text) == text
+}
+
+fn plain(text: &str, also: &str) -> bool {
+    (1..=128).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
+}
+
+fn user(text: &str) -> bool {
+    one_line(text) && !text.starts_with(['-', '@']) && !text.contains([' ', ':', ',', '/'])
+}
+
+fn is_path(text: &str) -> bool {
+    let steps = || text.split('/').skip(1).filter(|step| !step.is_empty());
+    let short = text.len() < 1024 && escaped(text) == text;
+    short && text.starts_with('/') && steps().count() > 0 && !steps().any(|step| step == "..")
+}
+
+fn is_zone(text: &str) -> bool {
+    plain(text, "/_+-") && text.split('/').all(|part| !part.is_empty())
+}
+
+const fn form(expected: &'static str, fits: fn(&str) -> bool) -> Form {
+    Form { expected, fits, lower: false }
+}
+
+static LABEL: Form = form("a name of 1 to 64 printable characters", one_line);
+static ZONE: Form = form("a time zone such as Europe/Berlin", is_zone);
+static ADMIN: Form = form("a user or @group", |text| user(text.strip_prefix('@').unwrap_or(text)));
+static USER: Form = form("a user's name", user);
+static GROUP: Form = form("a group's name", user);
+static HOST: Form = form("a host's name", |text| text.parse::<HostName>().is_ok());
+static QUEUE: Form =
+    form("a queue's name (1 to 64 letters, digits, '.', '_', '-')", |text| text.parse::<QueueName>().is_ok());
+static TYPE: Form =
+    Form { expected: "a type of card such as h200", fits: |text| plain(text, "._-"), lower: true };
+static FEATURE: Form = form("a feature (letters, digits, '.', '_', '-', ':')", |text| plain(text, "._-:"));
+static CARD: Form = form("a card, as host:index or by UUID", |text| plain(text, "._-:"));
+static PATH: Form = form("a path from the root", is_path);
+
+/// All keys. By hand a row is two lines, which reads as the table that it is.
+#[rustfmt::skip]
+pub static KEYS: &[Key] = &[
+    // cluster
+    key("cluster.name", Word(&LABEL, |d| &mut d.config.cluster.name), "ax",
+        "Name of the cluster, for people."),
+    key("cluster.timezone", Word(&ZONE, |d| &mut d.config.cluster.timezone), "system",
+        "Zone of begin times, daily windows and the year in job ids, an IANA name; by default the \
+         system's.").absent(),
+    key("cluster.admins", List(&ADMIN, |d| &mut d.config.cluster.admins), "[]",
+        "Users, and groups as @name, who may act on all jobs and nodes; root always may."),
+    key("cluster.private_jobs", Bool(|d| &mut d.config.cluster.private_jobs), "false",
+        "Whether users see only their own jobs."),
+    key("cluster.controllers", List(&HOST, |d| &mut d.config.cluster.controllers), "[]",
+        "Hosts that may hold the controller's lease; an empty list means any.").later(),
+    key("cluster.heartbeat_interval",
+        Duration(SECOND, HOUR, |d| &mut d.config.cluster.heartbeat_interval), "15s",
+        "How often a node reports its state."),
+    key("cluster.heartbeat_timeout", Duration(SECOND, DAY, |d| &mut d.config.cluster.heartbeat_timeout), "1m",
+        "A node that was silent for so long gets no new work; at least three times the interval."),
+    // resources
+    key("resources.cpus", Count(1, 65_536, |d| &mut d.config.resources.cpus), "found",
+        "CPUs of a node instead of those found; more than it has gives a warning.").absent(),
+    key("resources.ram", HostSize(Megabytes(64), LARGE, |d| &mut d.config.resources.ram), "found",
+        "Memory of a node instead of that found; more than it has gives a warning.").absent(),
+    key("resources.gpu_reserve", Percent(0, 90, |d| &mut d.config.resources.gpu_reserve), "10%",
+        "Share of a card's memory that slices together may not take.").later(),
+    key("resources.gpu_context_mb",
+        HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
+        "Memory that is added to each slice for the driver's own use.").later(),
+    key("resources.gpu_nodes[].host", Word(&HOST, |d| &mut d.node.host), "",
+        "Name of the machine; case and domain do not matter.").required(),
+    key("resources.gpu_nodes[].gpus", Count(0, 1024, |d| &mut d.node.gpus), "",
+        "Number of its cards; the smaller of this and what is found is used.").required(),
+    key("resources.gpu_nodes[].mem_per_gpu",
+        GpuSize(SMALL, LARGEST_CARD, |d| &mut d.node.mem_per_gpu), "found",
+        "Memory of each of its cards; the smaller of this and what is found is used.").absent(),
+    key("resources.gpu_nodes[].type", Word(&TYPE, |d| &mut d.node.kind), "found",
+        "Type of its cards, for --gpus=TYPE:N.").absent(),
+    key("resources.gpu_nodes[].features", List(&FEATURE, |d| &mut d.node.features), "[]",
+        "Names that jobs may ask for with --constraint."),
+    // queues
+    key("queues[].name", Word(&QUEUE, |d| &mut d.queue.name), "",
+        "Name of the queue.").required(),
+    key("queues[].priority", Count(1, MOST, |d| &mut d.queue.priority), "1",
+        "Weight of the queue under fair_share, rank under fifo; more is earlier."),
+    key("queues[].max_running", Count(1, MOST, |d| &mut d.queue.max_running), "none",
+        "Most jobs of the queue that run at once.").absent(),
+    key("queues[].state", Enum(STATES, |d| &mut d.queue.state), "open",
+        "open accepts and starts jobs, stopped accepts but starts none, closed accepts none and runs out."),
+    key("queues[].default_time", Duration(SECOND, YEAR, |d| &mut d.queue.default_time), "none",
+        "Time limit of jobs that ask for none.").absent(),
+    key("queues[].max_time", Duration(SECOND, YEAR, |d| &mut d.queue.max_time), "none",
+        "Longest time limit that a job may ask for.").absent(),
+    key("queues[].retry_count", Count(0, 1000, |d| &mut d.queue.retry_count), "policy.retry_count",
+        "Retries of a failed job that does not say.").absent(),
+    key("queues[].default_cpus_per_gpu", Count(1, 65_536, |d| &mut d.queue.default_cpus_per_gpu), "share",
+        "CPUs for each card of a job that asks for none; by default an equal share of the node's.").absent(),
+    key("queues[].default_ram", HostSize(SMALL, LARGE, |d| &mut d.queue.default_ram), "share",
+        "Memory of a job that asks for none; by default the larger of its CPUs' and cards' share.").absent(),
+    key("queues[].idempotent", Bool(|d| &mut d.queue.idempotent), "true",
+        "Whether a lost attempt of a job that does not say may be started again without asking."),
+    key("queues[].users", List(&USER, |d| &mut d.queue.users), "[]",
+        "Users who may use the queue; with no users and no groups, all may."),
+    key("queues[].groups", List(&GROUP, |d| &mut d.queue.groups), "[]",
+        "Groups whose members may use the queue."),
+    key("queues[].preempt", Enum(PREEMPTS, |d| &mut d.queue.preempt), "requeue",
+        "What may be done to its jobs when a more urgent one needs their place.").later(),
+    key("queues[].order", Enum(ORDERS, |d| &mut d.queue.order), "prio",
+        "Which of its jobs is next: by priority, first come, largest or smallest cards times time.").later(),
+    key("queues[].lease", Enum(LEASES, |d| &mut d.queue.lease), "fixed",
+        "fixed is policy.lease_timeout, estimate is 1.5 times the job's estimate and 15 s.").later(),
+    key("queues[].cards", List(&CARD, |d| &mut d.queue.cards), "[]",
+        "The only cards that its jobs may use, as host:index or by UUID; an empty list means all.").later(),
+    // policy
+    key("policy.scheduler", Enum(SCHEDULERS, |d| &mut d.config.policy.scheduler), "fifo",
+        "fifo goes by rank, priority and time of submission, with back-fill; fair_share by the queues' \
+         weights.").later(),
+    key("policy.default_queue", Word(&QUEUE, |d| &mut d.config.default_queue), "default",
+        "Queue of jobs that name none; by default the queue named default if there is one, else the first."),
+    key("policy.preemption", Bool(|d| &mut d.config.policy.preemption), "false",
+        "Whether a more urgent job may take the place of a running one.").later(),
+    key("policy.task_timeout", Duration(SECOND, YEAR, |d| &mut d.config.policy.task_timeout), "none",
+        "Time limit of jobs for which neither they nor their queue say one.").absent(),
+    key("policy.retry_count", Count(0, 1000, |d| &mut d.config.policy.retry_count), "0",
+        "Retries of a failed job for which neither it nor its queue says a number."),
+    key("policy.retry_delay", Duration(NONE, DAY, |d| &mut d.config.policy.retry_delay), "2s",
+        "Pause before the first retry; it doubles with each further one."),
+    key("policy.lease_timeout", Duration(SHORTEST_LEASE, YEAR, |d| &mut d.config.policy.lease_timeout), "5m",
+        "How long a node may be silent before its jobs are given up."),
+    key("policy.kill_wait", Duration(NONE, HOUR, |d| &mut d.config.policy.kill_wait), "30s",
+        "Grace from SIGTERM to SIGKILL."),
+    key("policy.min_uid", Count(0, 4_294_967_294, |d| &mut d.config.policy.min_uid), "0",
+        "Users with smaller numbers may not submit; root is excepted while this is 0."),
+    key("policy.max_queued_per_user",
+        Count(1, 10_000_000, |d| &mut d.config.policy.max_queued_per_user), "100000",
+        "Most waiting jobs of a user; an array counts as one, root is exempt."),
+    key("policy.max_processes", Count(16, 4_194_304, |d| &mut d.config.policy.max_processes), "32768",
+        "Most processes and threads of a job on a node."),
+    key("policy.scheduling_interval",
+        Duration(Span(50), HOUR, |d| &mut d.config.policy.scheduling_interval), "5s",
+        "Jobs are chosen at every event; this bounds how long a missed event can matter."),
+    key("policy.starvation_bound", Duration(SECOND, YEAR, |d| &mut d.config.policy.starvation_bound), "none",
+        "A waiting job reaches the highest priority within this time.").absent().later(),
+    key("policy.idle", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle), "none",
+        "How long a job may leave its cards without load.").absent().later(),
+    // the rest
+    key("accounting.keep", Duration(DAY, Span(100 * YEAR.0), |d| &mut d.config.accounting.keep), "forever",
+        "How long finished jobs stay in the accounts.").absent().later(),
+    key("paths.spool", Word(&PATH, |d| &mut d.config.paths.spool), "standard",
+        "The spool, /var/spool/ax; on several machines a directory that they share.").absent(),
+    key("paths.run", Word(&PATH, |d| &mut d.config.paths.run), "standard",
+        "Socket, leases and running attempts, /run/ax; clients then need AX_SOCKET.").absent(),
+    key("paths.state", Word(&PATH, |d| &mut d.config.paths.state), "standard",
+        "Database and what must outlive a reboot, /var/lib/ax; never on a network file system.").absent(),
+    key("paths.log", Word(&PATH, |d| &mut d.config.paths.log), "standard",
+        "The daemon's log, /var/log/ax-controller.log.").absent(),
+    key("paths.nvml", Word(&PATH, |d| &mut d.config.paths.nvml), "standard",
+        "The library libnvidia-ml.so.1 of the NVIDIA driver.").absent(),
+    key("mail", Later, "", "Mail about jobs.").later(),
+    key("hooks", Later, "", "Programs that run before and after jobs.").later(),
+    key("http", Later, "", "The API on TCP.").later(),
+];

@@ -1,0 +1,200 @@
+//! The life of attempts: started, ending, ended, lost; and what becomes of the
+//! job then: its end, a retry with back-off, or another start.
+
+use crate::id::{AttemptName, HostName, JobNumber};
+use crate::job::request::Request;
+use crate::job::state::{Cause, JobState, MOVES, Outcome};
+use crate::job::{Actor, Attempt, AttemptEnd};
+use crate::time::{Now, Span, WallTime};
+
+use super::{Controller, Decision, Move};
+
+/// Back-off doubles up to this.
+const LONGEST_BACKOFF: Span = Span::seconds(3600);
+
+/// What follows for the job when an attempt has ended.
+enum Next {
+    /// The job is over.
+    Over(JobState),
+    /// It waits again at once.
+    Again,
+    /// It waits again for its back-off.
+    RetryAfter(Span),
+}
+
+impl Controller {
+    /// The living attempt of that name, if its job is in a state that this news may
+    /// move; anything else is late or impossible news, written down and ignored.
+    fn living(
+        &mut self,
+        name: AttemptName,
+        cause: Cause,
+        news: &str,
+        out: &mut Vec<Decision>,
+    ) -> Option<&mut Attempt> {
+        let movable = |state| MOVES.iter().any(|(from, on, _)| *on == cause && from.contains(&state));
+        let job = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_active() && movable(j.state));
+        let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
+        if attempt.is_none() {
+            let why = format!("{news} of {name}, which is not a living attempt that it could be true of");
+            out.push(Decision::Ignored { job: Some(name.job), why });
+        }
+        attempt
+    }
+
+    pub(super) fn attempt_started(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        at: WallTime,
+        out: &mut Vec<Decision>,
+    ) {
+        let Some(attempt) = self.living(name, Cause::Confirmed, "start", out) else { return };
+        attempt.started_at = Some(at);
+        let step = Move::by_ax(Cause::Confirmed, JobState::Running, "its script runs");
+        self.shift(now, name.job.number, step, out);
+    }
+
+    pub(super) fn attempt_ending(&mut self, now: Now, name: AttemptName, out: &mut Vec<Decision>) {
+        if self.living(name, Cause::Ending, "ending", out).is_some() {
+            let why = "its script has ended or is being ended";
+            self.shift(now, name.job.number, Move::by_ax(Cause::Ending, JobState::Completing, why), out);
+        }
+    }
+
+    pub(super) fn attempt_ended(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        end: AttemptEnd,
+        out: &mut Vec<Decision>,
+    ) {
+        let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
+        let end = counted_as(end, attempt);
+        attempt.end = Some(end.clone());
+        let node = attempt.allocation.node.clone();
+        let Some(job) = self.jobs.get(&name.job.number) else { return };
+        let next = what_follows(&job.request, job.retries_used, &end);
+        self.give_back(&node, name);
+        out.push(Decision::Closed { attempt: name, end: end.clone() });
+        self.follow(now, name.job.number, next, &end, out);
+    }
+
+    fn follow(&mut self, now: Now, number: JobNumber, next: Next, end: &AttemptEnd, out: &mut Vec<Decision>) {
+        let why = in_words(end);
+        match next {
+            Next::Over(to) => {
+                self.shift(now, number, Move::by_ax(Cause::Ended, to, &why), out);
+            }
+            Next::Again => self.wait_again(now, number, None, &format!("{why}; it waits again"), out),
+            Next::RetryAfter(delay) => {
+                let why = format!("{why}; retried after {} s", delay.0.div_ceil(1000));
+                self.wait_again(now, number, Some(delay), &why, out);
+            }
+        }
+    }
+
+    /// Back to PENDING, and READY at once if nothing of its own stands in the way.
+    fn wait_again(
+        &mut self,
+        now: Now,
+        number: JobNumber,
+        delay: Option<Span>,
+        why: &str,
+        out: &mut Vec<Decision>,
+    ) {
+        if let Some(job) = self.jobs.get_mut(&number) {
+            job.retries_used += u32::from(delay.is_some());
+            job.backoff_until = delay.map(|d| now.boot + d);
+        }
+        self.shift(now, number, Move::by_ax(Cause::Requeued, JobState::Pending, why), out);
+        self.settle_waiting(now, number, &Actor::Ax, why, out);
+    }
+
+    pub(super) fn never_started(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        why: String,
+        out: &mut Vec<Decision>,
+    ) {
+        let Some(attempt) = self.living(name, Cause::NeverStarted, "non-start", out) else { return };
+        let cancelled = attempt.ending.clone();
+        let end = AttemptEnd {
+            outcome: Outcome::LaunchFailed,
+            exit_code: None,
+            signal: None,
+            message: Some(format!("never started: {why}")),
+        };
+        attempt.end = Some(end.clone());
+        let node = attempt.allocation.node.clone();
+        self.give_back(&node, name);
+        out.push(Decision::Closed { attempt: name, end });
+        let number = name.job.number;
+        match cancelled {
+            Some((outcome, who)) => {
+                self.shift(now, number, Move::by_ax(Cause::Ended, outcome.final_state(), &who), out);
+            }
+            None => {
+                let why = format!("its last assignment was never started: {why}");
+                self.shift(now, number, Move::by_ax(Cause::NeverStarted, JobState::Pending, &why), out);
+                self.settle_waiting(now, number, &Actor::Ax, &why, out);
+            }
+        }
+    }
+
+    fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.release(attempt);
+        }
+    }
+}
+
+/// A job that somebody ended is CANCELLED however its supervisor fared,
+/// unless its script had succeeded by itself.
+fn counted_as(end: AttemptEnd, attempt: &Attempt) -> AttemptEnd {
+    match (&attempt.ending, end.outcome) {
+        (Some((outcome, who)), Outcome::LeaseLost | Outcome::NodeFail | Outcome::LaunchFailed) => {
+            AttemptEnd { outcome: *outcome, message: Some(who.to_string()), ..end }
+        }
+        _ => end,
+    }
+}
+
+/// states.md: TIMEOUT, CANCELLED and LAUNCH_FAILED are never retried; node loss
+/// and preemption do not count as retries.
+fn what_follows(request: &Request, retries_used: u32, end: &AttemptEnd) -> Next {
+    let retry_left = retries_used < request.retries;
+    let code_allowed =
+        request.retry_on.is_empty() || end.exit_code.is_some_and(|c| request.retry_on.contains(&c));
+    match end.outcome {
+        Outcome::Failed | Outcome::OutOfMemory if retry_left && code_allowed => {
+            Next::RetryAfter(backoff(request.retry_delay, retries_used))
+        }
+        Outcome::NodeFail | Outcome::LeaseLost if !request.idempotent => {
+            Next::Over(JobState::FailedUnknownState)
+        }
+        Outcome::NodeFail | Outcome::LeaseLost | Outcome::Preempted if request.requeue => Next::Again,
+        outcome => Next::Over(outcome.final_state()),
+    }
+}
+
+/// The delay doubles with every retry.
+fn backoff(first: Span, retries_used: u32) -> Span {
+    let factor = 1_u64.checked_shl(retries_used.min(32)).unwrap_or(u64::MAX);
+    Span(first.0.saturating_mul(factor).min(LONGEST_BACKOFF.0.max(first.0)))
+}
+
+fn in_words(end: &AttemptEnd) -> String {
+    let what = match (end.exit_code, end.signal) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), None) => format!("exit code {code}"),
+        (None, None) => String::new(),
+    };
+    match (&end.message, what.is_empty()) {
+        (Some(message), true) => message.clone(),
+        (Some(message), false) => format!("{message} ({what})"),
+        (None, false) => what,
+        (None, true) => end.outcome.word().to_owned(),
+    }
+}

@@ -1,0 +1,255 @@
+//! What happens to the controller, and what it decides. Both are data, so that
+//! they can be recorded, replayed and compared.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::ErrorClass;
+use crate::config::Config;
+use crate::id::{AttemptName, JobId, QueueName, SubmissionKey};
+use crate::job::request::Request;
+use crate::job::state::{Cause, JobState, Outcome};
+use crate::job::{Actor, AttemptEnd, Owner};
+use crate::node::{Allocation, Inventory};
+use crate::time::{Span, WallTime};
+
+/// Something happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The configuration was read, at the start or again.
+    ConfigLoaded(Box<Config>),
+    /// A node is here with these resources.
+    NodeRegistered(Inventory),
+    /// A checked submission.
+    Submitted(Box<Submission>),
+    /// Somebody wants a job ended.
+    CancelRequested {
+        /// The job.
+        job: JobId,
+        /// Who.
+        actor: Actor,
+        /// Why, in words.
+        why: Option<String>,
+    },
+    /// Somebody wants a signal sent.
+    SignalRequested {
+        /// The job.
+        job: JobId,
+        /// Who.
+        actor: Actor,
+        /// The signal's number.
+        signal: u8,
+    },
+    /// Somebody does not want a job started.
+    HoldRequested {
+        /// The job.
+        job: JobId,
+        /// Who.
+        actor: Actor,
+    },
+    /// Somebody takes a hold off.
+    ReleaseRequested {
+        /// The job.
+        job: JobId,
+        /// Who.
+        actor: Actor,
+    },
+    /// Somebody changes a waiting job.
+    UpdateRequested {
+        /// The job.
+        job: JobId,
+        /// Who.
+        actor: Actor,
+        /// What.
+        change: Box<Change>,
+    },
+    /// A person answers the question whether an attempt counts.
+    Resolved {
+        /// The job.
+        job: JobId,
+        /// Who.
+        actor: Actor,
+        /// The answer.
+        answer: crate::api::Resolution,
+    },
+    /// A supervisor holds the lease and the script runs.
+    AttemptStarted {
+        /// The attempt.
+        attempt: AttemptName,
+        /// When the script began.
+        at: WallTime,
+    },
+    /// The script ended or is being ended; it is not yet proved empty.
+    AttemptEnding {
+        /// The attempt.
+        attempt: AttemptName,
+    },
+    /// An attempt is over and proved empty.
+    AttemptEnded {
+        /// The attempt.
+        attempt: AttemptName,
+        /// How.
+        end: AttemptEnd,
+    },
+    /// It is proved that an attempt was never started, and never will be.
+    NeverStarted {
+        /// The attempt.
+        attempt: AttemptName,
+        /// Why, in words.
+        why: String,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// A submission whose options were read, checked and given their defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submission {
+    /// Its key.
+    pub key: SubmissionKey,
+    /// Whose.
+    pub owner: Owner,
+    /// Name.
+    pub name: Box<str>,
+    /// Queue.
+    pub queue: QueueName,
+    /// Year, in the cluster's zone.
+    pub year: u16,
+    /// Needs and rules.
+    pub request: Request,
+    /// Submitted held.
+    pub hold: bool,
+}
+
+/// A change to a waiting job; `None` leaves a thing as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Change {
+    /// Priority.
+    pub priority: Option<u8>,
+    /// Time limit; the inner `None` takes it away.
+    pub time_limit: Option<Option<Span>>,
+    /// Queue.
+    pub queue: Option<QueueName>,
+    /// Name.
+    pub name: Option<Box<str>>,
+    /// Begin time.
+    pub begin: Option<WallTime>,
+}
+
+/// What the shell has to do, or to write down, because of an event. Acted
+/// upon only once the batch that it belongs to is durable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// A submission became this job.
+    Accepted {
+        /// Its key.
+        key: SubmissionKey,
+        /// The job.
+        job: JobId,
+    },
+    /// A submission with this key had become this job before.
+    AlreadyKnown {
+        /// Its key.
+        key: SubmissionKey,
+        /// The job.
+        job: JobId,
+    },
+    /// A request is refused and nothing is changed.
+    Refused {
+        /// The class of the error.
+        class: ErrorClass,
+        /// One sentence.
+        why: String,
+    },
+    /// A job moved; every move is one of the table.
+    Moved {
+        /// The job.
+        job: JobId,
+        /// From; absent for a new job.
+        from: Option<JobState>,
+        /// To.
+        to: JobState,
+        /// What moved it; absent for a new job.
+        cause: Option<Cause>,
+        /// Who.
+        actor: Arc<str>,
+        /// Why.
+        why: String,
+    },
+    /// Something about a job changed, or was asked, that is no move.
+    Noted {
+        /// The job.
+        job: JobId,
+        /// Who.
+        actor: Arc<str>,
+        /// What, and why.
+        what: String,
+    },
+    /// Start this attempt.
+    Launch {
+        /// The attempt.
+        attempt: AttemptName,
+        /// Its number, from 1.
+        number: u32,
+        /// What it holds.
+        allocation: Allocation,
+        /// Why this job, and why there.
+        why: String,
+    },
+    /// End this attempt: TERM, grace, KILL.
+    Terminate {
+        /// The attempt.
+        attempt: AttemptName,
+        /// As what its end will count.
+        outcome: Outcome,
+        /// Who and why.
+        message: String,
+    },
+    /// Send a signal to this attempt.
+    Signal {
+        /// The attempt.
+        attempt: AttemptName,
+        /// The signal's number.
+        signal: u8,
+    },
+    /// This attempt is settled: its lease and records may go.
+    Closed {
+        /// The attempt.
+        attempt: AttemptName,
+        /// How it ended.
+        end: AttemptEnd,
+    },
+    /// An event that no row of the table allows: it changed nothing.
+    Ignored {
+        /// The job, if there is one.
+        job: Option<JobId>,
+        /// Both sides, in words.
+        why: String,
+    },
+}
+
+impl Decision {
+    /// The job whose state this changed or may have changed.
+    pub fn touches(&self) -> Option<JobId> {
+        match self {
+            Decision::Moved { job, .. } | Decision::Noted { job, .. } => Some(*job),
+            Decision::Launch { attempt, .. }
+            | Decision::Terminate { attempt, .. }
+            | Decision::Closed { attempt, .. } => Some(attempt.job),
+            Decision::Accepted { job, .. } => Some(*job),
+            Decision::AlreadyKnown { .. }
+            | Decision::Refused { .. }
+            | Decision::Signal { .. }
+            | Decision::Ignored { .. } => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}

@@ -1,0 +1,364 @@
+//! The one owner of all jobs: a state that takes events and returns decisions.
+//!
+//! Nothing outside holds or changes a job's state, order or resource. The same
+//! events at the same times give the same decisions, bit for bit.
+
+mod attempt;
+mod event;
+mod person;
+mod schedule;
+mod submit;
+
+pub use event::{Change, Decision, Event, Submission};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::id::{Epoch, HostName, JobId, JobNumber, SubmissionKey, Uid};
+use crate::job::state::{Cause, JobState, allowed};
+use crate::job::{Actor, Job};
+use crate::node::Node;
+use crate::time::{BootTime, Now, Span, WallTime};
+use schedule::WaitingOrder;
+
+/// How long a finished job stays in memory, so that what is on its way about it
+/// still finds it; afterwards the accounts answer.
+const FINISHED_STAYS: Span = Span::seconds(5);
+
+/// What a restart hands back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Configuration.
+    pub config: Config,
+    /// Nodes, without what is given out of them: the jobs say that.
+    pub nodes: Vec<crate::node::Inventory>,
+    /// Jobs that have not ended, or only just.
+    pub jobs: Vec<Job>,
+    /// The number that the next job gets.
+    pub next_number: JobNumber,
+    /// The epoch that the next attempt gets.
+    pub next_epoch: Epoch,
+}
+
+/// The controller. See the module's words.
+#[derive(Debug, Clone)]
+pub struct Controller {
+    config: Config,
+    nodes: BTreeMap<HostName, Node>,
+    jobs: BTreeMap<JobNumber, Job>,
+    keys: BTreeMap<(Uid, SubmissionKey), JobNumber>,
+    order: WaitingOrder,
+    /// Jobs that wait for a wall-clock time.
+    begins: BTreeSet<(WallTime, JobNumber)>,
+    /// Jobs that wait for their back-off to pass.
+    backoffs: BTreeSet<(BootTime, JobNumber)>,
+    /// Finished jobs, by the time at which they leave memory.
+    leaving: BTreeSet<(WallTime, JobNumber)>,
+    /// Waiting jobs of each user, for the limit.
+    queued: BTreeMap<Uid, u32>,
+    next_number: JobNumber,
+    next_epoch: Epoch,
+}
+
+/// When the controller wants a `Tick` at the latest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wake {
+    /// By the boot clock.
+    pub boot: Option<BootTime>,
+    /// By the wall clock.
+    pub wall: Option<WallTime>,
+}
+
+/// One move of a job: what for, whereto, who and why.
+struct Move<'a> {
+    cause: Cause,
+    to: JobState,
+    actor: &'a Actor,
+    why: &'a str,
+}
+
+impl<'a> Move<'a> {
+    fn new(cause: Cause, to: JobState, actor: &'a Actor, why: &'a str) -> Self {
+        Move { cause, to, actor, why }
+    }
+
+    fn by_ax(cause: Cause, to: JobState, why: &'a str) -> Self {
+        Move { cause, to, actor: &Actor::Ax, why }
+    }
+}
+
+impl Controller {
+    /// A controller with no jobs and no nodes.
+    pub fn new(config: Config) -> Controller {
+        let (next_number, next_epoch) = (JobNumber(1), Epoch(1));
+        Controller::restore(Snapshot { config, nodes: Vec::new(), jobs: Vec::new(), next_number, next_epoch })
+    }
+
+    /// The controller as it was when the snapshot was taken.
+    pub fn restore(snapshot: Snapshot) -> Controller {
+        let nodes = snapshot.nodes.into_iter().map(|i| (i.name.clone(), Node::new(i)));
+        let mut this = Controller {
+            order: WaitingOrder::default(),
+            nodes: nodes.collect(),
+            jobs: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            begins: BTreeSet::new(),
+            backoffs: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            queued: BTreeMap::new(),
+            next_number: snapshot.next_number,
+            next_epoch: snapshot.next_epoch,
+            config: snapshot.config,
+        };
+        for job in snapshot.jobs {
+            this.next_number = this.next_number.max(JobNumber(job.id.number.0.saturating_add(1)));
+            this.index(job);
+        }
+        for (name, node) in &mut this.nodes {
+            hold_what_jobs_hold(&this.jobs, name, node);
+        }
+        this.sort_out_misfits();
+        this
+    }
+
+    /// What a restart needs.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            config: self.config.clone(),
+            nodes: self.nodes.values().map(|n| n.inventory.clone()).collect(),
+            jobs: self.jobs.values().cloned().collect(),
+            next_number: self.next_number,
+            next_epoch: self.next_epoch,
+        }
+    }
+
+    /// The one way in: an event at a time. Returns what follows from it, in order.
+    pub fn step(&mut self, now: Now, event: Event) -> Vec<Decision> {
+        let mut out = Vec::new();
+        self.pass_time(now, &mut out);
+        match event {
+            Event::ConfigLoaded(config) => self.config_loaded(*config),
+            Event::NodeRegistered(inventory) => self.node_registered(inventory),
+            Event::Submitted(submission) => self.submitted(now, *submission, &mut out),
+            Event::CancelRequested { job, actor, why } => self.cancel(now, job, &actor, why, &mut out),
+            Event::SignalRequested { job, actor, signal } => self.signal(job, &actor, signal, &mut out),
+            Event::HoldRequested { job, actor } => self.hold(now, job, &actor, &mut out),
+            Event::ReleaseRequested { job, actor } => self.release(now, job, &actor, &mut out),
+            Event::UpdateRequested { job, actor, change } => self.update(now, job, &actor, *change, &mut out),
+            Event::Resolved { job, actor, answer } => self.resolved(now, job, &actor, answer, &mut out),
+            Event::AttemptStarted { attempt, at } => self.attempt_started(now, attempt, at, &mut out),
+            Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
+            Event::AttemptEnded { attempt, end } => self.attempt_ended(now, attempt, end, &mut out),
+            Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
+            Event::Tick => {}
+        }
+        self.schedule(now, &mut out);
+        out
+    }
+
+    /// Jobs whose begin time or back-off has come; finished jobs that may go.
+    fn pass_time(&mut self, now: Now, out: &mut Vec<Decision>) {
+        let mut due = BTreeSet::new();
+        while let Some(&(at, number)) = self.begins.first().filter(|(at, _)| *at <= now.wall) {
+            self.begins.remove(&(at, number));
+            due.insert(number);
+        }
+        while let Some(&(at, number)) = self.backoffs.first().filter(|(at, _)| *at <= now.boot) {
+            self.backoffs.remove(&(at, number));
+            if let Some(job) = self.jobs.get_mut(&number) {
+                job.backoff_until = None;
+            }
+            due.insert(number);
+        }
+        for number in due {
+            self.settle_waiting(now, number, &Actor::Ax, "its time has come", out);
+        }
+        while let Some(&(at, number)) = self.leaving.first().filter(|(at, _)| *at <= now.wall) {
+            self.leaving.remove(&(at, number));
+            self.forget(number);
+        }
+    }
+
+    fn forget(&mut self, number: JobNumber) {
+        if let Some(job) = self.jobs.remove(&number) {
+            self.keys.remove(&(job.owner.uid, job.key));
+        }
+    }
+
+    /// When the next `Tick` is due, if nothing else happens.
+    pub fn next_wake(&self) -> Wake {
+        Wake { boot: self.backoffs.first().map(|(at, _)| *at), wall: self.begins.first().map(|(at, _)| *at) }
+    }
+
+    fn config_loaded(&mut self, config: Config) {
+        self.config = config;
+        self.sort_out_misfits();
+    }
+
+    fn node_registered(&mut self, inventory: crate::node::Inventory) {
+        let name = inventory.name.clone();
+        let mut node = Node::new(inventory);
+        hold_what_jobs_hold(&self.jobs, &name, &mut node);
+        self.nodes.insert(name, node);
+        self.sort_out_misfits();
+    }
+
+    /// Moves a job along the table; an illegal move changes nothing and says so.
+    fn shift(&mut self, now: Now, number: JobNumber, step: Move<'_>, out: &mut Vec<Decision>) -> bool {
+        let Move { cause, to, actor, why } = step;
+        let Some(job) = self.jobs.get(&number) else { return false };
+        let (id, from) = (job.id, job.state);
+        if !allowed(from, cause, to) {
+            let why = format!("{id} is {from}: {cause} can't make it {to}");
+            out.push(Decision::Ignored { job: Some(id), why });
+            return false;
+        }
+        let Some(mut job) = self.unindex(number) else { return false };
+        job.state = to;
+        job.note = (!why.is_empty()).then(|| why.into());
+        match to {
+            JobState::Ready => job.eligible_at = Some(now.wall),
+            _ if to.is_final() => job.ended_at = Some(now.wall),
+            _ => {}
+        }
+        self.index(job);
+        let (actor, why) = (Arc::from(actor.name()), why.to_owned());
+        out.push(Decision::Moved { job: id, from: Some(from), to, cause: Some(cause), actor, why });
+        true
+    }
+
+    /// Enters a job into everything that is derived from it.
+    fn index(&mut self, job: Job) {
+        let number = job.id.number;
+        self.keys.insert((job.owner.uid, job.key), number);
+        match job.state {
+            JobState::Ready => {
+                let misfit = self.fits_nowhere(&job);
+                self.order.insert(&job, misfit);
+            }
+            JobState::Pending => {
+                if let Some(begin) = job.request.begin {
+                    self.begins.insert((begin, number));
+                }
+                if let Some(until) = job.backoff_until {
+                    self.backoffs.insert((until, number));
+                }
+            }
+            state if state.is_final() && state != JobState::FailedUnknownState => {
+                let since = job.ended_at.unwrap_or_default();
+                self.leaving.insert((since + FINISHED_STAYS, number));
+            }
+            _ => {}
+        }
+        if job.state.is_active() {
+            self.order.started(&job.queue);
+        }
+        if job.state.is_waiting() {
+            *self.queued.entry(job.owner.uid).or_default() += 1;
+        }
+        self.jobs.insert(number, job);
+    }
+
+    /// Takes a job out of everything that is derived from it.
+    fn unindex(&mut self, number: JobNumber) -> Option<Job> {
+        let job = self.jobs.remove(&number)?;
+        self.order.remove(&job);
+        if let Some(begin) = job.request.begin {
+            self.begins.remove(&(begin, number));
+        }
+        if let Some(until) = job.backoff_until {
+            self.backoffs.remove(&(until, number));
+        }
+        if job.state.is_active() {
+            self.order.ended(&job.queue);
+        }
+        if let Some(left) = self.queued.get_mut(&job.owner.uid).filter(|_| job.state.is_waiting()) {
+            *left -= 1;
+            if *left == 0 {
+                self.queued.remove(&job.owner.uid);
+            }
+        }
+        Some(job)
+    }
+
+    /// A waiting job is PENDING as long as a condition of its own is not met, else READY.
+    fn settle_waiting(
+        &mut self,
+        now: Now,
+        number: JobNumber,
+        actor: &Actor,
+        why: &str,
+        out: &mut Vec<Decision>,
+    ) {
+        let Some(job) = self.jobs.get(&number) else { return };
+        let met = own_conditions_met(job, now);
+        match (job.state, met) {
+            (JobState::Pending, true) => {
+                self.shift(now, number, Move::new(Cause::Eligible, JobState::Ready, actor, why), out);
+            }
+            (JobState::Ready, false) => {
+                self.shift(now, number, Move::new(Cause::Held, JobState::Pending, actor, why), out);
+            }
+            _ => {}
+        }
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// A job that is in memory.
+    pub fn job(&self, number: JobNumber) -> Option<&Job> {
+        self.jobs.get(&number)
+    }
+
+    /// All jobs in memory, by number.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values()
+    }
+
+    /// The job that a key became, as long as it is in memory.
+    pub fn job_of_key(&self, uid: Uid, key: SubmissionKey) -> Option<JobId> {
+        let number = self.keys.get(&(uid, key))?;
+        self.jobs.get(number).map(|j| j.id)
+    }
+
+    /// All nodes, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// Ready jobs in the order in which they would start.
+    pub fn ready_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.order.in_order(&self.config).filter_map(|number| self.jobs.get(&number))
+    }
+
+    /// The number that the next job gets.
+    pub fn next_number(&self) -> JobNumber {
+        self.next_number
+    }
+
+    /// The epoch that the next attempt gets.
+    pub fn next_epoch(&self) -> Epoch {
+        self.next_epoch
+    }
+}
+
+/// Whether nothing of its own keeps a job from starting: hold, begin time, back-off.
+fn own_conditions_met(job: &Job, now: Now) -> bool {
+    let begun = job.request.begin.is_none_or(|begin| begin <= now.wall);
+    job.hold.is_none() && job.backoff_until.is_none() && begun
+}
+
+/// Gives a node's resources to the living attempts on it.
+fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Job>, name: &HostName, node: &mut Node) {
+    for job in jobs.values().filter(|j| j.state.is_active()) {
+        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == *name) {
+            node.hold(attempt.name, attempt.allocation.clone());
+        }
+    }
+}

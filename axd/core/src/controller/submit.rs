@@ -1,0 +1,82 @@
+//! Submissions: a new job, or the answer that there is one already.
+
+use std::sync::Arc;
+
+use crate::api::ErrorClass;
+use crate::config::QueueState;
+use crate::id::{JobId, Uid};
+use crate::job::state::JobState;
+use crate::job::{Actor, Job};
+use crate::time::Now;
+
+use super::{Controller, Decision, Submission, own_conditions_met};
+
+impl Controller {
+    pub(super) fn submitted(&mut self, now: Now, submission: Submission, out: &mut Vec<Decision>) {
+        let Submission { key, owner, name, queue, year, request, hold } = submission;
+        if let Some(job) = self.job_of_key(owner.uid, key) {
+            out.push(Decision::AlreadyKnown { key, job });
+            return;
+        }
+        if let Err((class, why)) = self.admits(owner.uid, queue.as_str()) {
+            out.push(Decision::Refused { class, why });
+            return;
+        }
+        let Some(after) = self.next_number.next() else {
+            let why = "the last job number is used up".to_owned();
+            out.push(Decision::Refused { class: ErrorClass::Refused, why });
+            return;
+        };
+        let id = JobId { year, number: self.next_number };
+        self.next_number = after;
+        let actor = Actor::User { uid: owner.uid, name: Arc::clone(&owner.name), admin: false };
+        let mut job = Job {
+            id,
+            key,
+            name,
+            queue,
+            request,
+            state: JobState::Pending,
+            submitted_at: now.wall,
+            eligible_at: None,
+            ended_at: None,
+            hold: hold.then(|| owner.name.as_ref().into()),
+            backoff_until: None,
+            attempts: 0,
+            retries_used: 0,
+            attempt: None,
+            note: None,
+            owner,
+        };
+        if own_conditions_met(&job, now) {
+            job.state = JobState::Ready;
+            job.eligible_at = Some(now.wall);
+        }
+        let to = job.state;
+        self.index(job);
+        out.push(Decision::Accepted { key, job: id });
+        let (actor, why) = (Arc::from(actor.name()), "submitted".to_owned());
+        out.push(Decision::Moved { job: id, from: None, to, cause: None, actor, why });
+    }
+
+    /// Whether the queue takes jobs and the user has not too many in it.
+    fn admits(&self, uid: Uid, queue: &str) -> Result<(), (ErrorClass, String)> {
+        match self.config.queue(queue).map(|q| q.state) {
+            None => Err((ErrorClass::Refused, format!("there is no queue '{queue}'"))),
+            Some(QueueState::Closed) => {
+                Err((ErrorClass::Refused, format!("queue '{queue}' is closed: it accepts no new jobs")))
+            }
+            Some(QueueState::Open | QueueState::Stopped) => {
+                let max = self.config.policy.max_queued_per_user;
+                let has = self.queued.get(&uid).copied().unwrap_or(0);
+                if uid == Uid::ROOT || has < max {
+                    return Ok(());
+                }
+                let why = format!(
+                    "{has} of your jobs wait already, at most {max} may (policy.max_queued_per_user)"
+                );
+                Err((ErrorClass::TryAgain, why))
+            }
+        }
+    }
+}

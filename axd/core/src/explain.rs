@@ -1,0 +1,201 @@
+//! Answers for people: why a job waits, with numbers, and when it is expected
+//! to start. A pure read over what the scheduler itself goes by.
+
+use std::collections::BTreeMap;
+
+use crate::config::QueueState;
+use crate::controller::Controller;
+use crate::id::{HostName, JobId, JobNumber};
+use crate::job::Job;
+use crate::job::state::JobState;
+use crate::node::Node;
+use crate::time::{Now, WallTime};
+
+/// Why a job waits and until when.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Explanation {
+    /// Everything in the way, the first thing first. Empty for jobs that do not wait.
+    pub reasons: Vec<String>,
+    /// When it is expected to start, if that can be said.
+    pub expected_start: Option<WallTime>,
+}
+
+/// How far the plan is followed, in jobs.
+const PLANNED: usize = 1000;
+
+impl Controller {
+    /// Why a waiting job waits; nothing for others.
+    pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
+        let Some(job) = self.job(number) else { return Explanation::default() };
+        match job.state {
+            JobState::Pending => self.explain_pending(job, now),
+            JobState::Ready => {
+                let mut story = Story::new(self, now);
+                let found = self.ready_jobs().find_map(|each| {
+                    let told = story.next(each, each.id == job.id);
+                    (each.id == job.id).then_some(told)
+                });
+                found.unwrap_or_default()
+            }
+            _ => Explanation::default(),
+        }
+    }
+
+    /// The waiting jobs in the order in which they would start, then those that wait for
+    /// something of their own; each with its explanation, in one walk.
+    pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
+        let mut story = Story::new(self, now);
+        let ready = self.ready_jobs().map(move |job| (job, story.next(job, true)));
+        let pending = self.jobs().filter(|j| j.state == JobState::Pending);
+        ready.chain(pending.map(move |job| (job, self.explain_pending(job, now))))
+    }
+
+    fn explain_pending(&self, job: &Job, now: Now) -> Explanation {
+        Explanation { reasons: own_reasons(job, now), expected_start: expected_begin(job, now) }
+    }
+
+    fn queue_reasons(&self, job: &Job) -> Vec<String> {
+        let Some(queue) = self.config().queue(job.queue.as_str()) else {
+            return vec![format!("queue {} is no longer configured", job.queue)];
+        };
+        let mut reasons = Vec::new();
+        if queue.state == QueueState::Stopped {
+            reasons.push(format!("queue {} is stopped: it starts nothing", queue.name));
+        }
+        let active = self.active_in(&queue.name);
+        if let Some(max) = queue.max_running.filter(|max| active >= *max) {
+            reasons.push(format!("queue {} runs {active} of at most {max} jobs", queue.name));
+        }
+        reasons
+    }
+
+    /// All conditions that a ready job waits for; `before` says how many go first, and which is next.
+    fn ready_reasons(&self, job: &Job, before: usize, first: Option<JobId>) -> Vec<String> {
+        let mut reasons = self.queue_reasons(job);
+        reasons.extend(self.nodes().filter_map(|node| shortage_on(node, job)));
+        if self.is_misfit(job.id.number) {
+            reasons.insert(0, "no node here could hold it, even empty".to_owned());
+        } else if let Some(first) = first {
+            let jobs = if before == 1 { "job" } else { "jobs" };
+            reasons.push(format!("{before} {jobs} before it, the first is {first}"));
+        }
+        if self.nodes().next().is_none() {
+            reasons.push("no node has registered yet".to_owned());
+        }
+        reasons
+    }
+}
+
+fn own_reasons(job: &Job, now: Now) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if let Some(who) = &job.hold {
+        reasons.push(format!("held by {who}; 'ax release {}' lets it go", job.id));
+    }
+    if let Some(begin) = job.request.begin.filter(|b| *b > now.wall) {
+        reasons.push(format!("begins not before {begin}"));
+    }
+    if let Some(until) = job.backoff_until {
+        let (used, all) = (job.retries_used, job.request.retries);
+        let left = (until - now.boot).0.div_ceil(1000);
+        reasons.push(format!("retry {used} of {all} in {left} s after a failure"));
+    }
+    reasons
+}
+
+fn expected_begin(job: &Job, now: Now) -> Option<WallTime> {
+    if job.hold.is_some() {
+        return None;
+    }
+    let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
+    backoff.max(job.request.begin)
+}
+
+fn shortage_on(node: &Node, job: &Job) -> Option<String> {
+    let shortages = node.shortages(&job.request);
+    let texts: Vec<&str> = shortages.iter().map(|s| s.text.as_str()).collect();
+    (!texts.is_empty()).then(|| format!("needs {} on {}", texts.join(", and "), node.inventory.name))
+}
+
+/// The walk along the order of the ready jobs: how many came before, and the plan so far.
+struct Story<'a> {
+    controller: &'a Controller,
+    /// `None` once a job's start can't be foretold: then nothing behind it can.
+    plan: Option<Plan>,
+    before: usize,
+    first: Option<JobId>,
+}
+
+impl<'a> Story<'a> {
+    fn new(controller: &'a Controller, now: Now) -> Story<'a> {
+        Story { controller, plan: Some(Plan::of(controller, now)), before: 0, first: None }
+    }
+
+    /// The next job in the order; its reasons in words only where they are wanted.
+    fn next(&mut self, job: &Job, wanted: bool) -> Explanation {
+        let misfit = self.controller.is_misfit(job.id.number);
+        let reasons = match wanted {
+            true => self.controller.ready_reasons(job, self.before, self.first),
+            false => Vec::new(),
+        };
+        if misfit {
+            return Explanation { reasons, expected_start: None };
+        }
+        let start = self.plan.as_mut().and_then(|plan| plan.start(job));
+        match (start, &mut self.plan) {
+            (Some(start), Some(plan)) if self.before < PLANNED => plan.run(job, start),
+            _ => self.plan = None,
+        }
+        self.before += 1;
+        self.first.get_or_insert(job.id);
+        Explanation { reasons, expected_start: start }
+    }
+}
+
+/// The nodes as they will be, moved forward from end to end: running jobs end
+/// at their estimates or limits, waiting ones are placed in their order.
+struct Plan {
+    nodes: BTreeMap<HostName, Node>,
+    /// Ends to come: when, attempt, node; unknown ends are not in it.
+    ends: BTreeMap<(WallTime, u64), HostName>,
+    now: WallTime,
+    made_up: u64,
+}
+
+impl Plan {
+    fn of(controller: &Controller, now: Now) -> Plan {
+        let nodes = controller.nodes().map(|n| (n.inventory.name.clone(), n.clone())).collect();
+        let mut ends = BTreeMap::new();
+        for job in controller.jobs().filter(|j| j.state.is_active()) {
+            let Some(attempt) = &job.attempt else { continue };
+            let Some(length) = job.request.estimate.or(job.request.time_limit) else { continue };
+            let since = attempt.started_at.unwrap_or(now.wall);
+            let end = (since + length).max(now.wall);
+            ends.insert((end, attempt.name.epoch.0), attempt.allocation.node.clone());
+        }
+        Plan { nodes, ends, now: now.wall, made_up: u64::MAX }
+    }
+
+    /// The first instant, from where the plan stands, at which the job fits somewhere.
+    fn start(&mut self, job: &Job) -> Option<WallTime> {
+        while !self.nodes.values().any(|n| n.fits(&job.request)) {
+            let ((end, epoch), node) = self.ends.pop_first()?;
+            self.now = self.now.max(end);
+            if let Some(node) = self.nodes.get_mut(&node) {
+                node.held.remove(&epoch);
+            }
+        }
+        Some(self.now)
+    }
+
+    fn run(&mut self, job: &Job, start: WallTime) {
+        let placed = self.nodes.values().find_map(|n| n.place(&job.request));
+        let Some(allocation) = placed else { return };
+        self.made_up -= 1;
+        if let Some(length) = job.request.estimate.or(job.request.time_limit) {
+            self.ends.insert((start + length, self.made_up), allocation.node.clone());
+        }
+        if let Some(node) = self.nodes.get_mut(&allocation.node) {
+            node.held.insert(self.made_up, allocation);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What must hold after every step. Tests call it; the daemon never does.
+
+use std::collections::BTreeMap;
+
+use crate::controller::Controller;
+use crate::job::Job;
+use crate::job::state::JobState;
+use crate::node::Node;
+use crate::size::Megabytes;
+
+/// Checks everything; the first thing that is wrong, in words.
+pub fn check(controller: &Controller) -> Result<(), String> {
+    let active: Vec<&Job> = controller.jobs().filter(|j| j.state.is_active()).collect();
+    attempts_are_single(controller, &active)?;
+    for node in controller.nodes() {
+        node_gives_what_it_has(node)?;
+        node_holds_for_the_living(node, &active)?;
+    }
+    queues_keep_their_limits(controller)?;
+    the_order_is_the_ready_jobs(controller)
+}
+
+/// At most one: an active job has one living attempt, under an epoch of its own.
+fn attempts_are_single(controller: &Controller, active: &[&Job]) -> Result<(), String> {
+    let mut epochs = BTreeMap::new();
+    for job in active {
+        let Some(attempt) = &job.attempt else {
+            return Err(format!("{} is active without an attempt", job.id));
+        };
+        if attempt.end.is_some() {
+            return Err(format!("{} is active and its attempt has ended", job.id));
+        }
+        if attempt.name.job != job.id || attempt.name.epoch >= controller.next_epoch() {
+            return Err(format!("{} holds the attempt {}", job.id, attempt.name));
+        }
+        if let Some(other) = epochs.insert(attempt.name.epoch, job.id) {
+            return Err(format!("{other} and {} share epoch {}", job.id, attempt.name.epoch));
+        }
+    }
+    let waiting = controller.jobs().filter(|j| j.state.is_waiting());
+    for job in waiting {
+        if job.attempt.as_ref().is_some_and(|a| a.end.is_none()) {
+            return Err(format!("{} waits and has a living attempt", job.id));
+        }
+    }
+    Ok(())
+}
+
+/// Never more than there is: CPUs, memory, each card.
+fn node_gives_what_it_has(node: &Node) -> Result<(), String> {
+    let has = &node.inventory;
+    let mut cpus: Vec<u32> = node.held.values().flat_map(|a| a.cpus.iter().copied()).collect();
+    let given = cpus.len();
+    cpus.sort_unstable();
+    cpus.dedup();
+    if cpus.len() != given || cpus.last().is_some_and(|c| *c >= has.cpus) {
+        return Err(format!("{} gave a CPU twice, or one that it has not", has.name));
+    }
+    let ram: Megabytes = node.held.values().map(|a| a.ram).sum();
+    if ram > has.ram {
+        return Err(format!("{} gave {ram} of {} of memory", has.name, has.ram));
+    }
+    for card in &has.cards {
+        let shares: Vec<_> =
+            node.held.values().flat_map(|a| &a.cards).filter(|s| s.index == card.index).collect();
+        let whole = shares.iter().any(|s| s.slice.is_none());
+        if (whole && shares.len() > 1) || node.card_reserved(card) > card.mem {
+            return Err(format!("{} gave more of card {} than it has", has.name, card.index));
+        }
+    }
+    Ok(())
+}
+
+/// A node holds for exactly the active jobs placed on it.
+fn node_holds_for_the_living(node: &Node, active: &[&Job]) -> Result<(), String> {
+    let here = |job: &&&Job| job.attempt.as_ref().is_some_and(|a| a.allocation.node == node.inventory.name);
+    let living: Vec<u64> =
+        active.iter().filter(here).filter_map(|j| Some(j.attempt.as_ref()?.name.epoch.0)).collect();
+    let mut living = living;
+    living.sort_unstable();
+    let held: Vec<u64> = node.held.keys().copied().collect();
+    if living == held {
+        Ok(())
+    } else {
+        Err(format!("{} holds for {held:?}, alive are {living:?}", node.inventory.name))
+    }
+}
+
+fn queues_keep_their_limits(controller: &Controller) -> Result<(), String> {
+    for queue in &controller.config().queues {
+        let active = controller.jobs().filter(|j| j.state.is_active() && j.queue == queue.name).count();
+        if active != controller.active_in(&queue.name) as usize {
+            return Err(format!(
+                "queue {} counts {} active, there are {active}",
+                queue.name,
+                controller.active_in(&queue.name)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The order holds the ready jobs, each once, and no other.
+fn the_order_is_the_ready_jobs(controller: &Controller) -> Result<(), String> {
+    let queues = &controller.config().queues;
+    let known =
+        |job: &&Job| queues.iter().any(|q| q.name == job.queue) || controller.is_misfit(job.id.number);
+    let mut ready: Vec<_> =
+        controller.jobs().filter(|j| j.state == JobState::Ready).filter(known).map(|j| j.id).collect();
+    let mut ordered: Vec<_> = controller.ready_jobs().map(|j| j.id).collect();
+    ready.sort_unstable();
+    ordered.sort_unstable();
+    if ready == ordered { Ok(()) } else { Err(format!("ready are {ready:?}, in order {ordered:?}")) }
+}

@@ -1,0 +1,226 @@
+//! What the controller knows of a job: its options with the defaults of queue
+//! and cluster applied. Small, since there may be a hundred thousand of them.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::config::{Config, Queue};
+use crate::id::HostName;
+use crate::job::spec::{JobSpec, RamRequest, TimeLimit};
+use crate::node::{Inventory, Node};
+use crate::size::Megabytes;
+use crate::time::{Span, WallTime};
+
+/// A job's needs and rules, as decided at submission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// CPUs.
+    pub cpus: u32,
+    /// Host memory.
+    pub ram: Megabytes,
+    /// Cards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cards: Option<CardRequest>,
+    /// Whole nodes: nothing of another job beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclusive: bool,
+    /// Only on these nodes; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only_nodes: Vec<HostName>,
+    /// Not on these nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_nodes: Vec<HostName>,
+    /// No longer than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit: Option<Span>,
+    /// Expected length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Span>,
+    /// Not before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin: Option<WallTime>,
+    /// 0 to 100, within the queue.
+    pub priority: u8,
+    /// A lost attempt may be started again without asking.
+    pub idempotent: bool,
+    /// It may be started again after its node or supervisor was lost.
+    pub requeue: bool,
+    /// Retries after a failure.
+    pub retries: u32,
+    /// Before the first retry; doubles.
+    pub retry_delay: Span,
+    /// Exit codes that are retried; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retry_on: Vec<u8>,
+}
+
+/// Cards of one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardRequest {
+    /// How many.
+    pub count: u32,
+    /// Of this type only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// A slice of this size on each; absent: whole cards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Megabytes>,
+}
+
+/// Why a submission is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct Unmeetable {
+    /// One sentence with numbers and a hint.
+    pub message: String,
+}
+
+fn unmeetable<T>(message: String) -> Result<T, Unmeetable> {
+    Err(Unmeetable { message })
+}
+
+/// Priority of a job that names none.
+pub const DEFAULT_PRIORITY: u8 = 50;
+
+/// Applies the defaults of queue and cluster to what was asked, for the nodes there are.
+/// `begin` is the spec's begin time, already resolved in the cluster's zone.
+pub fn resolve(
+    spec: &JobSpec,
+    begin: Option<WallTime>,
+    config: &Config,
+    queue: &Queue,
+    nodes: &[&Node],
+) -> Result<Request, Unmeetable> {
+    let cards = card_request(spec)?;
+    if cards.is_some() && nodes.iter().all(|n| n.inventory.cards.is_empty()) {
+        return unmeetable(
+            "no node here has cards; leave --gpus out, or declare them under resources.gpu_nodes".into(),
+        );
+    }
+    let host = typical_node(nodes, cards.as_ref());
+    let cpus = cpus_for(spec, queue, cards.as_ref(), host);
+    let policy = &config.policy;
+    Ok(Request {
+        cpus,
+        ram: ram_for(spec, queue, cards.as_ref(), cpus, host),
+        exclusive: spec.resources.exclusive,
+        only_nodes: host_names(&spec.resources.nodelist)?,
+        not_nodes: host_names(&spec.resources.exclude)?,
+        time_limit: time_limit(spec, config, queue)?,
+        estimate: spec.timing.estimate,
+        begin,
+        priority: spec.timing.priority.unwrap_or(DEFAULT_PRIORITY),
+        idempotent: spec.policy.idempotent.unwrap_or(queue.idempotent),
+        requeue: spec.policy.requeue.unwrap_or(true),
+        retries: spec.policy.retry.or(queue.retry_count).unwrap_or(policy.retry_count),
+        retry_delay: spec.policy.retry_delay.unwrap_or(policy.retry_delay),
+        retry_on: spec.policy.retry_on.clone(),
+        cards,
+    })
+}
+
+fn host_names(names: &[String]) -> Result<Vec<HostName>, Unmeetable> {
+    names.iter().map(|n| n.parse().or_else(|e: crate::id::BadName| unmeetable(e.to_string()))).collect()
+}
+
+/// How many tasks the job starts on its one node.
+fn tasks(spec: &JobSpec) -> u32 {
+    let r = &spec.resources;
+    r.ntasks.or(r.ntasks_per_node).unwrap_or(1).max(1)
+}
+
+fn card_request(spec: &JobSpec) -> Result<Option<CardRequest>, Unmeetable> {
+    let r = &spec.resources;
+    let per_task = r.gpus_per_task.as_ref().map(|g| (g, g.count.saturating_mul(tasks(spec))));
+    let all = r.gpus.as_ref().map(|g| (g, g.count));
+    let per_node = r.gpus_per_node.as_ref().map(|g| (g, g.count));
+    let Some((named, count)) = all.or(per_node).or(per_task) else { return Ok(None) };
+    if r.gpu_mem == Some(Megabytes::ZERO) {
+        return unmeetable("--mem=0 asks for no GPU memory at all; leave it out for whole cards".into());
+    }
+    let request = CardRequest { count, kind: named.kind.clone(), slice: r.gpu_mem };
+    Ok((count > 0).then_some(request))
+}
+
+/// The node whose shares make the defaults: the one with most of what is asked for.
+fn typical_node<'a>(nodes: &[&'a Node], cards: Option<&CardRequest>) -> Option<&'a Inventory> {
+    let fitting = |n: &&&Node| cards.is_none_or(|c| n.inventory.cards_of(c.kind.as_deref()).next().is_some());
+    let best = nodes.iter().filter(fitting).max_by_key(|n| (n.inventory.cards.len(), n.inventory.cpus));
+    best.map(|n| &n.inventory)
+}
+
+/// decisions.md: no card: 1 CPU a task. With cards: an equal share of the
+/// node's CPUs for each card; for a slice that share × slice / card, at least 1.
+fn cpus_for(spec: &JobSpec, queue: &Queue, cards: Option<&CardRequest>, host: Option<&Inventory>) -> u32 {
+    let tasks = tasks(spec);
+    if let Some(per_task) = spec.resources.cpus_per_task {
+        return per_task.max(1).saturating_mul(tasks);
+    }
+    let (Some(cards), Some(host)) = (cards, host) else { return tasks };
+    let share = match queue.default_cpus_per_gpu {
+        Some(cpus) => f64::from(cpus),
+        None => f64::from(host.cpus) / host.cards.len().max(1) as f64,
+    };
+    let wanted = share * f64::from(cards.count) * slice_part(cards, host);
+    (wanted as u32).clamp(1, host.cpus.max(1)).max(tasks)
+}
+
+/// Which part of a card a slice is, 1 for whole cards.
+fn slice_part(cards: &CardRequest, host: &Inventory) -> f64 {
+    let card = host.cards_of(cards.kind.as_deref()).map(|c| c.mem).max().unwrap_or_default();
+    match cards.slice {
+        Some(slice) if card > Megabytes::ZERO => (slice.0 as f64 / card.0 as f64).min(1.0),
+        _ => 1.0,
+    }
+}
+
+/// decisions.md: the larger of the CPU and the card share of the node's memory.
+fn ram_for(
+    spec: &JobSpec,
+    queue: &Queue,
+    cards: Option<&CardRequest>,
+    cpus: u32,
+    host: Option<&Inventory>,
+) -> Megabytes {
+    let whole = host.map_or(Megabytes::ZERO, |h| h.ram);
+    let default = || {
+        let Some(host) = host else { return queue.default_ram.unwrap_or_default() };
+        let by_cpu = share(host.ram, f64::from(cpus) / f64::from(host.cpus.max(1)));
+        let by_card = cards.map_or(Megabytes::ZERO, |c| {
+            share(host.ram, f64::from(c.count) * slice_part(c, host) / host.cards.len().max(1) as f64)
+        });
+        queue.default_ram.unwrap_or(by_cpu.max(by_card)).max(Megabytes(1))
+    };
+    match spec.resources.ram {
+        None => default(),
+        Some(RamRequest::PerNode(mb)) => mb,
+        Some(RamRequest::PerCpu(mb)) => Megabytes(mb.0.saturating_mul(u64::from(cpus))),
+        Some(RamRequest::PerGpu(mb)) => {
+            Megabytes(mb.0.saturating_mul(cards.map_or(0, |c| u64::from(c.count))))
+        }
+        Some(RamRequest::WholeNode) => whole,
+    }
+}
+
+fn share(of: Megabytes, part: f64) -> Megabytes {
+    Megabytes((of.0 as f64 * part.min(1.0)) as u64)
+}
+
+/// `--time`, else the queue's, else `policy.task_timeout`, else none.
+fn time_limit(spec: &JobSpec, config: &Config, queue: &Queue) -> Result<Option<Span>, Unmeetable> {
+    let wanted = match spec.timing.limit {
+        Some(TimeLimit::After(span)) => Some(span),
+        Some(TimeLimit::Unlimited) => None,
+        None => queue.default_time.or(queue.max_time).or(config.policy.task_timeout),
+    };
+    match (wanted, queue.max_time) {
+        (Some(span), Some(max)) if span > max => {
+            unmeetable(format!("--time={span} is over the limit of queue '{}', which is {max}", queue.name))
+        }
+        (None, Some(max)) => unmeetable(format!(
+            "queue '{}' takes no job without a time limit; at most --time={max}",
+            queue.name
+        )),
+        _ => Ok(wanted),
+    }
+}

@@ -1,0 +1,464 @@
+//! The controller under random sequences of events: the invariants hold after
+//! every step, a restored controller goes on exactly like the first, and every
+//! move is one of the table.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use ax_core::api::{ErrorClass, Resolution};
+use ax_core::config::{Config, Queue, QueueState};
+use ax_core::controller::{Change, Controller, Decision, Event, Snapshot, Submission};
+use ax_core::id::{AttemptName, JobId, JobNumber, SubmissionKey, Uid};
+use ax_core::invariants;
+use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::state::{JobState, Outcome, allowed};
+use ax_core::job::{Actor, AttemptEnd, Owner};
+use ax_core::node::{Card, Inventory};
+use ax_core::size::Megabytes;
+use ax_core::time::{BootTime, Now, Span, WallTime};
+use proptest::prelude::*;
+
+fn config() -> Config {
+    let mut config = Config::default();
+    let mut high = Queue::named("high".parse().unwrap());
+    high.priority = 10;
+    high.max_running = Some(2);
+    config.queues.push(high);
+    config
+}
+
+fn node() -> Inventory {
+    let card = |index| Card {
+        index,
+        uuid: format!("card-{index}"),
+        kind: Some("a100".into()),
+        mem: Megabytes(80_000),
+    };
+    Inventory {
+        name: "gpu-01".parse().unwrap(),
+        epoch: 1,
+        cpus: 8,
+        ram: Megabytes(64_000),
+        cards: (0..4).map(card).collect(),
+    }
+}
+
+fn request(cpus: u32) -> Request {
+    Request {
+        cpus,
+        ram: Megabytes(1000),
+        cards: None,
+        exclusive: false,
+        only_nodes: vec![],
+        not_nodes: vec![],
+        time_limit: Some(Span::seconds(60)),
+        estimate: None,
+        begin: None,
+        priority: 50,
+        idempotent: true,
+        requeue: true,
+        retries: 0,
+        retry_delay: Span::seconds(2),
+        retry_on: vec![],
+    }
+}
+
+fn owner(uid: u32) -> Owner {
+    Owner { uid: Uid(uid), name: Arc::from(format!("user{uid}")) }
+}
+
+fn submission(key: u128, request: Request) -> Submission {
+    Submission {
+        key: SubmissionKey(key),
+        owner: owner(1000),
+        name: "job".into(),
+        queue: "default".parse().unwrap(),
+        year: 2026,
+        request,
+        hold: false,
+    }
+}
+
+fn at(ms: u64) -> Now {
+    Now { boot: BootTime(ms), wall: WallTime(1_795_000_000_000 + ms as i64) }
+}
+
+fn ready(config: Config) -> Controller {
+    let mut controller = Controller::new(config);
+    controller.step(at(0), Event::NodeRegistered(node()));
+    controller
+}
+
+fn submit(controller: &mut Controller, ms: u64, submission: Submission) -> (JobId, Vec<Decision>) {
+    let out = controller.step(at(ms), Event::Submitted(Box::new(submission)));
+    let id = out.iter().find_map(|d| match d {
+        Decision::Accepted { job, .. } => Some(*job),
+        _ => None,
+    });
+    (id.expect("accepted"), out)
+}
+
+fn launched(out: &[Decision]) -> Vec<AttemptName> {
+    let launch = |d: &Decision| match d {
+        Decision::Launch { attempt, .. } => Some(*attempt),
+        _ => None,
+    };
+    out.iter().filter_map(launch).collect()
+}
+
+fn ended(outcome: Outcome, exit_code: Option<u8>) -> AttemptEnd {
+    AttemptEnd { outcome, exit_code, signal: None, message: None }
+}
+
+fn state(controller: &Controller, job: JobId) -> JobState {
+    controller.job(job.number).unwrap().state
+}
+
+#[test]
+fn a_job_starts_in_the_step_that_brings_it_and_the_next_in_the_step_that_frees_its_place() {
+    let mut controller = ready(config());
+    let (first, out) = submit(&mut controller, 1, submission(1, request(8)));
+    let attempt = launched(&out)[0];
+    assert_eq!((attempt.job, state(&controller, first)), (first, JobState::Starting));
+    let (second, out) = submit(&mut controller, 2, submission(2, request(8)));
+    assert!(launched(&out).is_empty());
+    let why = controller.explain(at(3), second.number);
+    assert_eq!(why.reasons, ["needs 8 CPUs, 0 of 8 are free on gpu-01"]);
+    controller.step(at(10), Event::AttemptStarted { attempt, at: at(10).wall });
+    let why = controller.explain(at(3), second.number);
+    assert_eq!(why.expected_start, Some(at(10).wall + Span::seconds(60)));
+    let end = ended(Outcome::Succeeded, Some(0));
+    let out = controller.step(at(20), Event::AttemptEnded { attempt, end });
+    assert_eq!(launched(&out).len(), 1);
+    assert_eq!(
+        (state(&controller, first), state(&controller, second)),
+        (JobState::Succeeded, JobState::Starting)
+    );
+    invariants::check(&controller).unwrap();
+}
+
+#[test]
+fn one_key_is_one_job() {
+    let mut controller = ready(config());
+    let (id, _) = submit(&mut controller, 1, submission(1, request(1)));
+    let out = controller.step(at(2), Event::Submitted(Box::new(submission(1, request(1)))));
+    assert_eq!(out, [Decision::AlreadyKnown { key: SubmissionKey(1), job: id }]);
+    let mut other = submission(1, request(1));
+    other.owner = owner(2000);
+    let (second, _) = submit(&mut controller, 3, other);
+    assert_ne!(second, id, "another user's key is another key");
+}
+
+#[test]
+fn higher_priority_goes_first_and_a_queue_at_its_limit_blocks_nobody() {
+    let mut controller = ready(config());
+    submit(&mut controller, 1, submission(1, request(8)));
+    let running = controller.job(JobNumber(1)).unwrap().attempt.clone().unwrap().name;
+    let mut urgent = submission(3, request(4));
+    urgent.request.priority = 90;
+    let (low, _) = submit(&mut controller, 2, submission(2, request(4)));
+    let (first, _) = submit(&mut controller, 3, urgent);
+    let order: Vec<_> = controller.ready_jobs().map(|j| j.id).collect();
+    assert_eq!(order, [first, low]);
+    let mut queue = config();
+    queue.queues[1].state = QueueState::Stopped;
+    controller.step(at(4), Event::ConfigLoaded(Box::new(queue)));
+    let mut high = submission(4, request(1));
+    high.queue = "high".parse().unwrap();
+    let (stopped, _) = submit(&mut controller, 5, high);
+    let out = controller
+        .step(at(6), Event::AttemptEnded { attempt: running, end: ended(Outcome::Succeeded, Some(0)) });
+    assert_eq!(launched(&out).iter().map(|a| a.job).collect::<Vec<_>>(), [first, low]);
+    assert_eq!(
+        controller.explain(at(7), stopped.number).reasons[0],
+        "queue high is stopped: it starts nothing"
+    );
+}
+
+#[test]
+fn failures_are_retried_with_doubling_delay_and_only_for_the_codes_asked_for() {
+    let mut controller = ready(config());
+    let mut wanted = request(1);
+    wanted.retries = 2;
+    wanted.retry_on = vec![75];
+    let (id, out) = submit(&mut controller, 0, submission(1, wanted));
+    let mut attempt = launched(&out)[0];
+    for (now, delay) in [(1000, 2000), (10_000, 4000)] {
+        let end = ended(Outcome::Failed, Some(75));
+        controller.step(at(now), Event::AttemptEnded { attempt, end });
+        assert_eq!(state(&controller, id), JobState::Pending);
+        assert_eq!(controller.next_wake().boot, Some(BootTime(now + delay)));
+        assert!(launched(&controller.step(at(now + delay - 1), Event::Tick)).is_empty());
+        attempt = launched(&controller.step(at(now + delay), Event::Tick))[0];
+    }
+    controller.step(at(50_000), Event::AttemptEnded { attempt, end: ended(Outcome::Failed, Some(75)) });
+    assert_eq!(state(&controller, id), JobState::Failed);
+    let mut other = request(1);
+    other.retries = 2;
+    other.retry_on = vec![75];
+    let (id, out) = submit(&mut controller, 60_000, submission(2, other));
+    let attempt = launched(&out)[0];
+    controller.step(at(60_001), Event::AttemptEnded { attempt, end: ended(Outcome::Failed, Some(1)) });
+    assert_eq!(state(&controller, id), JobState::Failed);
+}
+
+#[test]
+fn a_lost_attempt_is_started_again_only_where_that_is_safe() {
+    for (idempotent, requeue, expected) in [
+        (true, true, JobState::Starting),
+        (true, false, JobState::NodeFail),
+        (false, true, JobState::FailedUnknownState),
+    ] {
+        let mut controller = ready(config());
+        let mut wanted = request(1);
+        (wanted.idempotent, wanted.requeue) = (idempotent, requeue);
+        let (id, out) = submit(&mut controller, 0, submission(1, wanted));
+        let attempt = launched(&out)[0];
+        controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+        let out =
+            controller.step(at(2), Event::AttemptEnded { attempt, end: ended(Outcome::LeaseLost, None) });
+        assert_eq!(state(&controller, id), expected);
+        if let [again] = launched(&out)[..] {
+            assert!(again.epoch > attempt.epoch);
+            // News of the dead attempt changes nothing any more.
+            let late = controller
+                .step(at(3), Event::AttemptEnded { attempt, end: ended(Outcome::Succeeded, Some(0)) });
+            assert!(matches!(late[..], [Decision::Ignored { .. }]), "{late:?}");
+            assert_eq!(state(&controller, id), JobState::Starting);
+        }
+    }
+}
+
+#[test]
+fn strangers_are_refused_and_administrators_not() {
+    let mut controller = ready(config());
+    let (id, _) = submit(&mut controller, 0, submission(1, request(1)));
+    let actor = |uid, admin| Actor::User { uid: Uid(uid), name: Arc::from("x"), admin };
+    let stranger =
+        controller.step(at(1), Event::CancelRequested { job: id, actor: actor(2000, false), why: None });
+    assert!(
+        matches!(stranger[..], [Decision::Refused { class: ErrorClass::NoPermission, .. }]),
+        "{stranger:?}"
+    );
+    let admin =
+        controller.step(at(1), Event::CancelRequested { job: id, actor: actor(2000, true), why: None });
+    assert!(admin.iter().any(|d| matches!(d, Decision::Terminate { .. })), "{admin:?}");
+}
+
+#[test]
+fn slices_share_a_card_and_whole_cards_are_not_shared() {
+    let mut controller = ready(config());
+    let slice = |mb| Some(CardRequest { count: 4, kind: None, slice: Some(Megabytes(mb)) });
+    for (key, cards, fits) in [(1, slice(40_000), true), (2, slice(40_000), true), (3, slice(1), false)] {
+        let mut wanted = request(1);
+        wanted.cards = cards;
+        let (_, out) = submit(&mut controller, key as u64, submission(key, wanted));
+        assert_eq!(!launched(&out).is_empty(), fits);
+        invariants::check(&controller).unwrap();
+    }
+    let mut controller = ready(config());
+    let mut whole = request(1);
+    whole.cards = Some(CardRequest { count: 4, kind: Some("a100".into()), slice: None });
+    let (_, out) = submit(&mut controller, 1, submission(1, whole));
+    assert_eq!(launched(&out).len(), 1);
+    let mut wanted = request(1);
+    wanted.cards = slice(1);
+    assert!(launched(&submit(&mut controller, 2, submission(2, wanted)).1).is_empty());
+}
+
+#[test]
+fn what_fits_nowhere_says_so_and_stands_in_nobody_s_way() {
+    let mut controller = ready(config());
+    let (big, _) = submit(&mut controller, 0, submission(1, request(9)));
+    let (_, out) = submit(&mut controller, 1, submission(2, request(8)));
+    assert_eq!(launched(&out).len(), 1);
+    let why = controller.explain(at(2), big.number);
+    assert_eq!(why.reasons[0], "no node here could hold it, even empty");
+    let mut larger = node();
+    larger.cpus = 17;
+    let out = controller.step(at(3), Event::NodeRegistered(larger));
+    assert_eq!(launched(&out)[0].job, big);
+}
+
+#[test]
+fn a_node_that_comes_back_smaller_starts_nothing_until_there_is_room() {
+    let mut controller = ready(config());
+    let (_, out) = submit(&mut controller, 0, submission(1, request(6)));
+    let attempt = launched(&out)[0];
+    controller.step(at(1), Event::NodeRegistered(Inventory { cpus: 4, ..node() }));
+    let (_, out) = submit(&mut controller, 2, submission(2, request(1)));
+    assert!(launched(&out).is_empty());
+    let out =
+        controller.step(at(3), Event::AttemptEnded { attempt, end: ended(Outcome::Succeeded, Some(0)) });
+    assert_eq!(launched(&out).len(), 1);
+    invariants::check(&controller).unwrap();
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Submit {
+        cpus: u32,
+        cards: u32,
+        slice: Option<u64>,
+        high: bool,
+        hold: bool,
+        retries: u32,
+        idempotent: bool,
+        begin: Option<u64>,
+    },
+    Act {
+        job: u32,
+        what: u8,
+        admin: bool,
+    },
+    Attempt {
+        epoch: u64,
+        what: u8,
+    },
+    Reload {
+        stopped: bool,
+    },
+    Register {
+        cpus: u32,
+    },
+    Restart,
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let submit = (
+        1..10_u32,
+        0..5_u32,
+        proptest::option::of(1..90_000_u64),
+        any::<[bool; 3]>(),
+        0..3_u32,
+        proptest::option::of(0..2000_u64),
+    )
+        .prop_map(|(cpus, cards, slice, [high, hold, idempotent], retries, begin)| Op::Submit {
+            cpus,
+            cards,
+            slice,
+            high,
+            hold,
+            retries,
+            idempotent,
+            begin,
+        });
+    prop_oneof![
+        4 => submit,
+        3 => (1..20_u32, 0..7_u8, any::<bool>()).prop_map(|(job, what, admin)| Op::Act { job, what, admin }),
+        6 => (1..30_u64, 0..8_u8).prop_map(|(epoch, what)| Op::Attempt { epoch, what }),
+        1 => any::<bool>().prop_map(|stopped| Op::Reload { stopped }),
+        1 => (8..12_u32).prop_map(|cpus| Op::Register { cpus }),
+        1 => Just(Op::Restart),
+    ]
+}
+
+fn job_event(controller: &Controller, number: u32, what: u8, admin: bool) -> Option<Event> {
+    let job = controller.job(JobNumber(number))?.id;
+    let actor = Actor::User { uid: Uid(if admin { 0 } else { 1000 }), name: Arc::from("who"), admin };
+    let change = Change { priority: Some(99), queue: Some("high".parse().unwrap()), ..Change::default() };
+    Some(match what {
+        0 => Event::CancelRequested { job, actor, why: None },
+        1 => Event::HoldRequested { job, actor },
+        2 | 3 => Event::ReleaseRequested { job, actor },
+        4 => Event::UpdateRequested { job, actor, change: Box::new(change) },
+        5 => Event::Resolved { job, actor, answer: Resolution::Rerun },
+        _ => Event::SignalRequested { job, actor, signal: 10 },
+    })
+}
+
+/// An event of the attempt with that epoch, living or dead.
+fn attempt_event(names: &[AttemptName], epoch: u64, what: u8) -> Option<Event> {
+    let attempt = *names.iter().find(|a| a.epoch.0 == epoch)?;
+    let end = |outcome, code| Event::AttemptEnded { attempt, end: ended(outcome, code) };
+    Some(match what {
+        0 => Event::AttemptStarted { attempt, at: WallTime(0) },
+        1 => Event::AttemptEnding { attempt },
+        2 => end(Outcome::Succeeded, Some(0)),
+        3 => end(Outcome::Failed, Some(1)),
+        4 => end(Outcome::LeaseLost, None),
+        5 => end(Outcome::NodeFail, None),
+        6 => end(Outcome::Cancelled, None),
+        _ => Event::NeverStarted { attempt, why: "test".into() },
+    })
+}
+
+fn event_of(controller: &Controller, names: &[AttemptName], key: u128, op: Op) -> Option<Event> {
+    match op {
+        Op::Submit { cpus, cards, slice, high, hold, retries, idempotent, begin } => {
+            let mut wanted = request(cpus);
+            wanted.cards =
+                (cards > 0).then(|| CardRequest { count: cards, kind: None, slice: slice.map(Megabytes) });
+            (wanted.retries, wanted.idempotent) = (retries, idempotent);
+            wanted.begin = begin.map(|ms| at(ms).wall);
+            let mut new = submission(key, wanted);
+            new.hold = hold;
+            if high {
+                new.queue = "high".parse().unwrap();
+            }
+            Some(Event::Submitted(Box::new(new)))
+        }
+        Op::Act { job, what, admin } => job_event(controller, job, what, admin),
+        Op::Attempt { epoch, what } => attempt_event(names, epoch, what),
+        Op::Reload { stopped } => {
+            let mut config = config();
+            config.queues[0].state = if stopped { QueueState::Stopped } else { QueueState::Open };
+            Some(Event::ConfigLoaded(Box::new(config)))
+        }
+        Op::Register { cpus } => {
+            // A node that shrinks below what it gave out is another test's.
+            let has = controller.nodes().map(|n| n.inventory.cpus).max().unwrap_or(0);
+            Some(Event::NodeRegistered(Inventory { cpus: cpus.max(has), ..node() }))
+        }
+        Op::Restart => None,
+    }
+}
+
+fn moves_are_of_the_table(out: &[Decision]) {
+    for decision in out {
+        if let Decision::Moved { from: Some(from), cause: Some(cause), to, .. } = decision {
+            assert!(allowed(*from, *cause, *to), "{decision:?}");
+        }
+    }
+}
+
+/// How many random sequences: many more in the long form of the tests.
+fn cases() -> u32 {
+    if std::env::var_os("AX_TEST_LONG").is_some() { 20_000 } else { 400 }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_after_any_events(ops in proptest::collection::vec(ops(), 1..60)) {
+        let mut controller = ready(config());
+        let mut names = Vec::new();
+        let mut epochs_seen = std::collections::BTreeSet::new();
+        for (step, op) in ops.into_iter().enumerate() {
+            let now = at(step as u64 * 100);
+            if let Op::Restart = op {
+                let text = serde_json::to_string(&controller.snapshot()).unwrap();
+                let back: Snapshot = serde_json::from_str(&text).unwrap();
+                let restored = Controller::restore(back);
+                prop_assert_eq!(restored.snapshot(), controller.snapshot());
+                controller = restored;
+                continue;
+            }
+            let Some(event) = event_of(&controller, &names, step as u128, op) else { continue };
+            let mut twin = Controller::restore(controller.snapshot());
+            let out = controller.step(now, event.clone());
+            prop_assert_eq!(&twin.step(now, event), &out, "the same event gives the same decisions");
+            prop_assert_eq!(twin.snapshot(), controller.snapshot());
+            moves_are_of_the_table(&out);
+            for attempt in launched(&out) {
+                prop_assert!(epochs_seen.insert(attempt.epoch), "epoch {} given twice", attempt.epoch);
+                names.push(attempt);
+            }
+            if let Err(wrong) = invariants::check(&controller) {
+                prop_assert!(false, "{}", wrong);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Local time: begin times as people write them, the year of a job's id. The
+//! zone is the cluster's. A time in a gap means the first instant after it, a
+//! doubled one the earlier.
+
+use ax_core::job::spec::When;
+use ax_core::time::WallTime;
+use chrono::{DateTime, Datelike, Days, Duration, Local, LocalResult, NaiveDate, NaiveDateTime, TimeZone};
+
+/// The calendar of a zone.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Calendar;
+
+impl Calendar {
+    fn local(self, at: WallTime) -> DateTime<Local> {
+        match Local.timestamp_millis_opt(at.0) {
+            LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => time,
+            LocalResult::None => DateTime::<Local>::default(),
+        }
+    }
+
+    /// The year of an instant.
+    pub(crate) fn year(self, at: WallTime) -> u16 {
+        u16::try_from(self.local(at).year()).unwrap_or(1970)
+    }
+
+    /// The instant that was meant, seen from now.
+    pub(crate) fn resolve(self, when: When, now: WallTime) -> WallTime {
+        let today = self.local(now).date_naive();
+        match when {
+            When::In(span) => now + span,
+            When::At(at) => at,
+            When::Clock(clock) => {
+                let at = self.at(today, clock);
+                if at >= now { at } else { self.at(after(today, 1), clock) }
+            }
+            When::Day { days, clock } => self.at(after(today, u64::from(days)), clock),
+            When::Date { year, month, day, clock } => {
+                let date = NaiveDate::from_ymd_opt(i32::from(year), u32::from(month), u32::from(day));
+                self.at(date.unwrap_or(today), clock)
+            }
+        }
+    }
+
+    fn at(self, date: NaiveDate, clock: u32) -> WallTime {
+        let naive = date.and_time(chrono::NaiveTime::MIN) + Duration::seconds(i64::from(clock));
+        WallTime(first_instant(naive).timestamp_millis())
+    }
+}
+
+fn after(date: NaiveDate, days: u64) -> NaiveDate {
+    date.checked_add_days(Days::new(days)).unwrap_or(date)
+}
+
+fn first_instant(naive: NaiveDateTime) -> DateTime<Local> {
+    // A gap is at most a few hours long; its end is on a whole minute.
+    let candidates = (0..=24 * 60).map(|minutes| naive + Duration::minutes(minutes));
+    let found = candidates.map(|t| Local.from_local_datetime(&t)).find_map(|result| match result {
+        LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => Some(time),
+        LocalResult::None => None,
+    });
+    found.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ax_core::time::Span;
+
+    #[test]
+    fn a_clock_time_is_the_next_one() {
+        let calendar = Calendar;
+        let noon =
+            calendar.resolve(When::Date { year: 2026, month: 11, day: 29, clock: 12 * 3600 }, WallTime(0));
+        let one = calendar.resolve(When::Clock(13 * 3600), noon);
+        assert_eq!(one - noon, Span::seconds(3600));
+        let eleven = calendar.resolve(When::Clock(11 * 3600), noon);
+        assert_eq!(eleven - noon, Span::seconds(23 * 3600));
+        assert_eq!(calendar.resolve(When::In(Span::seconds(5)), noon) - noon, Span::seconds(5));
+        assert_eq!(calendar.year(noon), 2026);
+    }
+}

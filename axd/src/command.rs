@@ -1,0 +1,148 @@
+//! The daemon's command line.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ax_core::api::ErrorClass;
+use ax_core::paths::Paths;
+use clap::Parser;
+
+use crate::config;
+use crate::engine::{Engine, Setup, StartError};
+use crate::store;
+
+/// The daemon of ax, a batch system: watches the spool, schedules jobs, starts their supervisors, keeps their accounts.
+#[derive(Debug, Parser)]
+#[command(name = "axd", version, about)]
+struct Arguments {
+    /// Put all paths under this folder
+    #[arg(long, value_name = "DIR", env = "AX_ROOT")]
+    root: Option<PathBuf>,
+    /// Read this configuration; it must be there
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Give out no cards
+    #[arg(long)]
+    no_cards: bool,
+    /// Check the configuration and exit
+    #[arg(long, group = "instead")]
+    check: bool,
+    /// Copy the database into a new file and exit; the daemon may run
+    #[arg(long, value_name = "FILE", group = "instead")]
+    db_backup: Option<PathBuf>,
+    /// Check the whole database and exit; the daemon may run
+    #[arg(long, group = "instead")]
+    db_check: bool,
+    /// Let an empty database go on with the numbers of a used spool, and exit
+    #[arg(long, group = "instead")]
+    db_adopt: bool,
+}
+
+/// Runs the daemon with the arguments of this process.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let paths = match paths(arguments.root.as_deref()) {
+        Ok(paths) => paths,
+        Err(why) => return fail(ErrorClass::Usage, &why),
+    };
+    if arguments.check {
+        return config::check(arguments.config.as_deref().unwrap_or(&paths.config));
+    }
+    match instead(&arguments, &paths) {
+        Some(exit) => exit,
+        None => serve(arguments, paths),
+    }
+}
+
+fn fail(class: ErrorClass, why: &str) -> ExitCode {
+    for line in why.lines() {
+        eprintln!("axd: {line}");
+    }
+    ExitCode::from(class.exit_code())
+}
+
+/// The system's places, those under a root, or an ordinary user's own.
+fn paths(root: Option<&Path>) -> Result<Paths, String> {
+    if let Some(root) = root {
+        let root = std::path::absolute(root).map_err(|e| format!("--root {}: {e}", root.display()))?;
+        return Ok(Paths::under(&root));
+    }
+    if ax_sys::credentials::own().0 == 0 {
+        return Ok(Paths::system());
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).ok_or("HOME is not set; use --root DIR")?;
+    let or_home =
+        |name: &str, below: &str| std::env::var_os(name).map_or_else(|| home.join(below), PathBuf::from);
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime.ok_or("XDG_RUNTIME_DIR is not set; use --root DIR")?;
+    Ok(Paths::of_user(
+        &or_home("XDG_CONFIG_HOME", ".config"),
+        &or_home("XDG_STATE_HOME", ".local/state"),
+        &runtime,
+    ))
+}
+
+/// What is done instead of serving.
+fn instead(arguments: &Arguments, paths: &Paths) -> Option<ExitCode> {
+    if let Some(target) = &arguments.db_backup {
+        return Some(match store::backup::backup(paths, target) {
+            Ok(bytes) => said(&format!("{}: {bytes} bytes", target.display())),
+            Err(error) => fail(ErrorClass::Refused, &error.to_string()),
+        });
+    }
+    if arguments.db_check {
+        return Some(db_check(paths));
+    }
+    arguments.db_adopt.then(|| match store::adopt(paths) {
+        Ok(number) => said(&format!("adopted: the next job has number {number}")),
+        Err(error) => fail(ErrorClass::Refused, &error.to_string()),
+    })
+}
+
+fn said(text: &str) -> ExitCode {
+    println!("{text}");
+    ExitCode::SUCCESS
+}
+
+fn db_check(paths: &Paths) -> ExitCode {
+    match store::check::check(paths) {
+        Err(error) => fail(ErrorClass::Refused, &error.to_string()),
+        Ok(report) if report.is_good() => said(&format!(
+            "good: {} jobs, {} attempts, {} scripts and environments",
+            report.jobs, report.attempts, report.blobs
+        )),
+        Ok(report) => {
+            let more = (report.more > 0).then(|| format!("and {} more", report.more));
+            let lines: Vec<String> = report.problems.into_iter().chain(more).collect();
+            fail(ErrorClass::Refused, &lines.join("\n"))
+        }
+    }
+}
+
+fn serve(arguments: Arguments, paths: Paths) -> ExitCode {
+    let axrun = match std::env::current_exe() {
+        Ok(own) => own.with_file_name("axrun"),
+        Err(error) => return fail(ErrorClass::Unavailable, &format!("cannot find its own program: {error}")),
+    };
+    if !axrun.is_file() {
+        let why = format!("the supervisor is missing: {} (it is installed beside axd)", axrun.display());
+        return fail(ErrorClass::Unavailable, &why);
+    }
+    let setup = Setup {
+        paths,
+        config_file: arguments.config,
+        axrun,
+        cards: !arguments.no_cards,
+        log_to_stderr: std::env::var_os("JOURNAL_STREAM").is_some() || std::io::stderr().is_terminal(),
+    };
+    let engine = match Engine::start(setup) {
+        Ok(engine) => engine,
+        Err(StartError::Config(lines)) => return fail(ErrorClass::Config, &lines),
+        Err(error @ StartError::System { .. }) => return fail(ErrorClass::Unavailable, &error.to_string()),
+    };
+    match engine.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => fail(ErrorClass::Unavailable, &why),
+    }
+}

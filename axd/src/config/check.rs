@@ -1,0 +1,135 @@
+//! From a file to a configuration: reads the file within limits, looks at who
+//! may write it, and hands its text on. Prints nothing but in `check`.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use ax_core::api::ErrorClass;
+use ax_core::config::tree::Place;
+use ax_core::config::{self, Config, Finding};
+
+use super::yaml;
+
+/// No configuration is longer, in bytes.
+pub const MAX_LEN: u64 = 1 << 20;
+
+/// A configuration that holds.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its meaning.
+    pub config: Config,
+    /// What its writer should know.
+    pub warnings: Vec<Finding>,
+}
+
+/// Loads the file of the standard place; one that is not there has the defaults.
+///
+/// # Errors
+/// Every finding, when one of them is an error.
+pub fn load(path: &Path) -> Result<Loaded, Vec<Finding>> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(Loaded { config: Config::default(), warnings: Vec::new() })
+        }
+        _ => load_named(path),
+    }
+}
+
+/// Loads a file that somebody named, so that it must be there.
+///
+/// # Errors
+/// Every finding, when one of them is an error.
+pub fn load_named(path: &Path) -> Result<Loaded, Vec<Finding>> {
+    let (bytes, mut warnings) = read(path).map_err(|finding| vec![finding])?;
+    match interpret(&bytes) {
+        Ok(loaded) => {
+            warnings.extend(loaded.warnings);
+            Ok(Loaded { config: loaded.config, warnings })
+        }
+        Err(findings) => {
+            warnings.extend(findings);
+            Err(warnings)
+        }
+    }
+}
+
+/// Reads a configuration that is already in memory.
+///
+/// # Errors
+/// Every finding, when one of them is an error.
+pub fn interpret(bytes: &[u8]) -> Result<Loaded, Vec<Finding>> {
+    let text = std::str::from_utf8(bytes).map_err(|error| vec![not_utf8(bytes, error.valid_up_to())])?;
+    let tree = yaml::parse(text).map_err(|finding| vec![finding])?;
+    let (config, warnings) = config::read(&tree)?;
+    Ok(Loaded { config, warnings })
+}
+
+/// The findings as lines, each with the file's name.
+pub fn lines(path: &Path, findings: &[Finding]) -> Vec<String> {
+    let file = path.display().to_string();
+    findings.iter().map(|finding| finding.line(&file)).collect()
+}
+
+/// `axd --check`, `axctl check`: says what is wrong with a file, on standard error.
+pub fn check(path: &Path) -> ExitCode {
+    let (findings, refused) = match load_named(path) {
+        Ok(loaded) => (loaded.warnings, false),
+        Err(findings) => (findings, true),
+    };
+    for line in lines(path, &findings) {
+        eprintln!("{line}");
+    }
+    if refused { ExitCode::from(ErrorClass::Config.exit_code()) } else { ExitCode::SUCCESS }
+}
+
+/// The file's bytes, and warnings about who may change them.
+fn read(path: &Path) -> Result<(Vec<u8>, Vec<Finding>), Finding> {
+    let unreadable = |error: io::Error| Finding::error(None, format!("it can't be read: {error}"));
+    // Asked before the opening too: to open a pipe would wait for its writer.
+    let regular = fs::metadata(path).map_err(unreadable)?.is_file();
+    if !regular {
+        return Err(Finding::error(None, "it is not a regular file"));
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_LEN + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_LEN {
+        return Err(Finding::error(None, format!("it is longer than {} KiB", MAX_LEN / 1024)));
+    }
+    Ok((bytes, writers(&metadata, own_uid())))
+}
+
+/// Who writes the configuration of a daemon that is root, is root.
+fn writers(metadata: &Metadata, own: Option<u32>) -> Vec<Finding> {
+    let mut warnings = Vec::new();
+    let owner = metadata.uid();
+    if owner != 0 && Some(owner) != own {
+        let message = format!("its owner is user {owner}, who so decides what the daemon does");
+        warnings.push(Finding::warning(None, message).hint("give it to root"));
+    }
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        let message = format!("others than its owner may write it (mode {mode:04o})");
+        warnings.push(Finding::warning(None, message).hint("chmod go-w"));
+    }
+    warnings
+}
+
+/// The effective user of this process, to whom its folder in /proc belongs.
+fn own_uid() -> Option<u32> {
+    fs::metadata("/proc/self").ok().map(|metadata| metadata.uid())
+}
+
+/// Where the text stops being UTF-8.
+fn not_utf8(bytes: &[u8], at: usize) -> Finding {
+    let before = String::from_utf8_lossy(&bytes[..at]);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let place =
+        Place { line: number(before.matches('\n').count() + 1), column: number(line.chars().count() + 1) };
+    Finding::error(Some(place), format!("the byte {:#04x} is not UTF-8", bytes[at]))
+}

@@ -1,0 +1,47 @@
+//! Where the jobs' control groups go: below the unit that systemd delegated to
+//! us, at the top of the tree where there is no systemd, or nowhere.
+
+use std::path::Path;
+
+use ax_core::paths::Paths;
+use ax_sys::cgroup::{Base, Hierarchy, Layout, Place};
+
+/// The delegated group that holds the job tree under systemd (etc/ax-jobs.service).
+const DELEGATED: [&str; 2] = ["ax.slice/ax-jobs.service", "system.slice/ax-jobs.service"];
+
+/// The place, as records name it, and what can't be had, in words.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Containment {
+    /// For assignments; empty where no group may be made.
+    pub parents: Vec<String>,
+    /// What is missing, one line each.
+    pub missing: Vec<String>,
+}
+
+/// Finds and prepares the place.
+pub(crate) fn prepare(paths: &Paths) -> Containment {
+    let hierarchy = match Hierarchy::detect() {
+        Ok(hierarchy) if hierarchy.layout() != Layout::None => hierarchy,
+        Ok(_) => return nowhere("this machine has no control groups"),
+        Err(error) => return nowhere(&error.to_string()),
+    };
+    let name = paths.cgroup_name();
+    let under_systemd = Path::new("/run/systemd/system").is_dir();
+    let delegated = DELEGATED.iter().map(|path| Base::At(path.into()));
+    let top = (!under_systemd).then_some(Base::Root);
+    let candidates = delegated.chain(top).chain([Base::Own]);
+    let places = candidates.filter_map(|base| Place::new(base, &name).ok());
+    let Some(place) = places.into_iter().find(|place| place.is_usable(&hierarchy)) else {
+        return nowhere("no control group may be made here");
+    };
+    match place.prepare(&hierarchy) {
+        Ok(()) => Containment { parents: place.to_record(&hierarchy), missing: Vec::new() },
+        Err(error) => nowhere(&error.to_string()),
+    }
+}
+
+fn nowhere(why: &str) -> Containment {
+    let what =
+        format!("jobs are held together by their process tree alone, memory and CPUs are not limited: {why}");
+    Containment { parents: Vec::new(), missing: vec![what] }
+}

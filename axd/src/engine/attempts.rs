@@ -1,0 +1,238 @@
+//! The supervisors of this node's living attempts, as the loop sees them: a
+//! socket for reports and requests, and a process to be told of its end. What
+//! they report is handed on; nothing is decided here.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use ax_core::id::{AttemptName, Epoch};
+use ax_core::paths::Paths;
+use ax_core::record::{Report, Request, Started};
+use ax_core::time::{BootTime, Span};
+use ax_sys::path::Dir;
+use ax_sys::pidfd::{PidFd, ProcessIdentity};
+use ax_sys::seqpacket::{self, Incoming};
+use ax_sys::socket::{Interest, Poller};
+use ax_sys::{SysError, credentials};
+
+use super::tokens;
+use crate::launch::Running;
+
+/// A supervisor that lives but can't be reached yet is tried again after this.
+const RETRY: Span = Span(100);
+
+/// Largest report; reports are small records.
+const MAX_REPORT: usize = 64 << 10;
+
+/// One supervisor.
+#[derive(Debug)]
+struct Supervisor {
+    name: AttemptName,
+    process: Option<PidFd>,
+    socket: Option<OwnedFd>,
+    /// Requests that could not be sent yet.
+    waiting: Vec<Request>,
+    /// Its result came over the socket.
+    reported: bool,
+    /// Not adopted yet: when to look again.
+    look_again: Option<BootTime>,
+}
+
+/// What the loop hears of attempts.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The supervisor says so.
+    Reported(AttemptName, Box<Report>),
+    /// The supervisor is gone and had not reported the end: somebody has to find out.
+    Vanished(AttemptName),
+    /// The supervisor is gone; its result had come before.
+    Finished,
+}
+
+/// All supervisors.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    all: BTreeMap<Epoch, Supervisor>,
+}
+
+impl Attempts {
+    /// Enters a supervisor that this daemon has just started.
+    pub(super) fn started(&mut self, poller: &Poller, name: AttemptName, running: Running) -> Result<(), SysError> {
+        poller.add(&running.socket, tokens::socket_of(name.epoch), Interest::READ)?;
+        poller.add(&running.process, tokens::process_of(name.epoch), Interest::READ)?;
+        let (process, socket) = (Some(running.process), Some(running.socket));
+        let entry =
+            Supervisor { name, process, socket, waiting: Vec::new(), reported: false, look_again: None };
+        self.keep(poller, entry);
+        Ok(())
+    }
+
+    /// Puts an entry in; requests that waited for an earlier one of the same attempt go along.
+    fn keep(&mut self, poller: &Poller, mut entry: Supervisor) {
+        let epoch = entry.name.epoch;
+        let earlier = self.all.remove(&epoch);
+        entry.waiting.extend(earlier.into_iter().flat_map(|e| e.waiting));
+        self.all.insert(epoch, entry);
+        self.flush(poller, epoch);
+    }
+
+    /// Takes over a supervisor that an earlier daemon started. It must be the very
+    /// process that wrote the record, and root or we must listen on its socket.
+    /// `Ok(false)`: it has ended meanwhile.
+    pub(super) fn adopt(
+        &mut self,
+        poller: &Poller,
+        paths: &Paths,
+        started: &Started,
+        now: BootTime,
+    ) -> Result<bool, SysError> {
+        let name = started.attempt;
+        let mark = started.supervisor;
+        let identity = ProcessIdentity { pid: mark.pid, start_ticks: mark.start_ticks };
+        let Some(process) = PidFd::open_checked(identity)? else { return Ok(false) };
+        let socket = connect(paths, name);
+        let entry = Supervisor {
+            name,
+            process: Some(process),
+            socket: None,
+            waiting: vec![Request::Follow],
+            reported: false,
+            look_again: None,
+        };
+        match socket {
+            Ok(socket) => {
+                poller.add(&socket, tokens::socket_of(name.epoch), Interest::READ)?;
+                if let Some(process) = &entry.process {
+                    poller.add(process, tokens::process_of(name.epoch), Interest::READ)?;
+                }
+                self.keep(poller, Supervisor { socket: Some(socket), ..entry });
+            }
+            // It has the lease and does not listen yet.
+            Err(_) => self.look_again(name, now),
+        }
+        Ok(true)
+    }
+
+    /// An attempt whose supervisor lives but can't be spoken to yet.
+    pub(super) fn look_again(&mut self, name: AttemptName, now: BootTime) {
+        let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor {
+            name,
+            process: None,
+            socket: None,
+            waiting: Vec::new(),
+            reported: false,
+            look_again: None,
+        });
+        entry.look_again = Some(now + RETRY);
+    }
+
+    /// Attempts that are to be looked at again now.
+    pub(super) fn due(&mut self, now: BootTime) -> Vec<AttemptName> {
+        let due = self.all.values_mut().filter(|s| s.look_again.is_some_and(|at| at <= now));
+        due.map(|s| {
+            s.look_again = None;
+            s.name
+        })
+        .collect()
+    }
+
+    /// When the next attempt is to be looked at again.
+    pub(super) fn next_look(&self) -> Option<BootTime> {
+        self.all.values().filter_map(|s| s.look_again).min()
+    }
+
+    /// Whether a supervisor of the attempt is known here.
+    pub(super) fn knows(&self, name: AttemptName) -> bool {
+        self.all.contains_key(&name.epoch)
+    }
+
+    /// Attempts that a process is watched for.
+    pub(super) fn watched(&self) -> impl Iterator<Item = AttemptName> {
+        self.all.values().filter(|s| s.process.is_some()).map(|s| s.name)
+    }
+
+    /// Asks something of a supervisor, now or as soon as it can be reached.
+    pub(super) fn ask(&mut self, poller: &Poller, name: AttemptName, request: Request) {
+        if let Some(entry) = self.all.get_mut(&name.epoch) {
+            entry.waiting.push(request);
+            self.flush(poller, name.epoch);
+        }
+    }
+
+    /// Sends what waits. What the socket does not take stays, and is tried when it next says something.
+    fn flush(&mut self, poller: &Poller, epoch: Epoch) {
+        let Some(entry) = self.all.get_mut(&epoch) else { return };
+        let Some(socket) = &entry.socket else { return };
+        let unsent = entry.waiting.iter().position(|request| {
+            let text = serde_json::to_vec(request).unwrap_or_default();
+            !seqpacket::send(socket, &text)
+        });
+        let sent = unsent.unwrap_or(entry.waiting.len());
+        entry.waiting.drain(..sent);
+        let interest = if entry.waiting.is_empty() { Interest::READ } else { Interest::READ_WRITE };
+        // A socket that can't be watched is one whose end the process will tell.
+        let _ = poller.modify(socket, tokens::socket_of(epoch), interest);
+    }
+
+    /// Something came on a supervisor's socket.
+    pub(super) fn socket_ready(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
+        let mut news = Vec::new();
+        self.flush(poller, epoch);
+        let Some(entry) = self.all.get_mut(&epoch) else { return news };
+        let mut buffer = vec![0; MAX_REPORT];
+        while let Some(socket) = &entry.socket {
+            match seqpacket::receive(socket, &mut buffer) {
+                Incoming::Nothing => break,
+                Incoming::Message(length) => {
+                    let report = buffer.get(..length).and_then(|bytes| serde_json::from_slice(bytes).ok());
+                    let Some(report) = report else { continue };
+                    entry.reported |= matches!(report, Report::Result(_));
+                    news.push(News::Reported(entry.name, Box::new(report)));
+                }
+                Incoming::TooLong => {}
+                Incoming::Closed => {
+                    let _ = poller.remove(socket);
+                    entry.socket = None;
+                }
+            }
+        }
+        news
+    }
+
+    /// A supervisor's process has ended.
+    pub(super) fn process_ended(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
+        // What it said last may still be in the socket.
+        let mut news = self.socket_ready(poller, epoch);
+        let Some(entry) = self.all.remove(&epoch) else { return news };
+        if let Some(process) = &entry.process {
+            let _ = poller.remove(process);
+            // Not ours to reap if an earlier daemon started it.
+            let _ = process.reap();
+        }
+        if let Some(socket) = &entry.socket {
+            let _ = poller.remove(socket);
+        }
+        news.push(if entry.reported { News::Finished } else { News::Vanished(entry.name) });
+        news
+    }
+
+    /// Forgets an attempt that is over.
+    pub(super) fn forget(&mut self, name: AttemptName) {
+        if self.all.get(&name.epoch).is_some_and(|s| s.process.is_none()) {
+            self.all.remove(&name.epoch);
+        }
+    }
+}
+
+fn connect(paths: &Paths, name: AttemptName) -> Result<OwnedFd, SysError> {
+    // The socket in root's own folder: the one in the user's could be replaced.
+    let folder = Dir::open(paths.attempt_dir(name))?;
+    let socket = seqpacket::connect(&folder, "ctl")?;
+    let peer = credentials::peer(&socket)?;
+    let (own, _) = credentials::own();
+    if peer.uid != 0 && peer.uid != own {
+        let what = std::io::Error::other(format!("user {} listens there", peer.uid));
+        return Err(SysError::new("trust the control socket of", name, what));
+    }
+    Ok(socket)
+}

@@ -1,0 +1,202 @@
+//! From decisions to rows and back: steps are collected in a batch, the batch
+//! is handed to the writer, and its effects and answers wait until it is
+//! durable. A crash at any instant is the same as a delay.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ax_core::controller::{Controller, Decision, Event};
+use ax_core::id::{AttemptName, JobNumber, SubmissionKey};
+use ax_core::job::Job;
+use ax_core::time::Now;
+use ax_sys::crash_point;
+
+use super::{Engine, now};
+use crate::api::http::Response;
+use crate::api::server::ConnId;
+use crate::launch;
+use crate::log::{Level, Line};
+use crate::store::events::Step;
+use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Usage};
+
+/// What waits for a batch to become durable.
+#[derive(Debug, Default)]
+pub(super) struct Consequences {
+    pub(super) decisions: Vec<Decision>,
+    pub(super) answers: Vec<(ConnId, Response)>,
+}
+
+/// The batch that is being collected.
+#[derive(Debug, Default)]
+pub(super) struct OpenBatch {
+    batch: Batch,
+    then: Consequences,
+}
+
+/// Batches on their way.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    next: u64,
+    under_way: VecDeque<(u64, Consequences)>,
+}
+
+/// What the rows of a step need that the controller does not hold.
+struct Surroundings<'a> {
+    parts: &'a mut BTreeMap<JobNumber, NewParts>,
+    arriving: Option<NewParts>,
+    usage: &'a mut BTreeMap<AttemptName, Usage>,
+    files: BTreeMap<AttemptName, OutputFiles>,
+}
+
+impl Beside for Surroundings<'_> {
+    fn new_job(&mut self, _key: SubmissionKey, job: &Job) -> NewParts {
+        let parts = self.arriving.take().unwrap_or_default();
+        self.parts.insert(job.id.number, parts.clone());
+        parts
+    }
+
+    fn files(&mut self, attempt: AttemptName) -> OutputFiles {
+        self.files.remove(&attempt).unwrap_or_default()
+    }
+
+    fn usage(&mut self, attempt: AttemptName) -> Usage {
+        self.usage.remove(&attempt).unwrap_or_default()
+    }
+}
+
+/// Where the attempts that were just decided will write.
+fn files_of(
+    decisions: &[Decision],
+    controller: &Controller,
+    parts: &BTreeMap<JobNumber, NewParts>,
+    arriving: Option<&NewParts>,
+    reader: &Reader,
+) -> BTreeMap<AttemptName, OutputFiles> {
+    let file = |decision: &Decision| {
+        let Decision::Launch { attempt, number, allocation, .. } = decision else { return None };
+        let job = controller.job(attempt.job.number)?;
+        let stored = || reader.details(attempt.job.number).ok().flatten();
+        let details = match parts.get(&attempt.job.number).or(arriving) {
+            Some(parts) => parts.details.clone(),
+            None => stored()?,
+        };
+        let files = launch::files(job, &details, *number, allocation.node.as_str());
+        Some((*attempt, OutputFiles { stdout: Some(files.output), stderr: files.error }))
+    };
+    decisions.iter().filter_map(file).collect()
+}
+
+impl Engine {
+    /// Feeds one event to the controller. What follows waits in the open batch.
+    pub(super) fn step(&mut self, event: Event) -> Vec<Decision> {
+        self.step_with(event, None)
+    }
+
+    /// As `step`, with what came along with a submission.
+    pub(super) fn step_with(&mut self, event: Event, arriving: Option<NewParts>) -> Vec<Decision> {
+        let now = now();
+        let decisions = self.controller.step(now, event.clone());
+        self.record(now, event, &decisions);
+        if decisions.is_empty() {
+            return decisions;
+        }
+        // A new job's own launch may follow in the same step: its parts are not in the map yet.
+        let files = files_of(&decisions, &self.controller, &self.parts, arriving.as_ref(), &self.reader);
+        let mut beside = Surroundings { parts: &mut self.parts, arriving, usage: &mut self.usage, files };
+        self.batch.batch.add_step(now, &decisions, &self.controller, &mut beside);
+        self.batch.then.decisions.extend(decisions.iter().cloned());
+        decisions
+    }
+
+    fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
+        if self.writer.records() && !(event == Event::Tick && decisions.is_empty()) {
+            self.writer.record(now, Step { event, decisions: decisions.to_vec() });
+        }
+    }
+
+    /// Sends an answer as soon as all that was decided before it is durable.
+    pub(super) fn answer_when_durable(&mut self, conn: ConnId, response: Response) {
+        if !self.batch.batch.rows.is_empty() {
+            self.batch.then.answers.push((conn, response));
+        } else if let Some((_, then)) = self.commits.under_way.back_mut() {
+            then.answers.push((conn, response));
+        } else {
+            self.respond(conn, &response);
+        }
+    }
+
+    /// Hands the open batch to the writer. What leaves no row is done at once.
+    pub(super) fn flush(&mut self) {
+        let open = std::mem::take(&mut self.batch);
+        if open.batch.rows.is_empty() {
+            self.carry_out(open.then);
+            return;
+        }
+        self.commits.next += 1;
+        let id = self.commits.next;
+        self.writer.send(Batch { id, ..open.batch });
+        self.commits.under_way.push_back((id, open.then));
+    }
+
+    /// What the writer says of the batches on their way.
+    pub(super) fn on_acks(&mut self) {
+        for ack in self.writer.poll() {
+            match ack {
+                Ack::Committed(id) => self.on_committed(id),
+                Ack::Failing { error, .. } => {
+                    self.log.line(Level::Error, &Line::new("read_only").text("error", &error));
+                    self.read_only = Some(error);
+                }
+                Ack::Recovered => self.on_recovered(),
+            }
+        }
+    }
+
+    fn on_committed(&mut self, id: u64) {
+        self.last_commit = now().boot;
+        self.quiet_done = false;
+        while let Some((_, then)) = self.commits.under_way.pop_front_if(|(up_to, _)| *up_to <= id) {
+            crash_point!("decision committed");
+            self.carry_out(then);
+        }
+    }
+
+    fn on_recovered(&mut self) {
+        self.log.line(Level::Info, &Line::new("writable"));
+        self.read_only = None;
+        for event in std::mem::take(&mut self.deferred) {
+            self.step(event);
+        }
+        self.step(Event::Tick);
+    }
+
+    fn carry_out(&mut self, then: Consequences) {
+        for (conn, response) in then.answers {
+            crash_point!("committed");
+            self.respond(conn, &response);
+            crash_point!("answered");
+        }
+        for decision in then.decisions {
+            self.log_decision(&decision);
+            self.act(decision);
+        }
+    }
+
+    fn log_decision(&mut self, decision: &Decision) {
+        let (level, line) = match decision {
+            Decision::Moved { job, from, to, actor, why, .. } => {
+                let from = from.map_or("-", |s| s.word());
+                let line = Line::new("moved").text("job", job).text("from", &from).text("to", to);
+                (Level::Info, line.text("by", actor).text("why", why))
+            }
+            Decision::Noted { job, actor, what } => {
+                (Level::Info, Line::new("noted").text("job", job).text("by", actor).text("what", what))
+            }
+            Decision::Launch { attempt, why, .. } => {
+                (Level::Info, Line::new("launch").text("attempt", attempt).text("why", why))
+            }
+            Decision::Ignored { why, .. } => (Level::Warning, Line::new("ignored").text("why", why)),
+            _ => return,
+        };
+        self.log.line(level, &line);
+    }
+}

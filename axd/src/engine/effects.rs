@@ -1,0 +1,234 @@
+//! Carrying out durable decisions: launching, ending and signalling attempts,
+//! cleaning up after them; and hearing what became of them.
+
+use std::sync::Arc;
+
+use ax_core::controller::{Decision, Event};
+use ax_core::id::{AttemptName, JobId};
+use ax_core::job::AttemptEnd;
+use ax_core::job::state::{JobState, Outcome};
+use ax_core::node::Allocation;
+use ax_core::record::{AttemptResult, Report, Request};
+use ax_core::size::Megabytes;
+
+use super::{Engine, SPOOL_STAYS, now};
+use crate::launch::{Plan, Running};
+use crate::log::{Level, Line};
+use crate::people::Person;
+use crate::settle::Settled;
+use crate::store::{NewParts, Usage};
+use crate::worker::Task;
+
+/// A launch that is decided and not carried out yet.
+#[derive(Debug, Clone)]
+pub(super) struct Launch {
+    pub(super) attempt: AttemptName,
+    pub(super) number: u32,
+    pub(super) allocation: Allocation,
+}
+
+impl Engine {
+    pub(super) fn act(&mut self, decision: Decision) {
+        match decision {
+            Decision::Launch { attempt, number, allocation, .. } => {
+                self.launch(Launch { attempt, number, allocation });
+            }
+            Decision::Terminate { attempt, outcome, message } => self.terminate(attempt, outcome, message),
+            Decision::Signal { attempt, signal } => {
+                self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
+            }
+            Decision::Closed { attempt, .. } => self.clean_up(attempt),
+            Decision::Moved { job, to, .. } if to.is_final() => self.on_job_over(job),
+            Decision::Moved { .. }
+            | Decision::Noted { .. }
+            | Decision::Accepted { .. }
+            | Decision::AlreadyKnown { .. }
+            | Decision::Refused { .. }
+            | Decision::Ignored { .. } => {}
+        }
+    }
+
+    fn on_job_over(&mut self, job: JobId) {
+        self.parts.remove(&job.number);
+        self.answer_waiters(job);
+    }
+
+    /// Starts an attempt, as soon as it is known who its user is.
+    pub(super) fn launch(&mut self, launch: Launch) {
+        let Some(job) = self.controller.job(launch.attempt.job.number) else { return };
+        let uid = job.owner.uid;
+        match self.people.get(uid, now().boot).cloned() {
+            None => {
+                self.parked.launches.push((uid, launch));
+                self.worker.look_up(uid);
+            }
+            Some(Err(error)) => self.launch_failed(launch.attempt, error),
+            Some(Ok(person)) if person.name != job.owner.name => {
+                let error =
+                    format!("user {uid} is {} now and was {} at submission", person.name, job.owner.name);
+                self.launch_failed(launch.attempt, error);
+            }
+            Some(Ok(person)) => match self.start_attempt(&launch, &person) {
+                Ok(running) => self.watch(launch.attempt, running),
+                Err(error) => self.launch_failed(launch.attempt, error),
+            },
+        }
+    }
+
+    fn watch(&mut self, attempt: AttemptName, running: Running) {
+        if let Err(error) = self.attempts.started(&self.poller, attempt, running) {
+            // It runs all the same; the records say how it goes on.
+            self.log.line(Level::Error, &Line::new("watch").text("attempt", &attempt).text("error", &error));
+            self.worker.start_task(Task::Settle(attempt));
+        }
+    }
+
+    fn start_attempt(&mut self, launch: &Launch, person: &Person) -> Result<Running, String> {
+        let number = launch.attempt.job.number;
+        let parts = match self.parts.remove(&number) {
+            Some(parts) => parts,
+            None => self.stored_parts(launch.attempt)?,
+        };
+        let job = self.controller.job(number).ok_or("the job is gone")?;
+        let cards = &self.local.inventory.cards;
+        let card_mem = launch.allocation.cards.first();
+        let card_mem =
+            card_mem.and_then(|share| cards.iter().find(|c| c.index == share.index)).map(|c| c.mem);
+        let plan = Plan {
+            paths: &self.paths,
+            config: self.controller.config(),
+            axrun: &self.axrun,
+            attempt: launch.attempt,
+            number: launch.number,
+            allocation: &launch.allocation,
+            job,
+            details: &parts.details,
+            script: &parts.script,
+            environment: &parts.environment,
+            person,
+            cpu_list: self.local.cpu_list(&launch.allocation.cpus),
+            card_mem: card_mem.filter(|mb| *mb > Megabytes::ZERO),
+            cgroup_parents: &self.cgroup_parents,
+            node_epoch: self.local.inventory.epoch,
+            as_root: self.as_root,
+        };
+        plan.start()
+    }
+
+    fn stored_parts(&self, attempt: AttemptName) -> Result<NewParts, String> {
+        let number = attempt.job.number;
+        let read = || -> crate::store::Result<Option<NewParts>> {
+            let (Some(details), Some(script), Some(environment)) =
+                (self.reader.details(number)?, self.reader.script(number)?, self.reader.environment(number)?)
+            else {
+                return Ok(None);
+            };
+            Ok(Some(NewParts { details, script: Arc::from(script), environment: Arc::new(environment) }))
+        };
+        let stored = read().map_err(|e| e.to_string())?;
+        stored.ok_or_else(|| format!("{} is not in the database", attempt.job))
+    }
+
+    fn launch_failed(&mut self, attempt: AttemptName, error: String) {
+        self.log
+            .line(Level::Error, &Line::new("launch_failed").text("attempt", &attempt).text("error", &error));
+        let end = AttemptEnd {
+            outcome: Outcome::LaunchFailed,
+            exit_code: None,
+            signal: None,
+            message: Some(error),
+        };
+        self.happened(Event::AttemptEnded { attempt, end });
+    }
+
+    fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String) {
+        // Not launched yet: then it never will be.
+        let waiting = self.parked.launches.iter().position(|(_, l)| l.attempt == attempt);
+        if let Some(at) = waiting {
+            self.parked.launches.remove(at);
+            self.happened(Event::NeverStarted { attempt, why: message });
+            return;
+        }
+        self.attempts.ask(&self.poller, attempt, Request::Terminate { outcome, message, at_once: false });
+    }
+
+    /// What a supervisor says.
+    pub(super) fn on_report(&mut self, attempt: AttemptName, report: Report) {
+        match report {
+            Report::Started(started) if started.attempt == attempt => {
+                self.happened(Event::AttemptStarted { attempt, at: started.started_at });
+            }
+            Report::Ending { attempt: named } if named == attempt => {
+                self.happened(Event::AttemptEnding { attempt });
+            }
+            Report::Result(result) if result.attempt == attempt => self.on_result(result),
+            Report::Refused { error } => {
+                let line = Line::new("supervisor_refused").text("attempt", &attempt).text("error", &error);
+                self.log.line(Level::Warning, &line);
+            }
+            Report::Started(_) | Report::Ending { .. } | Report::Result(_) => {
+                self.log.line(Level::Warning, &Line::new("foreign_report").text("attempt", &attempt));
+            }
+            Report::Frozen { .. } | Report::Done => {}
+        }
+    }
+
+    /// The end of an attempt, by its supervisor's word or its record.
+    fn on_result(&mut self, result: AttemptResult) {
+        let attempt = result.attempt;
+        let state = self.controller.job(attempt.job.number).map(|j| j.state);
+        // A short job's start and end may come together, or the start may have been missed.
+        if let (Some(JobState::Starting), Some(at)) = (state, result.started_at) {
+            self.happened(Event::AttemptStarted { attempt, at });
+        }
+        let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
+        self.usage.insert(attempt, usage);
+        let end = AttemptEnd {
+            outcome: result.outcome,
+            exit_code: result.exit_code,
+            signal: result.signal,
+            message: result.message,
+        };
+        self.happened(Event::AttemptEnded { attempt, end });
+    }
+
+    /// What was found out about an attempt whose supervisor did not tell.
+    pub(super) fn on_settled(&mut self, attempt: AttemptName, answer: Result<Settled, String>) {
+        let now = now().boot;
+        match answer {
+            Err(error) => {
+                self.log
+                    .line(Level::Error, &Line::new("settle").text("attempt", &attempt).text("error", &error));
+                self.attempts.look_again(attempt, now);
+            }
+            Ok(Settled::Alive(None)) => self.attempts.look_again(attempt, now),
+            Ok(Settled::Alive(Some(started))) => {
+                match self.attempts.adopt(&self.poller, &self.paths, &started, now) {
+                    Ok(true) => {}
+                    // Ended meanwhile, or nobody knows: look again.
+                    Ok(false) | Err(_) => self.attempts.look_again(attempt, now),
+                }
+            }
+            Ok(Settled::Over(result)) => {
+                self.attempts.forget(attempt);
+                self.on_result(*result);
+            }
+            Ok(Settled::NeverStarted(why)) => {
+                self.attempts.forget(attempt);
+                self.happened(Event::NeverStarted { attempt, why });
+            }
+        }
+    }
+
+    /// The attempt is settled and that is durable: its traces on this node may go.
+    fn clean_up(&mut self, attempt: AttemptName) {
+        let now = now().boot;
+        let traces = vec![
+            self.paths.attempt_dir(attempt),
+            self.paths.job_dir(attempt),
+            self.paths.leases().join(attempt.to_string()),
+        ];
+        self.worker.start_task(Task::Remove(traces));
+        self.leftovers.insert((now + SPOOL_STAYS, attempt), self.paths.epoch_dir(attempt));
+    }
+}

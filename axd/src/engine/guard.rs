@@ -1,0 +1,94 @@
+//! Keeps the guard's watchdog there: a process of its own that outlives the
+//! daemon and ends what no living supervisor looks after. Under systemd a unit
+//! keeps it; elsewhere the daemon starts it, detached, whenever it is missing.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use ax_core::time::{BootTime, Span};
+use ax_sys::path::Dir;
+use ax_sys::pidfd::{Exit, PidFd};
+use ax_sys::process::Spawn;
+use ax_sys::socket::{Interest, Poller};
+
+use super::tokens;
+use crate::log::{Level, Line, Log};
+
+/// One that ends young is started again after this, an older one at once.
+const PAUSE: Span = Span::seconds(1);
+
+/// What `axrun --watchdog` exits with where another one holds its place.
+const TAKEN: Exit = Exit::Code(10);
+
+/// The watchdog, as the daemon knows it.
+#[derive(Debug)]
+pub(super) struct Guard {
+    axrun: PathBuf,
+    run: PathBuf,
+    process: Option<PidFd>,
+    since: BootTime,
+    next: Option<BootTime>,
+}
+
+impl Guard {
+    /// A guard that is to be started at the first look.
+    pub(super) fn new(axrun: &Path, run: &Path, now: BootTime) -> Guard {
+        Guard { axrun: axrun.to_owned(), run: run.to_owned(), process: None, since: now, next: Some(now) }
+    }
+
+    /// When to look next.
+    pub(super) fn next_look(&self) -> Option<BootTime> {
+        self.next
+    }
+
+    /// Starts it if it is time to.
+    pub(super) fn look(&mut self, poller: &Poller, now: BootTime, log: &mut Log) {
+        if self.next.is_none_or(|at| at > now) {
+            return;
+        }
+        self.next = None;
+        self.since = now;
+        if let Err(error) = self.start(poller) {
+            log.line(Level::Error, &Line::new("guard").text("error", &error));
+            self.next = Some(now + PAUSE);
+        }
+    }
+
+    fn start(&mut self, poller: &Poller) -> Result<(), ax_sys::SysError> {
+        let text = |path: &Path| CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+        let process = Spawn {
+            program: text(&self.axrun),
+            arguments: vec![c"axrun".to_owned(), c"--watchdog".to_owned(), text(&self.run)],
+            environment: Vec::new(),
+            descriptors: Vec::new(),
+            directory: Some(c"/".to_owned()),
+            new_session: true,
+        }
+        .start()?;
+        poller.add(&process, tokens::GUARD, Interest::READ)?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// It has ended: another one is there and is watched instead, or it was killed and is needed.
+    pub(super) fn ended(&mut self, poller: &Poller, now: BootTime) {
+        let Some(process) = self.process.take() else { return };
+        let _ = poller.remove(&process);
+        let taken = matches!(process.reap(), Ok(Some(exit)) if exit == TAKEN);
+        if taken && self.adopt(poller).is_some() {
+            return;
+        }
+        let young = now - self.since < PAUSE;
+        self.next = Some(if young { now + PAUSE } else { now });
+    }
+
+    /// Watches the one that an earlier daemon started; it wrote who it is into its lock.
+    fn adopt(&mut self, poller: &Poller) -> Option<()> {
+        let written = Dir::open(&self.run).and_then(|run| run.read("watchdog.lock", 64)).ok()?;
+        let identity = String::from_utf8(written).ok()?.trim().parse().ok()?;
+        let process = PidFd::open_checked(identity).ok()??;
+        poller.add(&process, tokens::GUARD, Interest::READ).ok()?;
+        self.process = Some(process);
+        Some(())
+    }
+}

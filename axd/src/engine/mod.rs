@@ -1,0 +1,276 @@
+//! The daemon's one loop: it owns the controller, takes what happens from
+//! sockets, supervisors, threads and timers, feeds it to `Controller::step`, and
+//! carries out what was decided once that is durable. No locks: nobody else
+//! holds any of this.
+
+mod attempts;
+mod commit;
+mod effects;
+mod guard;
+mod parked;
+mod queries;
+mod reload;
+mod requests;
+mod start;
+mod tokens;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ax_core::api::{ApiError, ErrorClass};
+use ax_core::controller::{Controller, Decision, Event};
+use ax_core::id::{AttemptName, JobNumber};
+use ax_core::paths::Paths;
+use ax_core::time::{BootTime, Now, Span, WallTime};
+use ax_sys::clock;
+use ax_sys::socket::{Event as Ready, Poller, Waker};
+
+use crate::api::http::Response;
+use crate::api::server::{ConnId, Server};
+use crate::calendar::Calendar;
+use crate::local::Local;
+use crate::log::{Level, Line, Log};
+use crate::people::People;
+use crate::signals::{Asked, Signals};
+use crate::store::{NewParts, Reader, Usage, Writer};
+use crate::worker::{Done, Task, Worker};
+use attempts::{Attempts, News};
+use commit::{Commits, OpenBatch};
+use guard::Guard;
+use parked::Parked;
+use tokens::Source;
+
+pub(crate) use start::{Setup, StartError};
+
+/// The safety net: how long a missed event can matter.
+const RESCAN: Span = Span::seconds(5);
+
+/// The folders of a finished attempt in the spool go after this.
+const SPOOL_STAYS: Span = Span::seconds(300);
+
+/// Quiet this long, the database's log is folded in.
+const QUIET_AFTER: Span = Span::seconds(60);
+
+/// The daemon.
+pub(crate) struct Engine {
+    paths: Paths,
+    config_file: Option<PathBuf>,
+    axrun: PathBuf,
+    nvml: Option<PathBuf>,
+    as_root: bool,
+    /// Whether cards are given out at all.
+    gives_cards: bool,
+    log: Log,
+    calendar: Calendar,
+    controller: Controller,
+    local: Local,
+    cgroup_parents: Vec<String>,
+    missing: Vec<String>,
+    writer: Writer,
+    reader: Reader,
+    commits: Commits,
+    batch: OpenBatch,
+    /// Why nothing is accepted or started, as long as commits fail.
+    read_only: Option<String>,
+    /// What happened meanwhile and can't be refused.
+    deferred: VecDeque<Event>,
+    poller: Poller,
+    waker: Arc<Waker>,
+    server: Server,
+    signals: Signals,
+    worker: Worker,
+    people: People,
+    parked: Parked,
+    attempts: Attempts,
+    guard: Guard,
+    /// What came with submissions whose first attempt has not started yet.
+    parts: BTreeMap<JobNumber, NewParts>,
+    usage: BTreeMap<AttemptName, Usage>,
+    /// Spool folders of finished attempts, by the time at which they go.
+    leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,
+    next_rescan: BootTime,
+    last_commit: BootTime,
+    quiet_done: bool,
+    stopping: bool,
+}
+
+/// The time, both clocks.
+fn now() -> Now {
+    Now { boot: BootTime(clock::boot_ms()), wall: WallTime(clock::wall_ms()) }
+}
+
+impl Engine {
+    /// Runs until it is told to stop. Jobs go on without it.
+    pub(crate) fn run(mut self) -> Result<(), String> {
+        let mut ready: Vec<Ready> = Vec::new();
+        while !self.stopping {
+            let limit = self.patience(now());
+            self.poller.wait(&mut ready, limit).map_err(|e| e.to_string())?;
+            for event in std::mem::take(&mut ready) {
+                self.on_ready(&event);
+            }
+            self.on_time();
+            self.flush();
+        }
+        self.log
+            .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
+        self.writer.close().map_err(|e| e.to_string())
+    }
+
+    /// How long nothing has to happen; `None` for ever.
+    fn patience(&self, now: Now) -> Option<Duration> {
+        let wake = self.controller.next_wake();
+        let by_wall = wake.wall.map(|at| now.boot + (at - now.wall));
+        let server = self.server.next_deadline().map(BootTime);
+        let leftovers = self.leftovers.first_key_value().map(|((at, _), _)| *at);
+        let quiet = (!self.quiet_done).then(|| self.last_commit + QUIET_AFTER);
+        // With nothing that could be missed there is no need to look.
+        let busy = self.attempts.watched().next().is_some() || !self.deferred.is_empty();
+        let rescan = busy.then_some(self.next_rescan);
+        [wake.boot, by_wall, server, leftovers, quiet, rescan]
+            .into_iter()
+            .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
+            .flatten()
+            .min()
+            .map(|at| Duration::from_millis((at - now.boot).0))
+    }
+
+    fn on_ready(&mut self, event: &Ready) {
+        match tokens::source(event.token) {
+            Some(Source::Server) => {
+                let notices = self.server.ready(&self.poller, event, clock::boot_ms());
+                for notice in notices {
+                    self.on_notice(notice);
+                }
+            }
+            Some(Source::Waker) => self.on_wake(),
+            Some(Source::Signals) => self.on_signals(),
+            Some(Source::Guard) => self.guard.ended(&self.poller, now().boot),
+            Some(Source::Socket(epoch)) => {
+                let news = self.attempts.socket_ready(&self.poller, epoch);
+                self.on_news(news);
+            }
+            Some(Source::Process(epoch)) => {
+                let news = self.attempts.process_ended(&self.poller, epoch);
+                self.on_news(news);
+            }
+            None => {}
+        }
+    }
+
+    /// Threads have something for us.
+    fn on_wake(&mut self) {
+        // A waker that can't be drained wakes us again: slower, not wrong.
+        let _ = self.waker.drain();
+        self.on_acks();
+        while let Some(done) = self.worker.next() {
+            match done {
+                Done::LookedUp(uid, answer) => {
+                    self.people.put(uid, now().boot, answer);
+                    self.unpark(uid);
+                }
+                Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
+                Done::NotRemoved(what) => {
+                    self.log.line(Level::Warning, &Line::new("cleanup").text("error", &what));
+                }
+            }
+        }
+    }
+
+    fn on_signals(&mut self) {
+        for asked in self.signals.asked() {
+            match asked {
+                Asked::Stop => self.stopping = true,
+                Asked::Reload => {
+                    self.log.reopen();
+                    let outcome = self.reload("SIGHUP");
+                    if let Err(error) = outcome {
+                        self.log.line(Level::Error, &Line::new("reload").text("error", &error.error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whatever was due at some time.
+    fn on_time(&mut self) {
+        let now = now();
+        self.server.sweep(&self.poller, now.boot.0);
+        self.answer_late_waiters(now);
+        let wake = self.controller.next_wake();
+        if wake.boot.is_some_and(|at| at <= now.boot) || wake.wall.is_some_and(|at| at <= now.wall) {
+            self.happened(Event::Tick);
+        }
+        for attempt in self.attempts.due(now.boot) {
+            self.worker.start_task(Task::Settle(attempt));
+        }
+        self.guard.look(&self.poller, now.boot, &mut self.log);
+        self.remove_leftovers(now.boot);
+        if now.boot >= self.next_rescan {
+            self.next_rescan = now.boot + RESCAN;
+            self.on_acks();
+            self.happened(Event::Tick);
+        }
+        if !self.quiet_done && now.boot - self.last_commit >= QUIET_AFTER {
+            self.quiet_done = true;
+            self.writer.quiet(now.wall);
+        }
+    }
+
+    fn remove_leftovers(&mut self, now: BootTime) {
+        let mut due = Vec::new();
+        while let Some(((at, attempt), path)) = self.leftovers.pop_first() {
+            if at > now {
+                self.leftovers.insert((at, attempt), path);
+                break;
+            }
+            due.push(path);
+        }
+        if !due.is_empty() {
+            self.worker.start_task(Task::Remove(due));
+        }
+    }
+
+    fn on_news(&mut self, news: Vec<News>) {
+        for each in news {
+            match each {
+                News::Reported(attempt, report) => self.on_report(attempt, *report),
+                News::Vanished(attempt) => self.worker.start_task(Task::Settle(attempt)),
+                News::Finished => {}
+            }
+        }
+    }
+
+    /// A fact: it can't be refused. While commits fail it waits.
+    fn happened(&mut self, event: Event) {
+        if self.read_only.is_some() {
+            if event != Event::Tick {
+                self.deferred.push_back(event);
+            }
+            return;
+        }
+        self.step(event);
+    }
+
+    /// A wish: refused while commits fail.
+    fn wished(&mut self, event: Event) -> Result<Vec<Decision>, ApiError> {
+        self.accepts()?;
+        Ok(self.step(event))
+    }
+
+    fn accepts(&self) -> Result<(), ApiError> {
+        match &self.read_only {
+            None => Ok(()),
+            Some(why) => {
+                let error = format!("nothing is accepted for now, try again later: {why}");
+                Err(ApiError { class: ErrorClass::TryAgain, error })
+            }
+        }
+    }
+
+    fn respond(&mut self, conn: ConnId, response: &Response) {
+        self.server.respond(&self.poller, conn, response, clock::boot_ms());
+    }
+}

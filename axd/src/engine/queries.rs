@@ -1,0 +1,336 @@
+//! Reads: jobs, nodes, cards, the daemon itself. From memory as far as it
+//! holds them, from the accounts otherwise. Nothing is changed here.
+
+use ax_core::api::{ApiError, CardView, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeView};
+use ax_core::explain::Explanation;
+use ax_core::id::{JobId, JobNumber, SubmissionKey};
+use ax_core::job::Job;
+use ax_core::node::{Card, Node};
+use ax_core::size::Megabytes;
+use ax_core::text::quoted;
+use ax_core::time::WallTime;
+
+use super::{Engine, now};
+use crate::api::http::{Request, Response};
+use crate::people::Person;
+use crate::store::view;
+
+fn refused(text: String) -> ApiError {
+    ApiError { class: ErrorClass::Refused, error: text }
+}
+
+/// Whether a job in memory is among those that a query means.
+pub(super) fn fits(job: &Job, query: &JobsQuery) -> bool {
+    let any = |list: &[String], value: &str| list.is_empty() || list.iter().any(|each| each == value);
+    let state = match query.state.is_empty() {
+        true => query.all || !job.state.is_final(),
+        false => query.state.contains(&job.state),
+    };
+    let after = query.since.is_none_or(|since| job.submitted_at >= since);
+    let before = query.until.is_none_or(|until| job.submitted_at < until);
+    let named = any(&query.user, &job.owner.name) && any(&query.name, &job.name);
+    state && after && before && named && any(&query.queue, job.queue.as_str())
+}
+
+/// Reads `user=…&state=…`: names may repeat, unknown ones are refused.
+fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
+    let mut query = JobsQuery::default();
+    let bad = |name: &str, value: &str| ApiError {
+        class: ErrorClass::Usage,
+        error: format!("query '{name}': {} is no value for it", quoted(value)),
+    };
+    for (name, value) in &request.query {
+        let flag = || matches!(value.as_str(), "" | "1" | "true");
+        match name.as_str() {
+            "user" => query.user.push(value.clone()),
+            "queue" => query.queue.push(value.clone()),
+            "name" => query.name.push(value.clone()),
+            "state" => query.state.push(value.parse().map_err(|_| bad(name, value))?),
+            "all" => query.all = flag(),
+            "finished" => query.finished = flag(),
+            "since" => query.since = Some(value.parse().map_err(|_| bad(name, value))?),
+            "until" => query.until = Some(value.parse().map_err(|_| bad(name, value))?),
+            "limit" => query.limit = Some(value.parse().map_err(|_| bad(name, value))?),
+            _ => {
+                let error = format!("there is no query {} here", quoted(name));
+                return Err(ApiError { class: ErrorClass::Usage, error });
+            }
+        }
+    }
+    Ok(query)
+}
+
+fn explained(job: &Job, told: Explanation) -> JobView {
+    let mut view = view::of_job(job);
+    if let Some(first) = told.reasons.first() {
+        view.reason = Some(first.clone());
+    }
+    view.reasons = told.reasons;
+    view.expected_start = told.expected_start;
+    view
+}
+
+impl Engine {
+    /// Answers a read; `None` if there is no such thing.
+    pub(super) fn query(&self, path: &[&str], request: &Request, person: &Person) -> Option<Response> {
+        let answer = match path {
+            ["jobs"] => jobs_query(request)
+                .and_then(|query| self.list_jobs(&query, person))
+                .map(|answer| Response::json(200, &answer)),
+            ["jobs", job] => self.find_job(job, person).map(|id| self.show_job(id.number)),
+            ["jobs", job, "why"] => self.why(job, person),
+            ["nodes"] => Ok(Response::json(200, &self.nodes())),
+            ["cards"] => Ok(Response::json(200, &self.cards())),
+            ["status"] => Ok(Response::json(200, &self.daemon())),
+            _ => return None,
+        };
+        Some(answer.unwrap_or_else(|error| Response::error(&error)))
+    }
+
+    /// The job that somebody means by an id, a number or a ticket.
+    pub(super) fn find_job(&self, text: &str, person: &Person) -> Result<JobId, ApiError> {
+        let unknown = || refused(format!("there is no job {}", quoted(text)));
+        let read =
+            |e: crate::store::StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
+        if let Some(key) = text.strip_prefix("spool-").and_then(|key| key.parse::<SubmissionKey>().ok()) {
+            if let Some(id) = self.known_key(person.uid, key)? {
+                return Ok(id);
+            }
+            let others = self.reader.by_ticket(key).map_err(read)?;
+            return match others.iter().find(|(id, _)| self.may_see(*id, person)) {
+                Some((id, _)) => Ok(*id),
+                None => Err(refused(format!(
+                    "{text} was not taken yet, or was refused; see 'axbatch' and ax-spool(5)"
+                ))),
+            };
+        }
+        let (number, id) = match (text.parse::<JobId>(), text.parse::<u32>()) {
+            (Ok(id), _) => (id.number, Some(id)),
+            (_, Ok(number)) => (JobNumber(number), None),
+            _ => {
+                return Err(refused(format!("{} is no job: ids look like ax-2026-0001, or 1", quoted(text))));
+            }
+        };
+        let found = match self.controller.job(number) {
+            Some(job) => Some(job.id),
+            None => self.reader.by_number(number).map_err(read)?,
+        };
+        let found = found.filter(|found| id.is_none_or(|id| id == *found)).ok_or_else(unknown)?;
+        match self.may_see(found, person) {
+            true => Ok(found),
+            false => Err(unknown()),
+        }
+    }
+
+    /// Everybody sees all jobs, unless the cluster keeps them private.
+    fn may_see(&self, id: JobId, person: &Person) -> bool {
+        if !self.controller.config().cluster.private_jobs || person.is_admin(self.controller.config()) {
+            return true;
+        }
+        let owner = match self.controller.job(id.number) {
+            Some(job) => Some(job.owner.uid),
+            None => self.reader.job(id.number).ok().flatten().map(|job| job.owner.uid),
+        };
+        owner == Some(person.uid)
+    }
+
+    fn list_jobs(&self, query: &JobsQuery, person: &Person) -> Result<JobsAnswer, ApiError> {
+        let mut query = query.clone();
+        if self.controller.config().cluster.private_jobs && !person.is_admin(self.controller.config()) {
+            query.user = vec![person.name.to_string()];
+        }
+        let wants_ended = query.finished || query.all || query.state.iter().any(|s| s.is_final());
+        let mut answer =
+            if query.finished { JobsAnswer { jobs: Vec::new(), left_out: 0 } } else { self.living(&query) };
+        if wants_ended {
+            self.add_ended(&query, &mut answer)?;
+        }
+        Ok(answer)
+    }
+
+    /// Running jobs, then waiting ones in their order.
+    fn living(&self, query: &JobsQuery) -> JobsAnswer {
+        let limit = query.limit.map_or(usize::MAX, |l| l as usize);
+        let mut answer = JobsAnswer { jobs: Vec::new(), left_out: 0 };
+        let waits = |job: &&Job| job.state.is_waiting();
+        let chosen = |job: &&Job| !job.state.is_final() && fits(job, query);
+        for job in self.controller.jobs().filter(chosen).filter(|j| !waits(j)) {
+            if answer.jobs.len() < limit {
+                answer.jobs.push(view::of_job(job));
+            } else {
+                answer.left_out += 1;
+            }
+        }
+        for (job, told) in self.controller.explain_waiting(now()) {
+            if answer.jobs.len() >= limit {
+                break;
+            }
+            if fits(job, query) {
+                answer.jobs.push(explained(job, told));
+            }
+        }
+        let all = self.controller.jobs().filter(chosen).count();
+        answer.left_out = all.saturating_sub(answer.jobs.len()) as u64;
+        answer
+    }
+
+    /// Jobs out of the accounts: those that ended lately (`all`), or as the query says.
+    fn add_ended(&self, query: &JobsQuery, answer: &mut JobsAnswer) -> Result<(), ApiError> {
+        const LATELY: i64 = 300_000;
+        let at = now().wall;
+        let mut query = query.clone();
+        query.limit =
+            query.limit.map(|l| l.saturating_sub(u32::try_from(answer.jobs.len()).unwrap_or(u32::MAX)));
+        if !query.finished {
+            query.since = Some(query.since.unwrap_or_default().max(WallTime(at.0 - LATELY)));
+            query.state.retain(|s| s.is_final());
+        }
+        let ended = self.reader.finished(&query, at);
+        let ended = ended.map_err(|e| ApiError { class: ErrorClass::TryAgain, error: e.to_string() })?;
+        answer.left_out += ended.left_out;
+        answer.jobs.extend(ended.jobs);
+        Ok(())
+    }
+
+    /// Everything about a job.
+    pub(super) fn show_job(&self, number: JobNumber) -> Response {
+        let stored = self.reader.view(number, now().wall);
+        let living = self.controller.job(number);
+        let view = match (stored, living) {
+            (Ok(Some(view)), None) => view,
+            (Ok(stored), Some(job)) => {
+                let told = self.controller.explain(now(), number);
+                let mut view = explained(job, told);
+                if let Some(stored) = stored {
+                    take_stored(&mut view, stored);
+                }
+                view
+            }
+            (Ok(None), None) => return Response::error(&refused(format!("there is no job {number}"))),
+            (Err(error), _) => {
+                return Response::error(&ApiError { class: ErrorClass::TryAgain, error: error.to_string() });
+            }
+        };
+        Response::json(200, &view)
+    }
+
+    fn why(&self, job: &str, person: &Person) -> Result<Response, ApiError> {
+        let id = self.find_job(job, person)?;
+        let stored = self.reader.view(id.number, now().wall);
+        let stored = stored.map_err(|e| ApiError { class: ErrorClass::TryAgain, error: e.to_string() })?;
+        Ok(Response::json(200, &stored.map(|view| view.decisions).unwrap_or_default()))
+    }
+
+    fn nodes(&self) -> Vec<NodeView> {
+        let mut views: Vec<NodeView> = self.controller.nodes().map(|node| self.node(node)).collect();
+        let here = |host: &str| views.iter().any(|v| v.name == host);
+        let config = self.controller.config();
+        let absent: Vec<NodeView> = config
+            .resources
+            .gpu_nodes
+            .iter()
+            .filter(|declared| !here(declared.host.as_str()))
+            .map(|declared| NodeView {
+                name: declared.host.to_string(),
+                state: "never registered".to_owned(),
+                reason: Some("it is declared, and no daemon of that name has ever come".to_owned()),
+                cpus: 0,
+                cpus_used: 0,
+                ram_mb: 0,
+                ram_used_mb: 0,
+                gpus: declared.gpus,
+                gpus_used: 0,
+                epoch: 0,
+                last_heartbeat_at: None,
+                jobs: Vec::new(),
+            })
+            .collect();
+        views.extend(absent);
+        views
+    }
+
+    fn node(&self, node: &Node) -> NodeView {
+        let has = &node.inventory;
+        let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
+        let warnings = if has.name == self.local.inventory.name {
+            self.local.warnings.join("; ")
+        } else {
+            String::new()
+        };
+        NodeView {
+            name: has.name.to_string(),
+            state: "up".to_owned(),
+            reason: (!warnings.is_empty()).then_some(warnings),
+            cpus: has.cpus,
+            cpus_used: has.cpus - node.free_cpus(),
+            ram_mb: has.ram.0,
+            ram_used_mb: (has.ram - node.free_ram()).0,
+            gpus: u32::try_from(has.cards.len()).unwrap_or(u32::MAX),
+            gpus_used: u32::try_from(has.cards.iter().filter(used).count()).unwrap_or(u32::MAX),
+            epoch: has.epoch,
+            last_heartbeat_at: Some(now().wall),
+            jobs: self.jobs_on(node, |_| true),
+        }
+    }
+
+    /// The jobs that hold something of a node.
+    fn jobs_on(&self, node: &Node, which: impl Fn(&ax_core::node::Allocation) -> bool) -> Vec<JobId> {
+        let active = self.controller.jobs().filter(|j| j.state.is_active());
+        let here = active.filter(|job| {
+            let held = job.attempt.as_ref().map(|a| &a.allocation);
+            held.is_some_and(|a| a.node == node.inventory.name && which(a))
+        });
+        here.map(|job| job.id).collect()
+    }
+
+    fn cards(&self) -> Vec<CardView> {
+        let nodes = self.controller.nodes();
+        nodes.flat_map(|node| node.inventory.cards.iter().map(move |card| self.card(node, card))).collect()
+    }
+
+    fn card(&self, node: &Node, card: &Card) -> CardView {
+        let reserved = node.card_reserved(card);
+        CardView {
+            node: node.inventory.name.to_string(),
+            index: card.index,
+            uuid: card.uuid.clone(),
+            name: card.kind.clone().unwrap_or_else(|| "card".to_owned()),
+            mem_mb: card.mem.0,
+            free_mb: (card.mem - reserved).0,
+            reserved_mb: reserved.0,
+            used_mb: None,
+            p95_mb: None,
+            load: None,
+            jobs: self.jobs_on(node, |a| a.cards.iter().any(|share| share.index == card.index)),
+            foreign: Vec::new(),
+            limit: "none".to_owned(),
+            health: "healthy".to_owned(),
+        }
+    }
+
+    fn daemon(&self) -> DaemonView {
+        let count = |which: fn(&Job) -> bool| self.controller.jobs().filter(|j| which(j)).count() as u64;
+        DaemonView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster: self.controller.config().cluster.name.clone(),
+            pid: std::process::id(),
+            waiting: count(|j| j.state.is_waiting()),
+            active: count(|j| j.state.is_active()),
+            read_only: self.read_only.clone(),
+            missing: self.missing.clone(),
+        }
+    }
+}
+
+/// What only the store knows goes into the view of a job that is in memory.
+fn take_stored(view: &mut JobView, stored: JobView) {
+    view.attempts = stored.attempts;
+    view.time_in_state = stored.time_in_state;
+    view.decisions = stored.decisions;
+    view.stdout = stored.stdout;
+    view.stderr = stored.stderr;
+    view.comment = stored.comment;
+    view.account = stored.account;
+    view.unused_options = stored.unused_options;
+    view.ticket = stored.ticket;
+}

@@ -1,0 +1,69 @@
+//! Reading the configuration again: all of it or, on an error, none of it.
+
+use ax_core::api::{ApiError, ErrorClass, ReloadAnswer};
+use ax_core::config::{Config, compare};
+use ax_core::controller::Event;
+
+use super::Engine;
+use crate::api::http::Response;
+use crate::api::server::ConnId;
+use crate::config;
+use crate::local;
+use crate::log::{Level, Line};
+use crate::people::Person;
+
+/// Reads the configuration as at the start: a named file must be there, the usual one may be absent.
+pub(super) fn read(
+    named: Option<&std::path::Path>,
+    usual: &std::path::Path,
+) -> Result<config::Loaded, ApiError> {
+    let (path, loaded) = match named {
+        Some(path) => (path, config::load_named(path)),
+        None => (usual, config::load(usual)),
+    };
+    loaded.map_err(|findings| ApiError {
+        class: ErrorClass::Config,
+        error: config::lines(path, &findings).join("\n"),
+    })
+}
+
+impl Engine {
+    pub(super) fn reload_asked(&mut self, conn: ConnId, person: &Person) {
+        let response = match person.is_admin(self.controller.config()) {
+            false => Response::error(&ApiError {
+                class: ErrorClass::NoPermission,
+                error: format!("only administrators reload the configuration; you are {}", person.name),
+            }),
+            true => match self.reload(&person.name) {
+                Ok(answer) => Response::json(200, &answer),
+                Err(error) => Response::error(&error),
+            },
+        };
+        self.answer_when_durable(conn, response);
+    }
+
+    /// Reads the file again and, if it is right and takes nothing away from jobs, goes by it.
+    pub(super) fn reload(&mut self, who: &str) -> Result<ReloadAnswer, ApiError> {
+        self.accepts()?;
+        let loaded = read(self.config_file.as_deref(), &self.paths.config)?;
+        let in_use: Vec<_> =
+            self.controller.jobs().filter(|j| !j.state.is_final()).map(|j| (j.id, j.queue.clone())).collect();
+        let changes = compare(self.controller.config(), &loaded.config, &in_use)
+            .map_err(|refusals| ApiError { class: ErrorClass::Config, error: refusals.join("; ") })?;
+        let path = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());
+        let warnings = config::lines(&path, &loaded.warnings);
+        self.go_by(loaded.config);
+        for change in &changes {
+            self.log.line(Level::Info, &Line::new("reload").text("by", &who).text("change", change));
+        }
+        Ok(ReloadAnswer { changes, warnings })
+    }
+
+    /// Tells the controller, and registers this node anew, since it may be declared otherwise now.
+    fn go_by(&mut self, config: Config) {
+        let host = self.local.inventory.name.clone();
+        self.local = local::look(&host, &config, self.nvml.as_deref(), self.gives_cards);
+        self.step(Event::ConfigLoaded(Box::new(config)));
+        self.step(Event::NodeRegistered(self.local.inventory.clone()));
+    }
+}

@@ -1,0 +1,359 @@
+//! What clients ask: routes, who may, and the changes that they want. The
+//! caller is the socket's peer, as the kernel says; nothing in a request
+//! changes that.
+
+use std::sync::Arc;
+
+use ax_core::api::{
+    Action, ActionAnswer, ActionRequest, ActionResult, ApiError, ErrorClass, JobsQuery, SubmitAnswer,
+    SubmitRequest,
+};
+use ax_core::controller::{Change, Decision, Event};
+use ax_core::directive::{Program, interpret, parse_args};
+use ax_core::id::{JobId, SubmissionKey, Uid};
+use ax_core::job::Actor;
+use ax_core::job::spec::{JobSpec, TimeLimit};
+use ax_core::time::WallTime;
+use ax_sys::{clock, crash_point, random};
+
+use super::{Engine, now};
+use crate::api::http::{Method, Request, Response};
+use crate::api::server::{ConnId, Incoming, Notice};
+use crate::log::{Level, Line};
+use crate::people::Person;
+use crate::store::NewParts;
+use crate::submission::{self, Checked, Rules};
+
+/// Most jobs that one request may act on one by one.
+const MOST_JOBS: usize = 100_000;
+
+fn error(class: ErrorClass, text: impl Into<String>) -> ApiError {
+    ApiError { class, error: text.into() }
+}
+
+impl Engine {
+    pub(super) fn on_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Request(incoming) => self.on_request(incoming),
+            Notice::Gone(conn) => self.parked.gone(conn),
+            Notice::AcceptFailed(error) => {
+                self.log.line(Level::Error, &Line::new("accept").text("error", &error));
+            }
+        }
+    }
+
+    /// Answers a request, now or later; one of a user who is not known yet waits.
+    pub(super) fn on_request(&mut self, incoming: Incoming) {
+        crash_point!("request read");
+        let uid = Uid(incoming.peer.uid);
+        match self.people.get(uid, now().boot).cloned() {
+            None => {
+                self.worker.look_up(uid);
+                self.parked.request(uid, incoming);
+            }
+            Some(Err(why)) => {
+                self.respond(incoming.conn, &Response::error(&error(ErrorClass::NoPermission, why)));
+            }
+            Some(Ok(person)) => self.route(&incoming.request, incoming.conn, &person),
+        }
+    }
+
+    fn route(&mut self, request: &Request, conn: ConnId, person: &Person) {
+        let path: Vec<&str> = request.path.trim_matches('/').split('/').collect();
+        let ["api", "v1", rest @ ..] = path.as_slice() else {
+            return self.not_found(conn, &request.path);
+        };
+        match (request.method, rest) {
+            (Method::Post, ["jobs"]) => self.submit(request, conn, person),
+            (Method::Post, ["jobs", "action"]) => self.action(request, conn, person),
+            (Method::Post, ["reload"]) => self.reload_asked(conn, person),
+            (Method::Get, ["jobs", job, "wait"]) => self.wait(request, conn, person, job),
+            (Method::Get, rest) => match self.query(rest, request, person) {
+                Some(response) => self.respond(conn, &response),
+                None => self.not_found(conn, &request.path),
+            },
+            _ => self.not_found(conn, &request.path),
+        }
+    }
+
+    fn not_found(&mut self, conn: ConnId, path: &str) {
+        let text = format!("there is no {path:?} here for this method");
+        let mut response = Response::error(&error(ErrorClass::Usage, text));
+        response.status = 404;
+        self.respond(conn, &response);
+    }
+
+    // ---- submission ----
+
+    fn submit(&mut self, request: &Request, conn: ConnId, person: &Person) {
+        let response = match self.try_submit(&request.body, person) {
+            Ok((status, answer)) => Response::json(status, &answer),
+            Err(error) => Response::error(&error),
+        };
+        self.answer_when_durable(conn, response);
+    }
+
+    fn try_submit(&mut self, body: &[u8], person: &Person) -> Result<(u16, SubmitAnswer), ApiError> {
+        self.accepts()?;
+        let request: SubmitRequest = serde_json::from_slice(body)
+            .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no submission: {e}")))?;
+        let person = self.on_behalf(&request, person)?;
+        let key = match request.key {
+            Some(key) => key,
+            None => new_key()?,
+        };
+        if let Some(known) = self.known_key(person.uid, key)? {
+            return Ok((200, accepted(known, Vec::new(), Vec::new())));
+        }
+        let test_only = request.test_only;
+        let mut checked = self.check(SubmitRequest { key: Some(key), ..request }, &person)?;
+        if test_only || checked.conduct.test_only {
+            return Ok((200, self.foretell(checked)));
+        }
+        let (warnings, understood) =
+            (std::mem::take(&mut checked.warnings), std::mem::take(&mut checked.understood));
+        self.accept(checked, &warnings).map(|(status, id)| (status, accepted(id, understood, warnings)))
+    }
+
+    /// Puts a checked submission before the controller.
+    pub(super) fn accept(&mut self, checked: Checked, warnings: &[String]) -> Result<(u16, JobId), ApiError> {
+        self.accepts()?;
+        let mut details = checked.details;
+        details.warnings = warnings.to_vec();
+        let parts = NewParts {
+            details,
+            script: Arc::from(checked.script),
+            environment: Arc::new(checked.environment),
+        };
+        let decisions = self.step_with(Event::Submitted(Box::new(checked.submission)), Some(parts));
+        decisions
+            .into_iter()
+            .find_map(|decision| match decision {
+                Decision::Accepted { job, .. } => Some(Ok((201, job))),
+                Decision::AlreadyKnown { job, .. } => Some(Ok((200, job))),
+                Decision::Refused { class, why } => Some(Err(error(class, why))),
+                _ => None,
+            })
+            .unwrap_or_else(|| Err(error(ErrorClass::TryAgain, "nothing was decided about this submission")))
+    }
+
+    /// Nobody submits as somebody else, except root with `--uid`.
+    fn on_behalf(&mut self, request: &SubmitRequest, person: &Person) -> Result<Person, ApiError> {
+        let Some(uid) = request.uid.map(Uid).filter(|uid| *uid != person.uid) else {
+            return Ok(person.clone());
+        };
+        if person.uid != Uid::ROOT {
+            let text = format!("only root submits for others; you are {}", person.name);
+            return Err(error(ErrorClass::NoPermission, text));
+        }
+        match self.people.get(uid, now().boot) {
+            Some(known) => known.clone().map_err(|why| error(ErrorClass::Refused, why)),
+            None => {
+                self.worker.look_up(uid);
+                Err(error(ErrorClass::TryAgain, format!("user {uid} is being looked up; ask again")))
+            }
+        }
+    }
+
+    /// The job that a key became, in memory or in the accounts.
+    pub(super) fn known_key(&self, uid: Uid, key: SubmissionKey) -> Result<Option<JobId>, ApiError> {
+        if let Some(id) = self.controller.job_of_key(uid, key) {
+            return Ok(Some(id));
+        }
+        let stored = self.reader.by_key(uid, key);
+        stored.map_err(|e| error(ErrorClass::TryAgain, e.to_string()))
+    }
+
+    pub(super) fn check(&self, request: SubmitRequest, person: &Person) -> Result<Checked, ApiError> {
+        let rules = Rules {
+            config: self.controller.config(),
+            nodes: self.controller.nodes().collect(),
+            calendar: &self.calendar,
+            now: now().wall,
+        };
+        submission::check(request, person, &rules)
+    }
+
+    /// What would become of a submission: tried on a copy of the controller.
+    fn foretell(&self, checked: Checked) -> SubmitAnswer {
+        let mut copy = self.controller.clone();
+        let at = now();
+        let decisions = copy.step(at, Event::Submitted(Box::new(checked.submission)));
+        let job = decisions.iter().find_map(|d| match d {
+            Decision::Accepted { job, .. } => Some(*job),
+            _ => None,
+        });
+        let launch = decisions.iter().find_map(|d| match d {
+            Decision::Launch { attempt, allocation, .. } if Some(attempt.job) == job => Some(allocation),
+            _ => None,
+        });
+        let refused = decisions.iter().find_map(|d| match d {
+            Decision::Refused { why, .. } => Some(why.clone()),
+            _ => None,
+        });
+        let forecast = match (refused, launch, job) {
+            (Some(why), _, _) => format!("would be refused: {why}"),
+            (None, Some(allocation), _) => format!("would start at once on {}", allocation.node),
+            (None, None, Some(job)) => {
+                let told = copy.explain(at, job.number);
+                let start =
+                    told.expected_start.map_or("can't be foretold".to_owned(), |s| format!("about {s}"));
+                format!("would wait: {}; expected start {start}", told.reasons.join("; "))
+            }
+            (None, None, None) => "nothing can be said".to_owned(),
+        };
+        SubmitAnswer {
+            id: None,
+            number: None,
+            understood: checked.understood,
+            warnings: checked.warnings,
+            forecast: Some(forecast),
+        }
+    }
+
+    // ---- actions ----
+
+    fn action(&mut self, request: &Request, conn: ConnId, person: &Person) {
+        let response = match self.try_action(&request.body, person) {
+            Ok(answer) => Response::json(200, &answer),
+            Err(error) => Response::error(&error),
+        };
+        self.answer_when_durable(conn, response);
+    }
+
+    fn try_action(&mut self, body: &[u8], person: &Person) -> Result<ActionAnswer, ApiError> {
+        self.accepts()?;
+        let request: ActionRequest = serde_json::from_slice(body)
+            .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no action: {e}")))?;
+        let actor = person.actor(self.controller.config());
+        let mut targets: Vec<(String, Result<JobId, ApiError>)> =
+            request.jobs.iter().map(|text| (text.clone(), self.find_job(text, person))).collect();
+        if let Some(select) = &request.select {
+            let ids = self.select(select, person)?;
+            targets.extend(ids.into_iter().map(|id| (id.to_string(), Ok(id))));
+        }
+        if targets.is_empty() && request.select.is_none() {
+            return Err(error(ErrorClass::Usage, "no job is named"));
+        }
+        if targets.len() > MOST_JOBS {
+            let text = format!("{} jobs are too many at once, at most {MOST_JOBS}", targets.len());
+            return Err(error(ErrorClass::Usage, text));
+        }
+        let mut results = Vec::with_capacity(targets.len());
+        for (job, target) in targets {
+            let id = target.as_ref().ok().copied();
+            let done = target.and_then(|id| self.act_on(id, &actor, &request));
+            results.push(match done {
+                Ok(done) => ActionResult { job, id, done: Some(done), error: None },
+                Err(error) => ActionResult { job, id, done: None, error: Some(error) },
+            });
+        }
+        Ok(ActionAnswer { results })
+    }
+
+    fn act_on(&mut self, job: JobId, actor: &Actor, request: &ActionRequest) -> Result<String, ApiError> {
+        let actor = actor.clone();
+        let event = match &request.action {
+            Action::Cancel { signal: None } => {
+                Event::CancelRequested { job, actor, why: request.why.clone() }
+            }
+            Action::Cancel { signal: Some(signal) } => Event::SignalRequested { job, actor, signal: *signal },
+            Action::Hold => Event::HoldRequested { job, actor },
+            Action::Release => Event::ReleaseRequested { job, actor },
+            Action::Resolve { answer } => Event::Resolved { job, actor, answer: *answer },
+            Action::Update { options } => {
+                let change = Box::new(self.change_of(options)?);
+                Event::UpdateRequested { job, actor, change }
+            }
+            Action::Suspend | Action::Resume => {
+                return Err(error(ErrorClass::Refused, "suspend and resume are not supported yet"));
+            }
+        };
+        let decisions = self.wished(event)?;
+        said(job, &decisions)
+    }
+
+    /// Options as on a command line, those that a waiting job can change.
+    fn change_of(&self, options: &[String]) -> Result<Change, ApiError> {
+        let usage = |d: ax_core::directive::Diagnostic| error(ErrorClass::Usage, d.to_string());
+        let line = parse_args(options, Program::Axbatch).map_err(usage)?;
+        let spec = interpret(&[line.source()]).map_err(usage)?.spec;
+        let mut rest = spec.clone();
+        rest.timing.priority = None;
+        rest.timing.limit = None;
+        rest.timing.begin = None;
+        (rest.queue, rest.name) = (None, None);
+        if rest != JobSpec::default() || line.script.is_some() {
+            let text =
+                "only --priority, --time, --begin, --queue and --job-name of a waiting job can be changed";
+            return Err(error(ErrorClass::Usage, text));
+        }
+        let queue = match spec.queue.as_deref() {
+            None => None,
+            Some(name) => Some(
+                name.parse().map_err(|e: ax_core::id::BadName| error(ErrorClass::Usage, e.to_string()))?,
+            ),
+        };
+        Ok(Change {
+            priority: spec.timing.priority,
+            time_limit: spec.timing.limit.map(|limit| match limit {
+                TimeLimit::After(span) => Some(span),
+                TimeLimit::Unlimited => None,
+            }),
+            queue,
+            name: spec.name.map(Into::into),
+            begin: spec.timing.begin.map(|when| self.calendar.resolve(when, WallTime(clock::wall_ms()))),
+        })
+    }
+
+    /// The living jobs that a selection means; of an ordinary user only their own.
+    fn select(&self, select: &JobsQuery, person: &Person) -> Result<Vec<JobId>, ApiError> {
+        if *select == JobsQuery::default() {
+            return Err(error(ErrorClass::Usage, "a selection needs at least one condition"));
+        }
+        let admin = person.is_admin(self.controller.config());
+        let own = |job: &ax_core::job::Job| admin || job.owner.uid == person.uid;
+        let living = self.controller.jobs().filter(|j| !j.state.is_final());
+        Ok(living.filter(|j| own(j) && super::queries::fits(j, select)).map(|j| j.id).collect())
+    }
+
+    // ---- waiting ----
+
+    fn wait(&mut self, request: &Request, conn: ConnId, person: &Person, job: &str) {
+        let seconds = request.values("timeout_s").next().and_then(|t| t.parse().ok()).unwrap_or(60);
+        match self.find_job(job, person) {
+            Err(error) => self.respond(conn, &Response::error(&error)),
+            Ok(id) => {
+                let living = self.controller.job(id.number).is_some_and(|j| !j.state.is_final());
+                if living {
+                    self.parked.waiter(conn, id.number, Engine::wait_until(seconds));
+                } else {
+                    let response = self.show_job(id.number);
+                    self.answer_when_durable(conn, response);
+                }
+            }
+        }
+    }
+}
+
+/// What became of a wish, in words; or why it was refused.
+fn said(job: JobId, decisions: &[Decision]) -> Result<String, ApiError> {
+    let about_it = decisions.iter().find_map(|d| match d {
+        Decision::Refused { class, why } => Some(Err(error(*class, why.clone()))),
+        Decision::Ignored { why, .. } => Some(Err(error(ErrorClass::Refused, why.clone()))),
+        Decision::Noted { job: of, what, .. } if *of == job => Some(Ok(what.clone())),
+        Decision::Moved { job: of, why, .. } if *of == job => Some(Ok(why.clone())),
+        _ => None,
+    });
+    about_it.unwrap_or_else(|| Ok("nothing changed".to_owned()))
+}
+
+fn accepted(id: JobId, understood: Vec<String>, warnings: Vec<String>) -> SubmitAnswer {
+    SubmitAnswer { id: Some(id), number: Some(id.number.0), understood, warnings, forecast: None }
+}
+
+/// For requests that bring no key: they can't be repeated safely, which is the caller's choice.
+fn new_key() -> Result<SubmissionKey, ApiError> {
+    let chance = random::bytes().map_err(|e| error(ErrorClass::TryAgain, e.to_string()))?;
+    Ok(SubmissionKey::new(u64::try_from(clock::wall_ms()).unwrap_or(0), chance))
+}

@@ -1,0 +1,272 @@
+//! Bringing the daemon up: folders, store, the jobs as they were, the node as
+//! it is; then every attempt that was alive is settled: adopted, ended, or
+//! sealed so that it never starts. The socket opens when all that is known.
+
+use std::fs::DirBuilder;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ax_core::controller::{Controller, Event, Snapshot};
+use ax_core::job::state::{JobState, Outcome};
+use ax_core::job::{AttemptEnd, Job};
+use ax_core::paths::Paths;
+use ax_core::time::{BootTime, Now};
+use ax_sys::socket::{Interest, Poller, Waker};
+use ax_sys::{clock, credentials};
+use thiserror::Error;
+
+use super::attempts::Attempts;
+use super::commit::{Commits, OpenBatch};
+use super::guard::Guard;
+use super::parked::Parked;
+use super::{Engine, RESCAN, now, reload, tokens};
+use crate::api::server::{Limits, Server};
+use crate::calendar::Calendar;
+use crate::containment;
+use crate::local;
+use crate::log::{Level, Line, Log};
+use crate::people::People;
+use crate::ready;
+use crate::signals::Signals;
+use crate::store::{Batch, Broken, Options, Reader, Row, Store, Writer};
+use crate::worker::{Task, Worker};
+
+/// How the daemon is to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    /// Where things lie, before the configuration moves them.
+    pub paths: Paths,
+    /// A configuration file that was named.
+    pub config_file: Option<PathBuf>,
+    /// The supervisor's program.
+    pub axrun: PathBuf,
+    /// Whether cards are given out at all.
+    pub cards: bool,
+    /// Whether the log is copied to standard error.
+    pub log_to_stderr: bool,
+}
+
+/// Why it can't.
+#[derive(Debug, Error)]
+pub(crate) enum StartError {
+    /// The configuration is wrong: its lines.
+    #[error("{0}")]
+    Config(String),
+    /// Something that it needs can't be had.
+    #[error("cannot {doing}: {why}")]
+    System {
+        /// What it was about to do.
+        doing: &'static str,
+        /// What stood in the way.
+        why: String,
+    },
+}
+
+fn failed<E: std::fmt::Display>(doing: &'static str) -> impl FnOnce(E) -> StartError {
+    move |error| StartError::System { doing, why: error.to_string() }
+}
+
+impl Engine {
+    /// Brings it up; jobs that ran while it was away are on their way to be adopted.
+    pub(crate) fn start(setup: Setup) -> Result<Engine, StartError> {
+        let loaded = reload::read(setup.config_file.as_deref(), &setup.paths.config)
+            .map_err(|error| StartError::Config(error.error))?;
+        let config_path = setup.config_file.clone().unwrap_or_else(|| setup.paths.config.clone());
+        let config_warnings = crate::config::lines(&config_path, &loaded.warnings);
+        let config = loaded.config;
+        let paths = config.paths.apply(setup.paths);
+        let as_root = credentials::own().0 == 0;
+        make_folders(&paths, as_root).map_err(|(path, error)| StartError::System {
+            doing: "make the daemon's folders",
+            why: format!("{}: {error}", path.display()),
+        })?;
+        let mut store = Store::open(&paths).map_err(failed("open the store"))?;
+        let restored = store.restore(now().wall).map_err(failed("read the store"))?;
+        let notices = store.notices().to_vec();
+        let reader = Reader::open(&paths).map_err(failed("read the store"))?;
+        let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
+        let same_boot = restored.boot.as_deref().is_none_or(|boot| boot == boot_id);
+        let host = local::host_name().map_err(failed("learn this machine's name"))?;
+        let nvml = config.paths.nvml.as_ref().map(PathBuf::from);
+        let local = local::look(&host, &config, nvml.as_deref(), setup.cards);
+        let controller = Controller::restore(Snapshot {
+            nodes: vec![local.inventory.clone()],
+            jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
+            next_number: restored.next_number,
+            next_epoch: restored.next_epoch,
+            config,
+        });
+        let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
+        let at = now();
+        let containment = containment::prepare(&paths);
+        let mut engine = Engine {
+            log: Log::open(&paths.log, setup.log_to_stderr),
+            guard: Guard::new(&setup.axrun, &paths.run, at.boot),
+            server: listen(&paths, as_root)?,
+            config_file: setup.config_file,
+            axrun: setup.axrun,
+            nvml,
+            as_root,
+            gives_cards: setup.cards,
+            calendar: Calendar,
+            controller,
+            local,
+            cgroup_parents: containment.parents,
+            missing: containment.missing,
+            writer: loop_parts.writer,
+            reader,
+            commits: Commits::default(),
+            batch: OpenBatch::default(),
+            read_only: None,
+            deferred: Default::default(),
+            poller: loop_parts.poller,
+            waker: loop_parts.waker,
+            signals: loop_parts.signals,
+            worker: loop_parts.worker,
+            people: People::default(),
+            parked: Parked::default(),
+            attempts: Attempts::default(),
+            parts: Default::default(),
+            usage: Default::default(),
+            leftovers: Default::default(),
+            next_rescan: at.boot + RESCAN,
+            last_commit: at.boot,
+            quiet_done: false,
+            stopping: false,
+            paths,
+        };
+        engine.say_how_it_starts(&config_warnings, &notices, &restored.broken);
+        engine.begin(at, same_boot, boot_id).map_err(failed("begin"))?;
+        Ok(engine)
+    }
+
+    fn say_how_it_starts(&mut self, config: &[String], notices: &[String], broken: &[Broken]) {
+        let line = Line::new("started")
+            .text("version", &env!("CARGO_PKG_VERSION"))
+            .text("pid", &std::process::id())
+            .text("jobs", &self.controller.jobs().count())
+            .text("cpus", &self.local.inventory.cpus)
+            .text("ram", &self.local.inventory.ram)
+            .text("cards", &self.local.inventory.cards.len());
+        self.log.line(Level::Info, &line);
+        let warnings = config.iter().chain(notices).chain(&self.local.warnings).chain(&self.missing);
+        for warning in warnings {
+            self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
+        }
+        for job in broken {
+            let line = Line::new("broken").text("job", &job.id).text("reason", &job.reason);
+            self.log.line(Level::Error, &line);
+        }
+    }
+
+    /// Opens the doors and settles what was alive.
+    fn begin(&mut self, at: Now, same_boot: bool, boot_id: String) -> Result<(), ax_sys::SysError> {
+        self.server.register(&self.poller)?;
+        self.writer.send(Batch { id: 0, rows: vec![Row::Boot(boot_id.into())] });
+        self.writer.record_snapshot(at, self.controller.snapshot());
+        let alive: Vec<_> = self.controller.jobs().filter(|j| j.state.is_active()).collect();
+        let alive: Vec<_> =
+            alive.into_iter().filter_map(|j| Some((j.attempt.as_ref()?.name, j.state))).collect();
+        for (attempt, state) in alive {
+            match same_boot {
+                true => self.worker.start_task(Task::Settle(attempt)),
+                false => self.ended_by_reboot(attempt, state),
+            }
+        }
+        self.happened(Event::Tick);
+        ready::say_ready();
+        Ok(())
+    }
+
+    /// Nothing of an earlier boot runs any more.
+    fn ended_by_reboot(&mut self, attempt: ax_core::id::AttemptName, state: JobState) {
+        let message = match state {
+            JobState::Starting => "the machine was restarted before its start was confirmed",
+            _ => "the machine was restarted",
+        };
+        let end = AttemptEnd {
+            outcome: Outcome::NodeFail,
+            exit_code: None,
+            signal: None,
+            message: Some(message.to_owned()),
+        };
+        self.happened(Event::AttemptEnded { attempt, end });
+    }
+}
+
+/// A boot clock of an earlier boot says nothing: what it held back is due.
+fn in_this_boot(mut job: Job, same_boot: bool) -> Job {
+    if !same_boot && job.backoff_until.is_some() {
+        job.backoff_until = Some(BootTime(0));
+    }
+    job
+}
+
+/// Threads and descriptors of the loop.
+struct LoopParts {
+    poller: Poller,
+    waker: Arc<Waker>,
+    signals: Signals,
+    worker: Worker,
+    writer: Writer,
+}
+
+impl LoopParts {
+    fn new(paths: &Paths, store: Store) -> Result<LoopParts, Box<dyn std::error::Error>> {
+        let poller = Poller::new()?;
+        let waker = Arc::new(Waker::new()?);
+        poller.add(&*waker, tokens::WAKER, Interest::READ)?;
+        let signals = Signals::catch()?;
+        for descriptor in signals.descriptors() {
+            poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
+        }
+        let worker = Worker::start(paths.clone(), Arc::clone(&waker))?;
+        let to_wake = Arc::clone(&waker);
+        let notify = Box::new(move || {
+            // A loop that can't be woken finds the report at its next rescan.
+            let _ = to_wake.wake();
+        });
+        let writer = Writer::spawn(store, Options { events: true }, notify)?;
+        Ok(LoopParts { poller, waker, signals, worker, writer })
+    }
+}
+
+fn listen(paths: &Paths, as_root: bool) -> Result<Server, StartError> {
+    let mode = if as_root { 0o666 } else { 0o600 };
+    Server::bind(&paths.socket(), mode, Limits::default(), tokens::SERVER).map_err(failed("open the socket"))
+}
+
+/// Folders with their permissions; those that are there keep them, but for `incoming`.
+fn make_folders(paths: &Paths, as_root: bool) -> Result<(), (PathBuf, std::io::Error)> {
+    let (open, passed) = if as_root { (0o755, 0o711) } else { (0o700, 0o700) };
+    let incoming = if as_root { 0o1733 } else { 0o700 };
+    let log_folder = paths.log.parent().map(Path::to_owned).unwrap_or_default();
+    for (path, mode) in [
+        (paths.spool.clone(), open),
+        (paths.incoming(), incoming),
+        (paths.taken(), 0o700),
+        (paths.refused(), passed),
+        (paths.spool.join("jobs"), passed),
+        (paths.run.clone(), open),
+        (paths.run.join("jobs"), passed),
+        (paths.attempts(), 0o700),
+        (paths.leases(), 0o700),
+        (paths.state.clone(), 0o700),
+        (paths.node_state(), 0o700),
+        (log_folder, open),
+    ] {
+        make_folder(&path, mode).map_err(|error| (path, error))?;
+    }
+    Ok(())
+}
+
+fn make_folder(path: &Path, mode: u32) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().mode(0o755).recursive(true).create(path)?;
+    // Whatever the mask of whoever started us.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}

@@ -1,0 +1,59 @@
+//! The numbers under which the poll loop knows its descriptors: the highest
+//! byte says whose it is, the rest which one.
+
+use ax_core::id::Epoch;
+
+use crate::api::server::TOKEN_BITS;
+
+/// The local socket's server; its connections are below.
+pub(super) const SERVER: u64 = 1 << TOKEN_BITS;
+/// Another thread has something for the loop.
+pub(super) const WAKER: u64 = 2 << TOKEN_BITS;
+/// A signal came.
+pub(super) const SIGNALS: u64 = 3 << TOKEN_BITS;
+/// The guard's process ended.
+pub(super) const GUARD: u64 = 4 << TOKEN_BITS;
+const SOCKETS: u64 = 5 << TOKEN_BITS;
+const PROCESSES: u64 = 6 << TOKEN_BITS;
+const KIND: u64 = u64::MAX << TOKEN_BITS;
+
+/// Whose descriptor an event is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The server's.
+    Server,
+    /// The waker.
+    Waker,
+    /// The signal pipe.
+    Signals,
+    /// The guard.
+    Guard,
+    /// The socket of a supervisor.
+    Socket(Epoch),
+    /// The process of a supervisor.
+    Process(Epoch),
+}
+
+/// Reads a token.
+pub(super) fn source(token: u64) -> Option<Source> {
+    let epoch = Epoch(token & !KIND);
+    match token & KIND {
+        SERVER => Some(Source::Server),
+        WAKER => Some(Source::Waker),
+        SIGNALS => Some(Source::Signals),
+        GUARD => Some(Source::Guard),
+        SOCKETS => Some(Source::Socket(epoch)),
+        PROCESSES => Some(Source::Process(epoch)),
+        _ => None,
+    }
+}
+
+/// The token of a supervisor's socket.
+pub(super) fn socket_of(epoch: Epoch) -> u64 {
+    SOCKETS | epoch.0
+}
+
+/// The token of a supervisor's process.
+pub(super) fn process_of(epoch: Epoch) -> u64 {
+    PROCESSES | epoch.0
+}

@@ -1,0 +1,275 @@
+//! Starting an attempt on this node: its folder, records and script, put into
+//! place at once by a rename, then its supervisor. Runs after the decision is
+//! durable. Nothing here waits for the supervisor.
+
+use std::ffi::CString;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use ax_core::config::Config;
+use ax_core::environment::{Facts, environment};
+use ax_core::id::AttemptName;
+use ax_core::job::Job;
+use ax_core::job::spec::OpenMode;
+use ax_core::node::Allocation;
+use ax_core::paths::Paths;
+use ax_core::pattern::{Pattern, Values};
+use ax_core::record::{Assignment, Ending, FORMAT, Files, Limits};
+use ax_core::size::Megabytes;
+use ax_sys::pidfd::PidFd;
+use ax_sys::process::Spawn;
+use ax_sys::{crash_point, socket};
+
+use crate::people::Person;
+use crate::store::Details;
+
+/// The socket to axd in a supervisor.
+const SUPERVISOR_SOCKET: i32 = 3;
+
+/// Everything about an attempt that is to be started.
+pub(crate) struct Plan<'a> {
+    /// Where things lie.
+    pub paths: &'a Paths,
+    /// The configuration in force.
+    pub config: &'a Config,
+    /// The supervisor's program.
+    pub axrun: &'a Path,
+    /// The attempt.
+    pub attempt: AttemptName,
+    /// Its number, from 1.
+    pub number: u32,
+    /// What it holds.
+    pub allocation: &'a Allocation,
+    /// The job.
+    pub job: &'a Job,
+    /// Its options and files.
+    pub details: &'a Details,
+    /// Its script.
+    pub script: &'a [u8],
+    /// Its submitter's environment.
+    pub environment: &'a [(String, String)],
+    /// Its submitter.
+    pub person: &'a Person,
+    /// The kernel's list of its CPUs, where they bind.
+    pub cpu_list: Option<String>,
+    /// Memory of a whole card of those that it holds.
+    pub card_mem: Option<Megabytes>,
+    /// Parent of its control groups, as ax-sys records it.
+    pub cgroup_parents: &'a [String],
+    /// Lowest node epoch that may start.
+    pub node_epoch: u64,
+    /// Whether files are given to the submitter; not where the daemon is that user itself.
+    pub as_root: bool,
+}
+
+/// A supervisor that was started.
+pub(crate) struct Running {
+    /// The process.
+    pub process: PidFd,
+    /// Our end of its socket.
+    pub socket: OwnedFd,
+}
+
+/// The standard files of an attempt, absolute.
+pub(crate) fn files(job: &Job, details: &Details, number: u32, node: &str) -> Files {
+    let io = &details.spec.io;
+    let restarts = number.saturating_sub(1);
+    let values = Values {
+        id: job.id,
+        array: None,
+        name: &job.name,
+        user: &job.owner.name,
+        node,
+        node_rank: 0,
+        task: 0,
+        step: "batch",
+        restarts,
+    };
+    let cwd = Path::new(&details.cwd);
+    let absolute = |text: &str| cwd.join(text).to_string_lossy().into_owned();
+    // Slurm's own way of appending all attempts to one file is kept for its scripts.
+    let one_file = details.slurm && io.open_mode == Some(OpenMode::Append);
+    let expand = |text: &str| {
+        let (pattern, _) = Pattern::tolerant(text);
+        let plain = text.starts_with("/dev/") || one_file;
+        let pattern = if plain { pattern } else { pattern.for_attempt(restarts) };
+        absolute(&pattern.expand(&values))
+    };
+    let input = io.input.as_deref().map(|text| absolute(&Pattern::tolerant(text).0.expand(&values)));
+    Files {
+        input,
+        output: expand(io.output.as_deref().unwrap_or("ax-%j.out")),
+        error: io.error.as_deref().map(expand),
+        open_mode: io.open_mode.unwrap_or(OpenMode::Truncate),
+    }
+}
+
+impl Plan<'_> {
+    /// Puts the attempt into place and starts its supervisor.
+    pub(crate) fn start(&self) -> Result<Running, String> {
+        self.place().map_err(|error| format!("preparing {}: {error}", self.attempt))?;
+        crash_point!("claimed");
+        self.spawn().map_err(|error| format!("starting the supervisor of {}: {error}", self.attempt))
+    }
+
+    /// Folder, records and script, visible all at once.
+    fn place(&self) -> std::io::Result<()> {
+        self.place_script()?;
+        let hidden = self.paths.attempts().join(format!(".{}", self.attempt));
+        make_folder(&hidden, 0o700)?;
+        crash_point!("directory");
+        let assignment = serde_json::to_vec(&self.assignment()).map_err(std::io::Error::other)?;
+        write_new(&hidden.join("assignment"), &assignment, 0o600)?;
+        crash_point!("assignment");
+        std::fs::rename(&hidden, self.paths.attempt_dir(self.attempt))?;
+        crash_point!("inbox");
+        Ok(())
+    }
+
+    /// The script, as it runs, in a folder of the user's own.
+    fn place_script(&self) -> std::io::Result<()> {
+        let folder = self.paths.job_dir(self.attempt);
+        make_folder(&folder, 0o700)?;
+        let script = self.paths.script(self.attempt);
+        write_new(&script, &runnable(self.script), 0o500)?;
+        if self.as_root {
+            let (uid, gid) = (Some(self.person.uid.0), Some(self.person.gid.0));
+            chown(&script, uid, gid)?;
+            chown(&folder, uid, gid)?;
+        }
+        Ok(())
+    }
+
+    fn assignment(&self) -> Assignment {
+        let (job, details, policy) = (self.job, self.details, &self.config.policy);
+        Assignment {
+            v: FORMAT,
+            attempt: self.attempt,
+            term: 0,
+            node_epoch: self.node_epoch,
+            user: self.person.record(),
+            args: details.args.clone(),
+            cwd: details.cwd.clone(),
+            environment: self.job_environment(),
+            umask: details.umask,
+            files: files(job, details, self.number, self.allocation.node.as_str()),
+            limits: Limits {
+                ram: Some(self.allocation.ram),
+                cpuset: self.cpu_list.clone(),
+                pids: Some(policy.max_processes),
+            },
+            ending: Ending {
+                limit: job.request.time_limit,
+                warn: details.spec.policy.signal,
+                kill_wait: details.spec.policy.grace.unwrap_or(policy.kill_wait),
+            },
+            work_dir: self.paths.work_dir(self.attempt).to_string_lossy().into_owned(),
+            cgroup_parents: self.cgroup_parents.to_vec(),
+            marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
+        }
+    }
+
+    fn job_environment(&self) -> Vec<(String, String)> {
+        let (job, details, spec) = (self.job, self.details, &self.details.spec);
+        let work_dir = self.paths.work_dir(self.attempt);
+        let facts = Facts {
+            attempt: self.attempt,
+            number: self.number,
+            name: &job.name,
+            queue: job.queue.as_str(),
+            user: &self.person.name,
+            home: &self.person.home,
+            shell: &self.person.shell,
+            node: self.allocation.node.as_str(),
+            cpus: u32::try_from(self.allocation.cpus.len()).unwrap_or(u32::MAX),
+            tasks: spec.resources.ntasks.or(spec.resources.ntasks_per_node).unwrap_or(1),
+            cpus_per_task: spec.resources.cpus_per_task,
+            ram: self.allocation.ram,
+            cards: &self.allocation.cards,
+            card_mem: self.card_mem,
+            time_limit: job.request.time_limit,
+            submit_dir: &details.submit_dir,
+            work_dir: &work_dir.to_string_lossy(),
+            account: spec.account.as_deref(),
+            cluster: &self.config.cluster.name,
+        };
+        environment(self.environment, &spec.io.export, &spec.io.env, &facts)
+    }
+
+    fn spawn(&self) -> Result<Running, ax_sys::SysError> {
+        let (ours, theirs) = socket::message_pair()?;
+        let argument = |text: &Path| CString::new(text.as_os_str().as_encoded_bytes()).unwrap_or_default();
+        let folder: PathBuf = self.paths.attempt_dir(self.attempt);
+        let process = Spawn {
+            program: argument(self.axrun),
+            arguments: vec![c"axrun".to_owned(), c"--supervise".to_owned(), argument(&folder)],
+            environment: supervisor_environment(),
+            descriptors: vec![(theirs.as_fd(), SUPERVISOR_SOCKET)],
+            directory: Some(c"/".to_owned()),
+            new_session: true,
+        }
+        .start()?;
+        Ok(Running { process, socket: ours })
+    }
+}
+
+/// What supervisors inherit: nothing but where a test wants them to die.
+#[cfg(feature = "crash-points")]
+fn supervisor_environment() -> Vec<CString> {
+    let of = |name: &str| Some(CString::new(format!("{name}={}", std::env::var(name).ok()?)).ok()?);
+    ["AX_CRASH_POINT", "AX_CRASH_LOG"].into_iter().filter_map(of).collect()
+}
+
+/// What supervisors inherit: nothing.
+#[cfg(not(feature = "crash-points"))]
+fn supervisor_environment() -> Vec<CString> {
+    Vec::new()
+}
+
+/// A script as it runs: without a byte-order mark, and with plain line ends
+/// where its first line ends in CR LF, so that files from other systems work.
+fn runnable(script: &[u8]) -> Vec<u8> {
+    let script = script.strip_prefix(b"\xef\xbb\xbf").unwrap_or(script);
+    let first_line = script.split_inclusive(|b| *b == b'\n').next().unwrap_or_default();
+    if !first_line.ends_with(b"\r\n") {
+        return script.to_vec();
+    }
+    let lines = script.split_inclusive(|b| *b == b'\n');
+    lines
+        .flat_map(|line| match line.strip_suffix(b"\r\n") {
+            Some(text) => [text, b"\n"].concat(),
+            None => line.to_vec(),
+        })
+        .collect()
+}
+
+/// Makes a folder; one that an earlier, half-done start of the same attempt left is used again.
+fn make_folder(path: &Path, mode: u32) -> std::io::Result<()> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+fn write_new(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_line_ends_and_marks_do_not_reach_the_shell() {
+        assert_eq!(
+            runnable(b"\xef\xbb\xbf#!/bin/sh\r\necho a\r\nprintf 'x\ry'"),
+            b"#!/bin/sh\necho a\nprintf 'x\ry'"
+        );
+        assert_eq!(runnable(b"#!/bin/sh\nprintf 'a\r\n'\n"), b"#!/bin/sh\nprintf 'a\r\n'\n");
+        assert_eq!(runnable(b""), b"");
+    }
+}

@@ -1,0 +1,125 @@
+//! What became of an attempt that no supervisor of this daemon's life reports
+//! on: adopted, ended with a record, lost with its supervisor, or never started.
+//! Goes by the lease, the records and the recorded groups, never by a pid alone.
+//! May block, so it runs on the worker thread.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ax_core::id::AttemptName;
+use ax_core::job::state::Outcome;
+use ax_core::paths::Paths;
+use ax_core::record::{AttemptResult, FORMAT, Started};
+use ax_core::size::Megabytes;
+use ax_core::time::WallTime;
+use ax_sys::cgroup::Containment;
+use ax_sys::lease::{self, LeaseError, Probe};
+use ax_sys::path::Dir;
+use ax_sys::{SysError, clock};
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// Its supervisor lives; this is what it wrote when it started, if it has got so far.
+    Alive(Option<Box<Started>>),
+    /// It is over: by its own record, or because its supervisor died and its tree is ended.
+    Over(Box<AttemptResult>),
+    /// It was never started, and is sealed now so that it never will be.
+    NeverStarted(String),
+}
+
+/// A job's tree must be gone within this, or the next look goes on with it.
+const KILL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A record is small; anything larger is not one.
+const RECORD_LIMIT: u64 = 1 << 20;
+
+/// Finds out. On error nothing is known and the question must be asked again.
+pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<Settled, String> {
+    settle_by_lease(paths, attempt).map_err(|error| format!("settling {attempt}: {error}"))
+}
+
+fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError> {
+    let leases = Dir::open(paths.leases())?;
+    let name = attempt.to_string();
+    match lease::probe(&leases, &name)? {
+        Probe::Held => Ok(Settled::Alive(started(paths, attempt)?.map(Box::new))),
+        Probe::Free => settle_dead(paths, attempt),
+        Probe::Absent => match lease::seal(&leases, &name, b"sealed") {
+            Ok(()) => Ok(Settled::NeverStarted("no supervisor had begun it".to_owned())),
+            // Somebody was faster just now: look once more.
+            Err(LeaseError::AlreadyExists(_)) => settle_by_lease(paths, attempt),
+            Err(LeaseError::System(error)) => Err(error),
+        },
+    }
+}
+
+/// The lease is there and nobody holds it: the supervisor is dead, or the lease was a seal.
+fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError> {
+    if let Some(result) = read_result(paths, attempt)? {
+        return Ok(Settled::Over(Box::new(result)));
+    }
+    // A supervisor writes `started` before it forks: without it no process of the job ever was.
+    let Some(started) = started(paths, attempt)? else {
+        return Ok(Settled::NeverStarted("its supervisor ended before it began the script".to_owned()));
+    };
+    let tree = Containment::from_record(&containment_lines(&started))?;
+    if !tree.kill_until_empty(KILL_PATIENCE)? {
+        let what = "processes of the job are still there after SIGKILL";
+        return Err(SysError::new("end", attempt, std::io::Error::other(what)));
+    }
+    let stats = tree.stats().unwrap_or_default();
+    let _ = tree.remove();
+    let same_boot = clock::boot_id()? == started.boot_id;
+    Ok(Settled::Over(Box::new(AttemptResult {
+        v: FORMAT,
+        attempt,
+        outcome: if same_boot { Outcome::LeaseLost } else { Outcome::NodeFail },
+        exit_code: None,
+        signal: None,
+        started_at: Some(started.started_at),
+        ended_at: WallTime(clock::wall_ms()),
+        cpu_us: stats.cpu_usec,
+        max_ram: stats.memory_peak_bytes.map(Megabytes::from_bytes),
+        message: Some(match same_boot {
+            true => "its supervisor died; its processes were ended".to_owned(),
+            false => "the machine was restarted".to_owned(),
+        }),
+    })))
+}
+
+fn containment_lines(started: &Started) -> Vec<String> {
+    started.cgroups.clone()
+}
+
+/// The record of the start, if there is one.
+fn started(paths: &Paths, attempt: AttemptName) -> Result<Option<Started>, SysError> {
+    read_record(&paths.attempt_dir(attempt), "started")
+}
+
+/// The record of the end, if there is one and it is this attempt's.
+pub(crate) fn read_result(paths: &Paths, attempt: AttemptName) -> Result<Option<AttemptResult>, SysError> {
+    let result: Option<AttemptResult> = read_record(&paths.attempt_dir(attempt), "result")?;
+    Ok(result.filter(|r| r.attempt == attempt))
+}
+
+fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>, SysError> {
+    let bytes = match Dir::open(folder).and_then(|dir| dir.read(name, RECORD_LIMIT)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let record = serde_json::from_slice(&bytes);
+    record.map(Some).map_err(|e| SysError::new("read", folder.join(name).display(), std::io::Error::other(e)))
+}
+
+/// Removes a folder with all that is in it, never following a link out of it.
+pub(crate) fn remove_folder(folder: &Path) -> Result<(), String> {
+    const MOST: u64 = 10_000_000;
+    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(()) };
+    match Dir::open(parent).and_then(|dir| dir.remove_tree(name, MOST)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}

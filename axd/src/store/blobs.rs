@@ -1,0 +1,78 @@
+//! Scripts and environments: kept once for each content, deflated where that
+//! saves something.
+
+use std::collections::HashMap;
+
+use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use rusqlite::{Connection, OptionalExtension};
+use sha2::{Digest, Sha256};
+
+/// Speed counts here, not the last byte.
+const LEVEL: u8 = 3;
+/// Smaller contents are not worth it.
+const SMALL: usize = 200;
+/// So many contents are remembered.
+const REMEMBERED: usize = 4096;
+
+type Hash = [u8; 32];
+
+/// The contents that this connection knows to be there.
+#[derive(Debug, Default)]
+pub(crate) struct Blobs {
+    known: HashMap<Hash, i64>,
+}
+
+impl Blobs {
+    /// The number of a content, which is written if it is new.
+    pub(crate) fn put(&mut self, connection: &Connection, content: &[u8]) -> rusqlite::Result<i64> {
+        let hash: Hash = Sha256::digest(content).into();
+        if let Some(id) = self.known.get(&hash) {
+            return Ok(*id);
+        }
+        let found = connection
+            .prepare_cached("SELECT id FROM blobs WHERE sha256 = ?1")?
+            .query_row([&hash[..]], |row| row.get(0))
+            .optional()?;
+        let id = match found {
+            Some(id) => id,
+            None => insert(connection, &hash, content)?,
+        };
+        if self.known.len() >= REMEMBERED {
+            self.known.clear();
+        }
+        self.known.insert(hash, id);
+        Ok(id)
+    }
+
+    /// After a roll-back nothing is known to be there any more.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+    }
+}
+
+fn insert(connection: &Connection, hash: &Hash, content: &[u8]) -> rusqlite::Result<i64> {
+    let packed = (content.len() >= SMALL).then(|| compress_to_vec(content, LEVEL));
+    let packed = packed.filter(|p| p.len() < content.len());
+    let stored = packed.as_deref().unwrap_or(content);
+    let size = i64::try_from(content.len()).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached("INSERT INTO blobs (sha256, size, packed, content) VALUES (?1, ?2, ?3, ?4)")?
+        .execute((&hash[..], size, packed.is_some(), stored))?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// The content as it was, out of a row's `size`, `packed` and `content`.
+pub(crate) fn unpack(size: i64, packed: bool, content: Vec<u8>) -> Result<Vec<u8>, String> {
+    let size = usize::try_from(size).map_err(|_| "a size below zero".to_owned())?;
+    let content = if packed {
+        decompress_to_vec_with_limit(&content, size).map_err(|e| e.to_string())?
+    } else {
+        content
+    };
+    if content.len() == size {
+        Ok(content)
+    } else {
+        Err(format!("{} bytes instead of {size}", content.len()))
+    }
+}

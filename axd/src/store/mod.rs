@@ -1,0 +1,35 @@
+//! The store: the truth about every job, in SQLite in the state directory.
+//!
+//! One writer thread commits batches of rows and says which are durable;
+//! readers have connections of their own that can't write. Nothing here decides
+//! anything about a job: it writes down what the controller decided and gives
+//! it back. `core` in the table of jobs is what a restart goes by.
+
+pub mod backup;
+pub mod check;
+pub mod details;
+pub mod error;
+pub mod events;
+pub mod high;
+pub mod read;
+pub mod rows;
+pub mod view;
+pub mod write;
+
+mod apply;
+mod blobs;
+mod meta;
+mod open;
+mod reserve;
+mod restore;
+mod schema;
+#[cfg(test)]
+mod testing;
+
+pub use details::{Details, Environment, OutputFiles, Usage};
+pub use error::{Result, StoreError};
+pub use open::{Store, adopt};
+pub use read::{AttemptRecord, Finished, Reader};
+pub use restore::{Broken, Restored};
+pub use rows::{AttemptClosed, AttemptOpened, Batch, Beside, LogKind, LogRow, NewJob, NewParts, Row};
+pub use write::{Ack, Options, Writer};

@@ -1,0 +1,253 @@
+//! Opening the store: one daemon a state directory, a database that is whole
+//! and of this format, numbers that go on where the spool says they stood.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ax_core::id::{Epoch, JobNumber};
+use ax_core::paths::Paths;
+use ax_sys::statfs;
+use rusqlite::{Connection, OpenFlags};
+
+use super::error::{Doing, Result, StoreError};
+use super::high::{HighWater, Marks};
+use super::reserve::Reserve;
+use super::{meta, schema};
+
+/// Up to this size the whole database is read and checked at every start;
+/// above it a start would take too long, and `axd --db-check` is there.
+const CHECKED_AT_START: u64 = 256 << 20;
+
+/// How many prepared statements a connection keeps.
+const STATEMENTS: usize = 48;
+
+/// The state directory, locked for this process, with its database.
+#[derive(Debug)]
+pub struct Store {
+    /// Held for as long as the store is.
+    _lock: File,
+    pub(crate) connection: Connection,
+    pub(crate) database: PathBuf,
+    pub(crate) events: PathBuf,
+    pub(crate) reserve: Reserve,
+    pub(crate) high: HighWater,
+    next: (JobNumber, Epoch),
+    term: u64,
+    notices: Vec<String>,
+}
+
+impl Store {
+    /// Locks, migrates and checks; raises the term. One line says why not.
+    ///
+    /// # Errors
+    /// Another axd is there, the directory is on NFS, the database is newer, damaged, not ax's,
+    /// or empty beside a spool that was used.
+    pub fn open(paths: &Paths) -> Result<Store> {
+        let lock = lock(&paths.state)?;
+        let database = paths.database();
+        let (mut connection, mut notices) = open_database(&database)?;
+        quick_check(&connection, &database)?;
+        let (high, next, term, notice) = pair(&mut connection, &database, &paths.high())?;
+        notices.extend(notice);
+        let reserve = Reserve::at(paths.reserve());
+        let mut store = Store {
+            _lock: lock,
+            connection,
+            database,
+            events: paths.events(),
+            reserve,
+            high,
+            next,
+            term,
+            notices,
+        };
+        if let Err(error) = store.reserve.fill() {
+            store.notices.push(format!("no reserve for a full disk: {error}"));
+        }
+        Ok(store)
+    }
+
+    /// The term of this start: larger than any before.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// What a person should know about this start, one line each.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// The number and the epoch that come next.
+    pub(crate) fn next(&self) -> (JobNumber, Epoch) {
+        self.next
+    }
+}
+
+/// Lets an empty database go on with the numbers of a spool that was used with
+/// another one. No axd may be running. Says what the next number will be.
+///
+/// # Errors
+/// As [`Store::open`]; also where the spool was never used.
+pub fn adopt(paths: &Paths) -> Result<JobNumber> {
+    let _lock = lock(&paths.state)?;
+    let (database, file) = (paths.database(), paths.high());
+    let (connection, _) = open_database(&database)?;
+    let Some(marks) = HighWater::read(&file)? else {
+        let what = "the spool was never used: there is nothing to adopt".to_owned();
+        return Err(StoreError::Content { doing: "adopt", path: file, what });
+    };
+    let (number, epoch) = meta::next_numbers(&connection, &database)?;
+    let number = number.max(JobNumber(marks.number.0.saturating_add(1)));
+    let epoch = epoch.max(marks.epoch.next());
+    let tx = connection.unchecked_transaction().doing("begin a change of", &database)?;
+    set_numbers(&tx, &marks.run, marks.term, number, epoch).doing("write", &database)?;
+    tx.commit().doing("commit to", &database)?;
+    Ok(number)
+}
+
+fn lock(state: &Path) -> Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(state).doing("create", state)?;
+    if statfs::of(state)?.kind == statfs::Kind::Nfs {
+        return Err(StoreError::OnNfs { path: state.to_owned() });
+    }
+    let path = state.join("lock");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(&path).doing("open", &path)?;
+    match lock_patiently(&file) {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let read = file.take(20).read_to_string(&mut pid);
+            let known = read.is_ok() && !pid.is_empty() && pid.trim().bytes().all(|b| b.is_ascii_digit());
+            let holder = if known { format!(" (process {})", pid.trim()) } else { String::new() };
+            return Err(StoreError::Locked { path: state.to_owned(), holder });
+        }
+        Err(TryLockError::Error(source)) => {
+            return Err(StoreError::Io { doing: "lock", path, source });
+        }
+    }
+    // For the message of the next one; the lock itself is what counts.
+    let told = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));
+    let _ = told.and_then(|_| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+/// A child of a daemon that has just ended holds a copy of its lock until it execs.
+fn lock_patiently(file: &File) -> std::result::Result<(), TryLockError> {
+    for _ in 0..10 {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),
+            other => return other,
+        }
+    }
+    file.try_lock()
+}
+
+fn open_database(path: &Path) -> Result<(Connection, Vec<String>)> {
+    make_private(path)?;
+    let mut connection = writing_connection(path)?;
+    let notice = schema::migrate(&mut connection, path)?;
+    Ok((connection, notice.into_iter().collect()))
+}
+
+/// Makes the file, if it is not there, before SQLite does: readable by nobody
+/// else, since it holds environments. Its log and its index get the same mode.
+pub(crate) fn make_private(path: &Path) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).open(path).doing("open", path).map(drop)
+}
+
+/// The one connection that writes.
+pub(crate) fn writing_connection(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).doing("open", path)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection
+        .execute_batch(
+            "PRAGMA busy_timeout = 5000;
+             PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = FULL;
+             PRAGMA foreign_keys = ON;
+             PRAGMA temp_store = MEMORY;
+             PRAGMA journal_size_limit = 16777216;",
+        )
+        .doing("open", path)?;
+    Ok(connection)
+}
+
+/// A connection that can't write.
+pub(crate) fn reading_connection(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).doing("open", path)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.execute_batch("PRAGMA busy_timeout = 5000;").doing("open", path)?;
+    schema::check_format(&connection, path)?;
+    Ok(connection)
+}
+
+fn quick_check(connection: &Connection, path: &Path) -> Result<()> {
+    let size = std::fs::metadata(path).doing("look at", path)?.len();
+    if size > CHECKED_AT_START {
+        return Ok(());
+    }
+    let first = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+        .doing("check", path)?;
+    if first == "ok" { Ok(()) } else { Err(StoreError::Damaged { path: path.to_owned(), what: first }) }
+}
+
+type Paired = (HighWater, (JobNumber, Epoch), u64, Option<String>);
+
+/// Brings database and spool together: the larger numbers hold, and both get a new token.
+///
+/// Job numbers go on without a gap as long as the database is provably the one that they were
+/// last given from. Epochs are fencing tokens, so they always go on behind the reserved range:
+/// not even a database put back from a raw copy of the same run can repeat one.
+fn pair(connection: &mut Connection, database: &Path, file: &Path) -> Result<Paired> {
+    let marks = HighWater::read(file)?;
+    let run = meta::get(connection, database, meta::RUN)?.unwrap_or_default();
+    let copied = meta::get(connection, database, meta::COPY)?.is_some();
+    let same = marks.as_ref().is_some_and(|m| m.run == run);
+    if marks.is_some() && !same && meta::is_empty(connection, database)? {
+        return Err(StoreError::Orphaned { database: database.to_owned(), high: file.to_owned() });
+    }
+    let marks = marks.unwrap_or_else(Marks::none);
+    let (own_number, own_epoch) = meta::next_numbers(connection, database)?;
+    let trusted = marks.run.is_empty() || (same && !copied);
+    let number =
+        if trusted { own_number } else { own_number.max(JobNumber(marks.number.0.saturating_add(1))) };
+    let epoch = own_epoch.max(marks.epoch.next());
+    let term = meta::get_number(connection, database, meta::TERM)?.max(marks.term).saturating_add(1);
+    let token = ax_sys::random::name()?;
+    let tx = connection.unchecked_transaction().doing("begin a change of", database)?;
+    set_numbers(&tx, &token, term, number, epoch).doing("write", database)?;
+    tx.commit().doing("commit to", database)?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o755).create(folder).doing("create", folder)?;
+    let high = HighWater::begin(file, marks.of_start(term, token))?;
+    let jumped = (number > own_number).then(|| {
+        format!(
+            "{} is older than the spool: job numbers go on at {number}, not at {own_number}",
+            database.display()
+        )
+    });
+    Ok((high, (number, epoch), term, jumped))
+}
+
+fn set_numbers(
+    connection: &Connection,
+    run: &str,
+    term: u64,
+    number: JobNumber,
+    epoch: Epoch,
+) -> rusqlite::Result<()> {
+    meta::set(connection, meta::RUN, run)?;
+    meta::set(connection, meta::TERM, &term.to_string())?;
+    meta::set(connection, meta::NEXT_NUMBER, &number.to_string())?;
+    meta::set(connection, meta::NEXT_EPOCH, &epoch.to_string())?;
+    connection.execute("DELETE FROM meta WHERE key = ?1", [meta::COPY]).map(drop)
+}

@@ -1,0 +1,116 @@
+//! What a restart gets back: the jobs that are not over, and where the numbers
+//! go on. A record that can't be read is set aside, and the daemon goes on.
+
+use ax_core::id::{Epoch, JobNumber};
+use ax_core::job::Job;
+use ax_core::time::WallTime;
+
+use super::error::{Doing, Result};
+use super::meta;
+use super::open::Store;
+
+/// What a restart goes by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Restored {
+    /// Jobs that are not over, and those that wait for a person's answer; by number.
+    pub jobs: Vec<Job>,
+    /// The number that the next job gets.
+    pub next_number: JobNumber,
+    /// The epoch that the next attempt gets.
+    pub next_epoch: Epoch,
+    /// The boot whose clock the jobs' boot times refer to, if one was recorded.
+    pub boot: Option<String>,
+    /// Jobs that could not be read, now and before.
+    pub broken: Vec<Broken>,
+}
+
+/// A job whose record can't be read: set aside, for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Its number.
+    pub number: JobNumber,
+    /// Its id, as the database has it.
+    pub id: String,
+    /// What is wrong with it.
+    pub reason: String,
+    /// Attempts of it that have not ended, as far as is known: they may still run.
+    pub open_attempts: Vec<Epoch>,
+}
+
+/// Jobs that can't be read, each with the reason.
+type Unreadable = Vec<(JobNumber, String)>;
+
+impl Store {
+    /// Reads what a restart needs, and sets aside what can't be read.
+    ///
+    /// # Errors
+    /// When the database itself can't be read or written.
+    pub fn restore(&mut self, now: WallTime) -> Result<Restored> {
+        let (jobs, unreadable) = self.living_jobs()?;
+        for (number, reason) in &unreadable {
+            self.set_aside(*number, now, reason)?;
+        }
+        let (next_number, next_epoch) = self.next();
+        Ok(Restored {
+            jobs,
+            next_number,
+            next_epoch,
+            boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
+            broken: self.broken()?,
+        })
+    }
+
+    fn living_jobs(&self) -> Result<(Vec<Job>, Unreadable)> {
+        let (mut jobs, mut unreadable) = (Vec::new(), Vec::new());
+        let sql = "SELECT number, core FROM jobs WHERE live = 1 ORDER BY number";
+        let mut statement = self.connection.prepare(sql).doing("read", &self.database)?;
+        let mut rows = statement.query([]).doing("read", &self.database)?;
+        while let Some(row) = rows.next().doing("read", &self.database)? {
+            let number = JobNumber(row.get(0).doing("read", &self.database)?);
+            let core = row.get_ref(1).doing("read", &self.database)?;
+            match core.as_bytes().map_err(|e| e.to_string()).and_then(|text| job_of(number, text)) {
+                Ok(job) => jobs.push(job),
+                Err(reason) => unreadable.push((number, reason)),
+            }
+        }
+        Ok((jobs, unreadable))
+    }
+
+    fn set_aside(&self, number: JobNumber, now: WallTime, reason: &str) -> Result<()> {
+        let database = &self.database;
+        let tx = self.connection.unchecked_transaction().doing("begin a change of", database)?;
+        tx.execute("INSERT OR REPLACE INTO broken VALUES (?1, ?2, ?3)", (number.0, now.0, reason))
+            .and_then(|_| tx.execute("UPDATE jobs SET live = 0 WHERE number = ?1", [number.0]))
+            .doing("set a job aside in", database)?;
+        tx.commit().doing("commit to", database)
+    }
+
+    fn broken(&self) -> Result<Vec<Broken>> {
+        let database = &self.database;
+        let sql = "SELECT number, id, reason FROM broken JOIN jobs USING (number) ORDER BY number";
+        let mut statement = self.connection.prepare(sql).doing("read", database)?;
+        let rows = statement.query_map([], |row| Ok((JobNumber(row.get(0)?), row.get(1)?, row.get(2)?)));
+        let rows: Vec<_> = rows.and_then(Iterator::collect).doing("read", database)?;
+        let open = |number: JobNumber| self.open_attempts(number);
+        rows.into_iter()
+            .map(|(number, id, reason)| Ok(Broken { number, id, reason, open_attempts: open(number)? }))
+            .collect()
+    }
+
+    fn open_attempts(&self, number: JobNumber) -> Result<Vec<Epoch>> {
+        let sql = "SELECT epoch FROM attempts WHERE job = ?1 AND ended_at IS NULL ORDER BY epoch";
+        let mut statement = self.connection.prepare_cached(sql).doing("read", &self.database)?;
+        let epochs = statement.query_map([number.0], |row| Ok(Epoch(row.get::<_, i64>(0)?.unsigned_abs())));
+        epochs.and_then(Iterator::collect).doing("read", &self.database)
+    }
+}
+
+/// A job out of its record; the reason if it is none, or another's.
+pub(crate) fn job_of(number: JobNumber, core: &[u8]) -> std::result::Result<Job, String> {
+    let job: Job = serde_json::from_slice(core).map_err(|e| format!("its record does not parse: {e}"))?;
+    if job.id.number == number {
+        Ok(job)
+    } else {
+        Err(format!("its record is that of job {}", job.id.number))
+    }
+}

@@ -1,0 +1,142 @@
+//! A job as shown, put together from the core's record and from what the store
+//! has beside it. Each part is added by itself, so that lists stay cheap.
+
+use std::collections::BTreeMap;
+
+use ax_core::api::{AttemptView, DecisionView, JobView};
+use ax_core::job::Job;
+use ax_core::job::state::JobState;
+use ax_core::time::WallTime;
+
+use super::details::Details;
+use super::read::AttemptRecord;
+use super::rows::{LogKind, LogRow};
+
+/// What the core's record alone says. Why a job waits and when it is expected to start is
+/// the controller's to add.
+pub fn of_job(job: &Job) -> JobView {
+    let attempt = job.attempt.as_ref();
+    let end = attempt.and_then(|a| a.end.as_ref());
+    let cards = job.request.cards.as_ref();
+    let node = attempt.map(|a| a.allocation.node.to_string());
+    JobView {
+        id: job.id,
+        number: job.id.number.0,
+        name: job.name.to_string(),
+        user: job.owner.name.to_string(),
+        uid: job.owner.uid.0,
+        queue: job.queue.to_string(),
+        state: job.state,
+        reason: job.note.as_ref().map(ToString::to_string),
+        reasons: Vec::new(),
+        priority: job.request.priority,
+        submitted_at: job.submitted_at,
+        eligible_at: job.eligible_at,
+        started_at: attempt.and_then(|a| a.started_at),
+        ended_at: job.ended_at.filter(|_| job.state.is_final()),
+        expected_start: None,
+        exit_code: end.and_then(|e| e.exit_code),
+        signal: end.and_then(|e| e.signal),
+        nodes: node.iter().cloned().collect(),
+        node,
+        cpus: job.request.cpus,
+        ram_mb: Some(job.request.ram.0),
+        gpus: cards.map_or(0, |c| c.count),
+        gpu_uuids: attempt
+            .map(|a| a.allocation.cards.iter().map(|c| c.uuid.clone()).collect())
+            .unwrap_or_default(),
+        gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
+        time_limit_s: job.request.time_limit.map(|l| l.as_seconds()),
+        attempt: job.attempts,
+        attempts: Vec::new(),
+        time_in_state: BTreeMap::new(),
+        decisions: Vec::new(),
+        stdout: None,
+        stderr: None,
+        comment: None,
+        unused_options: Vec::new(),
+        idempotent: job.request.idempotent,
+        account: None,
+        array: None,
+        ticket: None,
+    }
+}
+
+/// Adds what the submission said.
+pub fn add_details(view: &mut JobView, job: &Job, details: &Details) {
+    let shown = |(name, value): &(String, String)| {
+        if value.is_empty() { name.clone() } else { format!("{name}={value}") }
+    };
+    view.comment.clone_from(&details.spec.comment);
+    view.account.clone_from(&details.spec.account);
+    view.unused_options = details.spec.unused.iter().map(shown).collect();
+    view.ticket = details.spooled.then(|| job.key.ticket());
+}
+
+/// Adds the attempts, and the files of the last one.
+pub fn add_attempts(view: &mut JobView, attempts: &[AttemptRecord]) {
+    if let Some(last) = attempts.last() {
+        view.stdout.clone_from(&last.files.stdout);
+        view.stderr.clone_from(&last.files.stderr);
+    }
+    view.attempts = attempts.iter().map(|a| attempt_view(a, view.state)).collect();
+}
+
+fn attempt_view(attempt: &AttemptRecord, job: JobState) -> AttemptView {
+    let end = attempt.end.as_ref();
+    AttemptView {
+        number: attempt.number,
+        epoch: attempt.epoch.0,
+        node: attempt.allocation.node.to_string(),
+        state: end.map_or(job.word(), |e| e.outcome.word()).to_owned(),
+        started_at: attempt.started_at,
+        ended_at: attempt.ended_at,
+        exit_code: end.and_then(|e| e.exit_code),
+        signal: end.and_then(|e| e.signal),
+        cpu_time_s: attempt.usage.cpu_us.map(|us| us as f64 / 1e6),
+        max_ram_mb: attempt.usage.max_ram.map(|mb| mb.0),
+        max_gpu_mem_mb: attempt.usage.max_gpu_mem.map(|mb| mb.0),
+        stdout: attempt.files.stdout.clone(),
+        message: end.and_then(|e| e.message.clone()),
+        outcome: end.map(|e| e.outcome),
+    }
+}
+
+/// Adds the time spent in each state.
+pub fn add_times(view: &mut JobView, log: &[LogRow], now: WallTime) {
+    view.time_in_state = time_in_state(log, now);
+}
+
+/// Adds the job's story.
+pub fn add_decisions(view: &mut JobView, log: &[LogRow]) {
+    view.decisions = log.iter().map(decision_view).collect();
+}
+
+/// Seconds spent in each state, the present one included unless it is an end.
+pub fn time_in_state(log: &[LogRow], now: WallTime) -> BTreeMap<String, f64> {
+    let entered = |row: &LogRow| match row.kind {
+        LogKind::Move { to, .. } => Some((to, row.at)),
+        LogKind::Note => None,
+    };
+    let moves: Vec<_> = log.iter().filter_map(entered).collect();
+    let mut times = BTreeMap::new();
+    for (place, (state, since)) in moves.iter().enumerate() {
+        let until = match moves.get(place + 1) {
+            Some((_, left)) => *left,
+            None if state.is_final() => continue,
+            None => now,
+        };
+        *times.entry(state.word().to_owned()).or_insert(0.0) += (until - *since).0 as f64 / 1000.0;
+    }
+    times
+}
+
+fn decision_view(row: &LogRow) -> DecisionView {
+    let (at, actor) = (row.at, row.actor.to_string());
+    let (what, why) = match row.kind {
+        LogKind::Move { from: Some(from), to } => (format!("{from} → {to}"), row.text.clone()),
+        LogKind::Move { from: None, .. } => ("submitted".to_owned(), row.text.clone()),
+        LogKind::Note => (row.text.clone(), String::new()),
+    };
+    DecisionView { at, actor, what, why }
+}

@@ -1,0 +1,351 @@
+//! The writer: one thread, one connection, group commit. Whatever has queued
+//! while a commit ran goes into the next one; a batch is never split.
+//!
+//! A commit that fails is repeated, and nothing later is written before it. On
+//! a full disk the reserve is given up, so that what must be recorded can be;
+//! "recovered" is said only when commits succeed and the reserve is there again.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ax_core::controller::Snapshot;
+use ax_core::id::{Epoch, JobNumber};
+use ax_core::time::{Now, WallTime};
+use rusqlite::TransactionBehavior;
+
+use super::apply::Applier;
+use super::error::{Doing, Result, StoreError};
+use super::events::{EventLog, Recorded, Step};
+use super::open::Store;
+use super::rows::Batch;
+
+/// Waiting after a failed commit: doubles from the first to the last.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const LAST_WAIT: Duration = Duration::from_secs(2);
+/// How often it is tried to get the reserve back.
+const RESERVE_RETRY: Duration = Duration::from_secs(2);
+/// At a stop, a commit that fails is repeated for so long.
+const LAST_TRIES: Duration = Duration::from_secs(5);
+/// At most so many batches a commit: none waits for long behind others.
+const GROUP: usize = 1000;
+/// Recorded events wait for an idle moment, but not more than these.
+const EVENTS_WAITING: usize = 512;
+
+/// What the writer reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ack {
+    /// This batch is durable, and so are all before it.
+    Committed(u64),
+    /// Commits have begun to fail: said once. Batches may still become durable one by one.
+    Failing {
+        /// The batch that could not be written.
+        id: u64,
+        /// In one line.
+        error: String,
+        /// There is no room on the disk.
+        disk_full: bool,
+    },
+    /// All is well again.
+    Recovered,
+}
+
+/// How the writer works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Whether steps are recorded for replay.
+    pub events: bool,
+}
+
+enum Message {
+    Batch(Batch),
+    Record(Now, Recorded),
+    Quiet(WallTime),
+    Close,
+}
+
+/// The handle of the writer thread.
+pub struct Writer {
+    to: Sender<Message>,
+    from: Receiver<Ack>,
+    thread: JoinHandle<Result<()>>,
+    options: Options,
+}
+
+impl Writer {
+    /// Starts the thread. `notify` is called from it after each report.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn spawn(store: Store, options: Options, notify: Box<dyn Fn() + Send>) -> Result<Writer> {
+        let (to, inbox) = channel();
+        let (acks, from) = channel();
+        let database = store.database.clone();
+        let worker = Worker {
+            events: options.events.then(|| EventLog::at(store.events.clone())),
+            store,
+            applier: Applier::default(),
+            inbox,
+            acks,
+            notify,
+            queue: VecDeque::new(),
+            trouble: None,
+            closing: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || worker.run())
+            .doing("start the writer of", &database)?;
+        Ok(Writer { to, from, thread, options })
+    }
+
+    /// Hands a batch over. Its rows are durable once [`Ack::Committed`] says so.
+    pub fn send(&self, batch: Batch) {
+        // The thread ends only when it is told to, so somebody listens.
+        let _ = self.to.send(Message::Batch(batch));
+    }
+
+    /// What was reported since the last call.
+    pub fn poll(&self) -> Vec<Ack> {
+        self.from.try_iter().collect()
+    }
+
+    /// Whether steps are recorded: if not, there is no need to copy them.
+    pub fn records(&self) -> bool {
+        self.options.events
+    }
+
+    /// Records a step, in its order, some time after the batch that it led to.
+    pub fn record(&self, now: Now, step: Step) {
+        self.record_any(now, Recorded::Step(step));
+    }
+
+    /// Records the controller as a whole: before the first step, and daily.
+    pub fn record_snapshot(&self, now: Now, snapshot: Snapshot) {
+        self.record_any(now, Recorded::Snapshot(Box::new(snapshot)));
+    }
+
+    fn record_any(&self, now: Now, recorded: Recorded) {
+        if self.options.events {
+            let _ = self.to.send(Message::Record(now, recorded));
+        }
+    }
+
+    /// A quiet minute: the log is folded into the database, old events go.
+    pub fn quiet(&self, now: WallTime) {
+        let _ = self.to.send(Message::Quiet(now));
+    }
+
+    /// Writes everything that was handed over, and ends the thread.
+    ///
+    /// # Errors
+    /// When commits fail to the last.
+    pub fn close(self) -> Result<()> {
+        let _ = self.to.send(Message::Close);
+        match self.thread.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// Commits fail, or the reserve is given up.
+struct Trouble {
+    /// Before the next try, if the last one failed.
+    wait: Option<Duration>,
+    /// The last error.
+    error: String,
+    /// The reserve was given up.
+    released: bool,
+    /// When it was last tried to get the reserve back.
+    reserve_tried: Instant,
+}
+
+struct Worker {
+    store: Store,
+    applier: Applier,
+    inbox: Receiver<Message>,
+    acks: Sender<Ack>,
+    notify: Box<dyn Fn() + Send>,
+    queue: VecDeque<Batch>,
+    events: Option<EventLog>,
+    trouble: Option<Trouble>,
+    /// Since when it is to end.
+    closing: Option<Instant>,
+}
+
+impl Worker {
+    fn run(mut self) -> Result<()> {
+        loop {
+            self.receive();
+            if self.queue.is_empty() {
+                self.seek_recovery();
+                if self.closing.is_some() {
+                    return self.finish();
+                }
+                continue;
+            }
+            let failing = self.trouble.as_ref().is_some_and(|t| t.wait.is_some());
+            let count = if failing { 1 } else { self.queue.len().min(GROUP) };
+            match self.commit(count) {
+                Ok(()) => self.committed(count),
+                Err(error) => self.failed(&error)?,
+            }
+        }
+    }
+
+    /// Takes what there is; waits if there is nothing to do.
+    fn receive(&mut self) {
+        if self.queue.is_empty() && self.closing.is_none() {
+            self.flush_events(true);
+            let message = match &self.trouble {
+                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(_) => self.inbox.recv_timeout(RESERVE_RETRY),
+            };
+            match message {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.take(Message::Close),
+            }
+        }
+        while self.queue.len() < GROUP {
+            match self.inbox.try_recv() {
+                Ok(message) => self.take(message),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Batch(batch) => self.queue.push_back(batch),
+            Message::Record(now, recorded) => {
+                if let Some(events) = &mut self.events {
+                    events.add(now, recorded);
+                }
+            }
+            Message::Quiet(now) => self.tidy(now),
+            Message::Close => self.closing = Some(Instant::now()),
+        }
+    }
+
+    /// One transaction for the first batches. What it needs of the spool is synced before.
+    fn commit(&mut self, count: usize) -> Result<()> {
+        let Store { connection, database, high, .. } = &mut self.store;
+        let batches = self.queue.iter().take(count);
+        let highest = batches
+            .clone()
+            .map(Batch::highest)
+            .fold((JobNumber(0), Epoch(0)), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+        high.ensure(highest.0, highest.1)?;
+        let tx = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .doing("begin a change of", database)?;
+        self.applier.apply(&tx, batches).doing("write to", database)?;
+        tx.commit().doing("commit to", database)
+    }
+
+    fn committed(&mut self, count: usize) {
+        for batch in self.queue.drain(..count) {
+            let _ = self.acks.send(Ack::Committed(batch.id));
+        }
+        if let Some(trouble) = &mut self.trouble {
+            trouble.wait = None;
+        }
+        self.seek_recovery();
+        (self.notify)();
+        self.flush_events(false);
+    }
+
+    fn failed(&mut self, error: &StoreError) -> Result<()> {
+        self.applier.forget();
+        let told = self.trouble.is_some();
+        let trouble = self.trouble.get_or_insert_with(|| Trouble {
+            wait: None,
+            error: String::new(),
+            released: false,
+            reserve_tried: Instant::now(),
+        });
+        let wait = trouble.wait.map_or(FIRST_WAIT, |w| (w * 2).min(LAST_WAIT));
+        (trouble.wait, trouble.error) = (Some(wait), error.to_string());
+        let released = error.is_disk_full() && self.store.reserve.release();
+        trouble.released |= released;
+        if !told && let Some(first) = self.queue.front() {
+            let (id, error, disk_full) = (first.id, error.to_string(), error.is_disk_full());
+            let _ = self.acks.send(Ack::Failing { id, error, disk_full });
+            (self.notify)();
+        }
+        if let Some(events) = &mut self.events {
+            events.skip();
+        }
+        if self.closing.is_some_and(|since| since.elapsed() > LAST_TRIES) {
+            return Err(self.unsaved());
+        }
+        if !released {
+            self.sleep(wait);
+        }
+        Ok(())
+    }
+
+    fn unsaved(&self) -> StoreError {
+        let last = self.trouble.as_ref().map(|t| t.error.clone()).unwrap_or_default();
+        StoreError::Unsaved { left: self.queue.len(), path: self.store.database.clone(), last }
+    }
+
+    /// Waits, but goes on listening, so that a stop is seen.
+    fn sleep(&mut self, wait: Duration) {
+        let until = Instant::now() + wait;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            match self.inbox.recv_timeout(left) {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.closing.get_or_insert_with(Instant::now);
+                    std::thread::sleep(left);
+                }
+            }
+        }
+    }
+
+    /// After trouble: over once commits succeed and the reserve is held again.
+    fn seek_recovery(&mut self) {
+        let Some(trouble) = self.trouble.as_mut().filter(|t| t.wait.is_none()) else { return };
+        if trouble.released && !self.store.reserve.is_held() {
+            if trouble.reserve_tried.elapsed() < RESERVE_RETRY {
+                return;
+            }
+            trouble.reserve_tried = Instant::now();
+            if self.store.reserve.fill().is_err() {
+                return;
+            }
+        }
+        self.trouble = None;
+        let _ = self.acks.send(Ack::Recovered);
+        (self.notify)();
+    }
+
+    fn flush_events(&mut self, idle: bool) {
+        let Some(events) = &mut self.events else { return };
+        if self.trouble.is_some() {
+            events.skip();
+        } else if idle || events.waiting() >= EVENTS_WAITING {
+            events.flush();
+        }
+    }
+
+    /// Nothing here may fail loudly: it is tried again in the next quiet minute.
+    fn tidy(&mut self, now: WallTime) {
+        let _ = self.store.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;");
+        if let Some(events) = &mut self.events {
+            events.prune(now);
+        }
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.flush_events(true);
+        let database = &self.store.database;
+        let end = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
+        self.store.connection.execute_batch(end).doing("tidy", database)
+    }
+}

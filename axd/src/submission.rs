@@ -1,0 +1,356 @@
+//! From a request to a checked submission: options of all sources are read by
+//! the core's one parser, limits and rights are checked, defaults applied.
+//! Identity is the caller's, from the kernel; nothing in a request changes it.
+
+use std::path::Path;
+
+use ax_core::api::{ApiError, ErrorClass, NamedValue, SubmitRequest};
+use ax_core::config::{Config, Queue};
+use ax_core::controller::Submission;
+use ax_core::directive::{
+    CommandLine, Conduct, Diagnostic, Dialect, Program, ScriptDirectives, Source, interpret, parse_args,
+    parse_environment, parse_script,
+};
+use ax_core::id::SubmissionKey;
+use ax_core::job::request::{Request, resolve};
+use ax_core::job::spec::{Export, JobSpec};
+use ax_core::node::Node;
+use ax_core::text::{nearest, quoted};
+use ax_core::time::WallTime;
+
+use crate::calendar::Calendar;
+use crate::people::Person;
+use crate::store::Details;
+
+/// Largest script, bytes.
+pub(crate) const MAX_SCRIPT: usize = 4 << 20;
+/// Largest environment, bytes.
+pub(crate) const MAX_ENVIRONMENT: usize = 1 << 20;
+/// Most bytes of arguments.
+const MAX_ARGUMENTS: usize = 128 << 10;
+/// Longest name, bytes.
+const MAX_NAME: usize = 255;
+/// Longest comment, bytes.
+const MAX_COMMENT: usize = 4 << 10;
+
+/// A submission that may be put before the controller.
+#[derive(Debug, Clone)]
+pub(crate) struct Checked {
+    /// For the controller.
+    pub submission: Submission,
+    /// For the store.
+    pub details: Details,
+    /// The script, as submitted.
+    pub script: Vec<u8>,
+    /// The submitter's environment, as far as it is used.
+    pub environment: Vec<(String, String)>,
+    /// One line each.
+    pub warnings: Vec<String>,
+    /// What was taken, in words.
+    pub understood: Vec<String>,
+    /// How the asking command behaves.
+    pub conduct: Conduct,
+}
+
+/// What a submission is checked against.
+pub(crate) struct Rules<'a> {
+    /// The configuration in force.
+    pub config: &'a Config,
+    /// The nodes there are.
+    pub nodes: Vec<&'a Node>,
+    /// Clock and zone of the cluster.
+    pub calendar: &'a Calendar,
+    /// Now.
+    pub now: WallTime,
+}
+
+/// The script of a request and what messages call it.
+struct Script {
+    name: String,
+    body: Vec<u8>,
+}
+
+/// Checks a submission of this person.
+pub(crate) fn check(request: SubmitRequest, person: &Person, rules: &Rules<'_>) -> Result<Checked, ApiError> {
+    may_submit(person, rules.config)?;
+    let program = program_of(&request)?;
+    let script = script_of(&request)?;
+    check_sizes(&request, &script)?;
+    let command_line = command_line(&request, program)?;
+    let variables = parse_environment(request.option_variables.iter().map(|(n, v)| (n, v))).map_err(plain)?;
+    let directives = parse_script(&script.name, &script.body).map_err(plain)?;
+    let from_variables = Source { dialect: Dialect::Ax, file: None, options: &variables };
+    let read = interpret(&[command_line.source(), from_variables, directives.source()]).map_err(plain)?;
+    let mut warnings: Vec<String> =
+        directives.warnings.iter().chain(&read.notes).map(ToString::to_string).collect();
+    let queue = choose_queue(&read.spec, read.queue_dialect, rules.config, person, &mut warnings)?;
+    let begin = read.spec.timing.begin.map(|when| rules.calendar.resolve(when, rules.now));
+    let asked =
+        resolve(&read.spec, begin, rules.config, queue, &rules.nodes).map_err(|e| refused(e.message))?;
+    fits_somewhere(&asked, rules)?;
+    let name = job_name(&read.spec, &script.name)?;
+    check_comment(&read.spec)?;
+    let submission = Submission {
+        key: request.key.unwrap_or(SubmissionKey(0)),
+        owner: person.owner(),
+        name: name.into(),
+        queue: queue.name.clone(),
+        year: rules.calendar.year(rules.now),
+        hold: read.spec.timing.hold,
+        request: asked,
+    };
+    let understood = vec![in_words(&submission)];
+    let conduct = read.conduct;
+    let details = details(read.spec, &request, &directives, person, script.name);
+    let environment = wanted_environment(request.environment.into_iter().collect(), &details.spec.io.export);
+    Ok(Checked { submission, details, script: script.body, environment, warnings, understood, conduct })
+}
+
+fn plain(diagnostic: Diagnostic) -> ApiError {
+    let class = if diagnostic.exit_code() == 65 { ErrorClass::Data } else { ErrorClass::Usage };
+    ApiError { class, error: diagnostic.to_string() }
+}
+
+fn refused(error: String) -> ApiError {
+    ApiError { class: ErrorClass::Refused, error }
+}
+
+fn data(error: String) -> ApiError {
+    ApiError { class: ErrorClass::Data, error }
+}
+
+fn may_submit(person: &Person, config: &Config) -> Result<(), ApiError> {
+    let min = config.policy.min_uid;
+    if person.uid.0 >= min {
+        return Ok(());
+    }
+    let error = format!(
+        "user {} has number {}; jobs are taken from {min} on (policy.min_uid)",
+        person.name, person.uid
+    );
+    Err(ApiError { class: ErrorClass::NoPermission, error })
+}
+
+fn program_of(request: &SubmitRequest) -> Result<Program, ApiError> {
+    match request.program.as_deref() {
+        None | Some("axbatch") => Ok(Program::Axbatch),
+        Some("ax submit") => Ok(Program::AxSubmit),
+        Some("axrun") => Ok(Program::Axrun),
+        Some("sbatch") => Ok(Program::Sbatch),
+        Some(other) => {
+            let error =
+                format!("field 'program': {} is none of axbatch, ax submit, axrun, sbatch", quoted(other));
+            Err(ApiError { class: ErrorClass::Usage, error })
+        }
+    }
+}
+
+/// Exactly one of `script`, `script_base64` and `cmd`.
+fn script_of(request: &SubmitRequest) -> Result<Script, ApiError> {
+    let named = |default: &str| request.script_name.clone().unwrap_or_else(|| default.to_owned());
+    match (&request.script, &request.script_base64, &request.cmd) {
+        (Some(text), None, None) => Ok(Script { name: named("script"), body: text.clone().into_bytes() }),
+        (None, Some(text), None) => match crate::base64::decode(text) {
+            Some(body) => Ok(Script { name: named("script"), body }),
+            None => Err(data("field 'script_base64' is not base 64".to_owned())),
+        },
+        (None, None, Some(cmd)) => {
+            Ok(Script { name: named("wrap"), body: format!("#!/bin/sh\n{cmd}\n").into_bytes() })
+        }
+        (None, None, None) => {
+            Err(data("there is no script: one of script, script_base64, cmd is needed".to_owned()))
+        }
+        _ => Err(data("only one of script, script_base64, cmd may be given".to_owned())),
+    }
+}
+
+fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError> {
+    let arguments: usize = request.args.iter().map(|a| a.len() + 1).sum();
+    let environment: usize = request.environment.iter().map(|(n, v)| n.len() + v.len() + 2).sum();
+    for (what, has, most) in [
+        ("the script", script.body.len(), MAX_SCRIPT),
+        ("the arguments", arguments, MAX_ARGUMENTS),
+        ("the environment", environment, MAX_ENVIRONMENT),
+    ] {
+        if has > most {
+            let error = format!("{}: {what} has {has} bytes, at most {most} are taken", quoted(&script.name));
+            return Err(data(error));
+        }
+    }
+    let texts =
+        request.args.iter().chain(request.environment.iter().flat_map(|(n, v)| [n, v])).chain(&request.cwd);
+    match texts.into_iter().any(|t| t.contains('\0')) {
+        true => Err(data("arguments, environment and folder can't hold a NUL character".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Option words, and options by name in the same form.
+fn command_line(request: &SubmitRequest, program: Program) -> Result<CommandLine, ApiError> {
+    let mut words = request.options.clone();
+    for (name, value) in &request.named {
+        words.extend(named_words(name, value));
+    }
+    let line = parse_args(&words, program).map_err(plain)?;
+    match &line.script {
+        None => Ok(line),
+        Some(word) => {
+            let error = format!("field 'options': {} is no option", quoted(word));
+            Err(ApiError { class: ErrorClass::Usage, error })
+        }
+    }
+}
+
+/// `"gpu_mem": 80` is `--gpu-mem=80`, `"hold": true` is `--hold`.
+fn named_words(name: &str, value: &NamedValue) -> Vec<String> {
+    let option = format!("--{}", name.replace('_', "-"));
+    match value {
+        NamedValue::Flag(true) => vec![option],
+        NamedValue::Flag(false) => Vec::new(),
+        NamedValue::Number(number) => vec![format!("{option}={number}")],
+        NamedValue::Text(text) => vec![format!("{option}={text}")],
+        NamedValue::List(texts) => texts.iter().map(|text| format!("{option}={text}")).collect(),
+    }
+}
+
+/// The queue that was named, if this person may use it; a foreign name in a
+/// Slurm script means the default queue.
+fn choose_queue<'a>(
+    spec: &JobSpec,
+    dialect: Option<Dialect>,
+    config: &'a Config,
+    person: &Person,
+    warnings: &mut Vec<String>,
+) -> Result<&'a Queue, ApiError> {
+    let default = || config.queue(config.default_queue.as_str()).or(config.queues.first());
+    let named = spec.queue.as_deref();
+    let queue = match named.map(|name| (name, config.queue(name))) {
+        None => default(),
+        Some((_, Some(queue))) => Some(queue),
+        Some((name, None)) if dialect == Some(Dialect::Slurm) => {
+            warnings.push(format!("there is no queue {}: taken as {}", quoted(name), config.default_queue));
+            default()
+        }
+        Some((name, None)) => return Err(refused(unknown_queue(name, config))),
+    };
+    let queue = queue.ok_or_else(|| refused("no queue is configured".to_owned()))?;
+    may_use(queue, person)?;
+    Ok(queue)
+}
+
+fn unknown_queue(name: &str, config: &Config) -> String {
+    let names = || config.queues.iter().map(|q| q.name.as_str());
+    match nearest(name, names()) {
+        Some(near) => format!("there is no queue {}; did you mean {}?", quoted(name), quoted(near)),
+        None => format!(
+            "there is no queue {}; there are: {}",
+            quoted(name),
+            names().collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
+    let open = queue.users.is_empty() && queue.groups.is_empty();
+    let by_user = queue.users.iter().any(|u| **u == *person.name);
+    let by_group = queue.groups.iter().any(|g| person.group_names.contains(g));
+    if open || by_user || by_group || person.uid == ax_core::id::Uid::ROOT {
+        return Ok(());
+    }
+    let error = format!(
+        "queue '{}' is for certain users and groups, and {} is none of them",
+        queue.name, person.name
+    );
+    Err(ApiError { class: ErrorClass::NoPermission, error })
+}
+
+/// A job that no node could ever hold is refused with the numbers.
+fn fits_somewhere(request: &Request, rules: &Rules<'_>) -> Result<(), ApiError> {
+    if rules.nodes.is_empty() || rules.nodes.iter().any(|n| n.could_ever_hold(request)) {
+        return Ok(());
+    }
+    let lacks: Vec<String> = rules.nodes.iter().map(|node| lacking(node, request)).collect();
+    Err(refused(format!("no node here could ever hold this job: {}", lacks.join("; "))))
+}
+
+fn lacking(node: &Node, request: &Request) -> String {
+    let empty = Node::new(node.inventory.clone());
+    let texts: Vec<String> = empty.shortages(request).into_iter().map(|s| s.text).collect();
+    format!("it needs {} on {}", texts.join(", and "), node.inventory.name)
+}
+
+fn job_name(spec: &JobSpec, script_name: &str) -> Result<String, ApiError> {
+    let from_file = || Path::new(script_name).file_name().map(|n| n.to_string_lossy().into_owned());
+    let name = spec.name.clone().or_else(from_file).unwrap_or_else(|| "script".to_owned());
+    match name.len() {
+        0 => Err(refused("the job's name is empty".to_owned())),
+        1..=MAX_NAME => Ok(name),
+        long => Err(refused(format!("the job's name has {long} bytes, at most {MAX_NAME} are taken"))),
+    }
+}
+
+fn check_comment(spec: &JobSpec) -> Result<(), ApiError> {
+    match spec.comment.as_ref().map(String::len) {
+        Some(long) if long > MAX_COMMENT => {
+            Err(refused(format!("the comment has {long} bytes, at most {MAX_COMMENT} are taken")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn details(
+    mut spec: JobSpec,
+    request: &SubmitRequest,
+    directives: &ScriptDirectives,
+    person: &Person,
+    script_name: String,
+) -> Details {
+    let submit_dir = request.cwd.clone().unwrap_or_else(|| person.home.clone());
+    let cwd = match &spec.io.chdir {
+        Some(dir) => Path::new(&submit_dir).join(dir).to_string_lossy().into_owned(),
+        None => submit_dir.clone(),
+    };
+    let slurm = directives.dialect == Dialect::Slurm || request.program.as_deref() == Some("sbatch");
+    if slurm && spec.io.output.is_none() {
+        // What other tools look for after such a script.
+        spec.io.output = Some("slurm-%j.out".to_owned());
+    }
+    Details {
+        spec,
+        args: request.args.clone(),
+        cwd,
+        submit_dir,
+        umask: request.umask.unwrap_or(0o022) & 0o777,
+        slurm,
+        script_name: Some(script_name),
+        program: request.program.clone(),
+        warnings: Vec::new(),
+        spooled: false,
+    }
+}
+
+/// The part of the submitter's environment that `--export` can let through.
+fn wanted_environment(all: Vec<(String, String)>, export: &Export) -> Vec<(String, String)> {
+    match export {
+        Export::None => Vec::new(),
+        Export::Only(items) => all.into_iter().filter(|(n, _)| items.iter().any(|i| i.name == *n)).collect(),
+        Export::All | Export::AllAnd(_) => all,
+    }
+}
+
+fn in_words(submission: &Submission) -> String {
+    let request = &submission.request;
+    let cards = match &request.cards {
+        None => "no cards".to_owned(),
+        Some(c) => {
+            let kind = c.kind.as_deref().map_or(String::new(), |k| format!("{k} "));
+            let slice = c.slice.map_or(String::new(), |mb| format!(", {mb} of each"));
+            format!("{} {kind}cards{slice}", c.count)
+        }
+    };
+    let limit = request.time_limit.map_or("no time limit".to_owned(), |l| format!("time limit {l}"));
+    format!(
+        "queue {}, priority {}, {} CPUs, {} of RAM, {cards}, {limit}",
+        submission.queue, request.priority, request.cpus, request.ram
+    )
+}

@@ -1,0 +1,169 @@
+//! What the table's actions do, each in a few lines.
+//! An action that fails never ends the supervisor: killing is tried again until nothing is left, and what could not be
+//! done otherwise shows in the answer to whoever asked.
+
+use ax_core::record::Report;
+use ax_core::time::{BootTime, Span};
+use ax_sys::signals::Signal;
+use ax_sys::{Result, clock};
+
+use super::attempt::{Attempt, Detail};
+use super::table::{Action, Event, State};
+use super::tree::Tree;
+use super::verdict::Cause;
+use super::{OVERDUE_MARGIN, boot_now, wall_now};
+
+/// Looks at a tree that is ending are ever more rare, up to this, in milliseconds.
+const LAST_LOOK: u64 = 1000;
+
+/// A start that took longer than this begins to count anew, so that its time limit is whole.
+const SLOW_START: Span = Span::seconds(1);
+
+impl Attempt {
+    /// An event that nobody waits for an answer to.
+    pub(super) fn on(&mut self, event: Event) {
+        self.on_for(event, None);
+    }
+
+    pub(super) fn on_for(&mut self, event: Event, cause: Option<Cause>) {
+        let _ = self.on_with(event, &Detail { cause, signal: None });
+    }
+
+    pub(super) fn on_with(&mut self, event: Event, detail: &Detail) -> std::result::Result<(), String> {
+        let (next, actions) = self.state.on(event);
+        self.state = next;
+        let mut answer = Ok(());
+        for action in actions {
+            answer = answer.and(self.act(*action, detail));
+        }
+        if event == Event::Freeze && answer.is_err() && self.state == State::Suspended {
+            // Half frozen is not frozen.
+            self.on(Event::Thaw);
+        }
+        answer
+    }
+
+    fn act(&mut self, action: Action, detail: &Detail) -> std::result::Result<(), String> {
+        match action {
+            Action::Begin => self.begin(),
+            Action::NoteLaunchFailed => {}
+            Action::NoteCause => {
+                if let Some(cause) = &detail.cause {
+                    self.facts.note_cause(cause.clone());
+                }
+            }
+            Action::NoteOutOfMemory => self.facts.out_of_memory = true,
+            Action::Warn => return self.warn(),
+            Action::Term => return self.with_tree(Tree::terminate),
+            Action::StartGrace => self.start_grace(),
+            Action::Kill => return self.kill(),
+            Action::Freeze => return self.freeze(),
+            Action::Thaw => return self.thaw(),
+            Action::Signal => {
+                let Some((signal, script_only)) = detail.signal else { return Ok(()) };
+                return self.with_tree(|tree| tree.signal(signal, self.script, script_only));
+            }
+            Action::Refuse => return Err(refusal(self.state).to_owned()),
+        }
+        Ok(())
+    }
+
+    fn with_tree(&self, act: impl Fn(&Tree) -> Result<()>) -> std::result::Result<(), String> {
+        self.tree.as_ref().map_or(Ok(()), act).map_err(|error| error.to_string())
+    }
+
+    /// The script runs from here on.
+    fn begin(&mut self) {
+        self.facts.launched = true;
+        self.began_at = Some(wall_now());
+        let now = boot_now();
+        let ending = &self.assignment.ending;
+        if let Some(limit) = ending.limit {
+            let warn = ending.warn.map(|warn| warn.before.0);
+            self.timers.begin(now.0, limit.0, warn, (limit + ending.kill_wait + OVERDUE_MARGIN).0);
+        }
+        if self.started.as_ref().is_some_and(|started| now - started.started_boot > SLOW_START) {
+            self.rewrite_overdue(self.timers.overdue);
+        }
+        if let Some(started) = self.started.clone() {
+            self.control.broadcast(&Report::Started(started));
+        }
+    }
+
+    fn warn(&self) -> std::result::Result<(), String> {
+        let Some(warn) = self.assignment.ending.warn else { return Ok(()) };
+        let Some(signal) = Signal::from_number(warn.signal.into()) else { return Ok(()) };
+        self.with_tree(|tree| tree.signal(signal, self.script, warn.batch_only))
+    }
+
+    fn start_grace(&mut self) {
+        let now = clock::boot_ms();
+        self.timers.grace = Some(now.saturating_add(self.assignment.ending.kill_wait.0));
+        self.look_again(now);
+    }
+
+    fn kill(&mut self) -> std::result::Result<(), String> {
+        self.look_again(clock::boot_ms());
+        self.with_tree(Tree::kill)
+    }
+
+    fn look_again(&mut self, now: u64) {
+        self.timers.again = Some(now.saturating_add(self.look));
+        self.look = (self.look * 2).min(LAST_LOOK);
+    }
+
+    fn freeze(&mut self) -> std::result::Result<(), String> {
+        self.with_tree(Tree::freeze)?;
+        self.timers.freeze(clock::boot_ms());
+        // The watchdog must not take a job that stands still for one that is overdue.
+        self.rewrite_overdue(None);
+        self.control.broadcast(&Report::Frozen { attempt: self.place.name, frozen: true });
+        Ok(())
+    }
+
+    fn thaw(&mut self) -> std::result::Result<(), String> {
+        let thawed = self.with_tree(Tree::thaw);
+        self.timers.thaw(clock::boot_ms());
+        self.rewrite_overdue(self.timers.overdue);
+        self.control.broadcast(&Report::Frozen { attempt: self.place.name, frozen: false });
+        thawed
+    }
+
+    /// Should this fail, the old record stays and the watchdog may end the job late or early by what it says.
+    fn rewrite_overdue(&mut self, overdue: Option<u64>) {
+        let Some(started) =
+            self.started.as_mut().filter(|started| started.overdue_boot.is_some() || overdue.is_some())
+        else {
+            return;
+        };
+        started.overdue_boot = overdue.map(BootTime);
+        let _ = self.place.write_started(started);
+    }
+
+    /// At the end of each turn of an attempt that is ending: is anything left?
+    pub(super) fn look_for_emptiness(&mut self) {
+        if !self.state.is_ending() || self.state == State::Done {
+            return;
+        }
+        let empty = self.tree.as_ref().is_none_or(|tree| tree.is_empty().unwrap_or(false));
+        if self.script.is_none() && empty {
+            return self.on(Event::Empty);
+        }
+        if self.timers.again.is_none() {
+            self.look_again(clock::boot_ms());
+        }
+        if !self.told_ending && self.facts.launched {
+            self.told_ending = true;
+            self.control.broadcast(&Report::Ending { attempt: self.place.name });
+        }
+    }
+}
+
+fn refusal(state: State) -> &'static str {
+    match state {
+        State::Preparing => "it has not started yet",
+        State::Terminating | State::Killing | State::Draining => "it is ending",
+        State::Done => "it has ended",
+        State::Running | State::Suspended | State::Warned => "it can't be done now",
+    }
+}

@@ -1,0 +1,63 @@
+//! The end of an attempt: figures, groups removed, the result recorded and told.
+
+use ax_core::record::{AttemptResult, FORMAT, Report};
+use ax_sys::{clock, crash_point};
+
+use super::attempt::Attempt;
+use super::timers::Timers;
+use super::tree::Tree;
+use super::verdict::ScriptExit;
+use super::{FIRST_LOOK, wall_now};
+
+/// Tries to write a result, in milliseconds.
+const LAST_TRY: u64 = 5000;
+
+impl Attempt {
+    /// Records how it ended. Does not return before that has worked: the lease is held so long.
+    pub(super) fn finish(&mut self) {
+        crash_point!("emptied");
+        let result = self.settle();
+        self.result = Some(result.clone());
+        let mut pause = FIRST_LOOK;
+        while self.place.write_result(&result).is_err() {
+            // A full disk. axd may still hear of it, and asks are still answered.
+            if pause == FIRST_LOOK {
+                self.control.broadcast(&Report::Result(result.clone()));
+            }
+            self.timers = Timers::default();
+            self.timers.again = Some(clock::boot_ms().saturating_add(pause));
+            while self.timers.again.is_some() {
+                self.turn();
+            }
+            pause = (pause * 2).min(LAST_TRY);
+        }
+        crash_point!("result");
+        self.control.broadcast(&Report::Result(result));
+    }
+
+    /// Reads what was used while the groups are there, and removes them.
+    fn settle(&mut self) -> AttemptResult {
+        let used = self.tree.as_ref().map(Tree::used);
+        // A group that can't be removed yet is empty all the same: axd clears such away.
+        self.tree_events = None;
+        let _ = self.tree.as_ref().map(Tree::remove);
+        let (outcome, message) = self.facts.verdict();
+        let (exit_code, signal) = match self.facts.exit.filter(|_| self.facts.launched) {
+            Some(ScriptExit::Code(code)) => (Some(code), None),
+            Some(ScriptExit::Signal(number)) => (None, Some(number)),
+            None => (None, None),
+        };
+        AttemptResult {
+            v: FORMAT,
+            attempt: self.place.name,
+            outcome,
+            exit_code,
+            signal,
+            started_at: self.began_at,
+            ended_at: wall_now(),
+            cpu_us: used.as_ref().and_then(|used| used.cpu_us),
+            max_ram: used.as_ref().and_then(|used| used.max_ram),
+            message,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The start of an attempt as far as its supervisor makes it: groups, work folder, record, sockets, child.
+//! Whatever fails here becomes the attempt's result. The child's own part is in `launch`.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+
+use ax_core::record::{Assignment, FORMAT, ProcessMark, Started};
+use ax_sys::lease::Lease;
+use ax_sys::path::Dir;
+use ax_sys::shared_word::Fence;
+use ax_sys::socket::Interest;
+use ax_sys::{Result, SysError, clock, crash_point};
+
+use super::attempt::{Attempt, REPORT, TREE};
+use super::launch::Launch;
+use super::table::Event;
+use super::tree::Tree;
+use super::{OVERDUE_MARGIN, boot_now, wall_now};
+use crate::failure::Failure;
+
+impl Attempt {
+    /// Makes everything that the child needs, and the child. What fails becomes the attempt's result.
+    pub(super) fn start(&mut self, lease: &mut Option<Lease>) {
+        if let Err((step, error)) = self.prepare(lease) {
+            self.facts.launch_error = Some(format!("{step}: {error}"));
+            self.on(Event::LaunchFailed);
+        }
+    }
+
+    fn prepare(&mut self, lease: &mut Option<Lease>) -> std::result::Result<(), (&'static str, String)> {
+        let tree = Tree::create(&self.assignment, self.own).map_err(|error| ("groups", error.to_string()))?;
+        self.tree_events = tree.events().map_err(|error| ("groups", error.to_string()))?;
+        self.tree = Some(tree);
+        crash_point!("cgroup");
+        make_work_folder(&self.assignment).map_err(|error| ("work folder", error.to_string()))?;
+        // Before the fork: the watchdog finds what it may have to kill through this record, so nothing may live
+        // in the groups before it is written.
+        self.record_start().map_err(|error| ("record", error.to_string()))?;
+        self.listen().map_err(|error| ("control socket", error.to_string()))?;
+        self.fork(lease).map_err(|error| ("child", error.to_string()))?;
+        crash_point!("forked");
+        Ok(())
+    }
+
+    fn record_start(&mut self) -> std::result::Result<(), Failure> {
+        let boot_id = clock::boot_id().map_err(Failure::system)?;
+        let started_boot = boot_now();
+        let ending = &self.assignment.ending;
+        let started = Started {
+            v: FORMAT,
+            attempt: self.place.name,
+            boot_id,
+            supervisor: ProcessMark { pid: self.own.pid, start_ticks: self.own.start_ticks },
+            cgroups: self.tree.as_ref().map(Tree::record).unwrap_or_default(),
+            marker: self.assignment.marker.clone(),
+            started_at: wall_now(),
+            started_boot,
+            overdue_boot: ending.limit.map(|limit| started_boot + limit + ending.kill_wait + OVERDUE_MARGIN),
+        };
+        self.place.write_started(&started)?;
+        self.started = Some(started);
+        Ok(())
+    }
+
+    fn listen(&mut self) -> Result<()> {
+        let job = Dir::open(self.place.job_folder())?;
+        self.control.listen(&self.place.attempt, &job)
+    }
+
+    fn fork(&mut self, lease: &mut Option<Lease>) -> Result<()> {
+        let Some(tree) = &self.tree else { return Ok(()) };
+        let fence = self.fence.insert(Fence::open(&self.place.run, "guard")?);
+        let launch = Launch {
+            assignment: &self.assignment,
+            script: self.place.job_folder().join("script"),
+            fence,
+            parent: self.own.pid.unsigned_abs(),
+            as_root: ax_sys::credentials::own().0 == 0,
+        };
+        let child = tree.fork(|| {
+            // The child's copy only: while it is open the lease is held, whoever else has died.
+            drop(lease.take());
+            launch.run()
+        })?;
+        self.script = Some(child.process.pid());
+        self.poller.add(&child.report, REPORT, Interest::READ)?;
+        self.report = Some(child.report);
+        if let Some(events) = &self.tree_events {
+            self.poller.add(events, TREE, Interest::PRIORITY)?;
+        }
+        Ok(())
+    }
+}
+
+/// The attempt's own folder for the user. Its parents are root's and may be passed through, not listed.
+fn make_work_folder(assignment: &Assignment) -> Result<()> {
+    let path = Path::new(&assignment.work_dir);
+    let failed = |doing, error| SysError::new(doing, path.display(), error);
+    let make = || std::fs::DirBuilder::new().mode(0o700).create(path);
+    let made = match make() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = path.parent().unwrap_or(path);
+            let parents = std::fs::DirBuilder::new().mode(0o711).recursive(true).create(parent);
+            parents.map_err(|error| failed("make the folders above", error))?;
+            make()
+        }
+        other => other,
+    };
+    let user = &assignment.user;
+    match made {
+        // Somebody prepared it. Only root could, but an odd one is no work folder.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let meta = std::fs::symlink_metadata(path).map_err(|error| failed("look at", error))?;
+            if meta.is_dir() && meta.uid() == user.uid.0 {
+                return Ok(());
+            }
+            Err(failed("use as work folder", error))
+        }
+        Err(error) => Err(failed("make work folder", error)),
+        Ok(()) => std::os::unix::fs::lchown(path, Some(user.uid.0), Some(user.gid.0))
+            .map_err(|error| failed("give to the user", error)),
+    }
+}

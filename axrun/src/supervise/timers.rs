@@ -1,0 +1,119 @@
+//! The points in time that matter to one attempt, on the clock that counts suspend.
+//! Pure: callers say what time it is. While the job is frozen its limit, warning and overdue point stand still;
+//! the grace does not, since nothing that is ending is ever frozen.
+
+use super::table::Event;
+
+/// Deadlines in milliseconds since boot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Timers {
+    /// The warning before the limit.
+    pub(crate) warn: Option<u64>,
+    /// The limit.
+    pub(crate) limit: Option<u64>,
+    /// Limit, grace and ten seconds: past it there is no more politeness.
+    pub(crate) overdue: Option<u64>,
+    /// End of the grace after TERM.
+    pub(crate) grace: Option<u64>,
+    /// Next look at what is still there.
+    pub(crate) again: Option<u64>,
+    frozen_since: Option<u64>,
+}
+
+impl Timers {
+    /// Begins to count the limit.
+    pub(crate) fn begin(&mut self, now: u64, limit: u64, warn_before: Option<u64>, overdue_after: u64) {
+        self.limit = Some(now.saturating_add(limit));
+        // A warning that is longer than the limit comes at once.
+        self.warn = warn_before.map(|before| now.saturating_add(limit.saturating_sub(before)));
+        self.overdue = Some(now.saturating_add(overdue_after));
+    }
+
+    /// The job was frozen: its time stands still.
+    pub(crate) fn freeze(&mut self, now: u64) {
+        self.frozen_since.get_or_insert(now);
+    }
+
+    /// The job was thawed: what was left before is left now.
+    pub(crate) fn thaw(&mut self, now: u64) {
+        let Some(since) = self.frozen_since.take() else { return };
+        let slept = now.saturating_sub(since);
+        for deadline in [&mut self.warn, &mut self.limit, &mut self.overdue].into_iter().flatten() {
+            *deadline = deadline.saturating_add(slept);
+        }
+    }
+
+    /// The earliest deadline that is running.
+    pub(crate) fn next(&self) -> Option<u64> {
+        let counted =
+            if self.frozen_since.is_some() { [None; 3] } else { [self.warn, self.limit, self.overdue] };
+        counted.into_iter().chain([self.grace, self.again]).flatten().min()
+    }
+
+    /// Takes one deadline that has passed, the gentlest first, so that a late wake-up skips no step.
+    pub(crate) fn take_due(&mut self, now: u64) -> Option<Event> {
+        let frozen = self.frozen_since.is_some();
+        let all = [
+            (&mut self.warn, Event::Warn, true),
+            (&mut self.limit, Event::Limit, true),
+            (&mut self.grace, Event::Grace, false),
+            (&mut self.overdue, Event::Overdue, true),
+            (&mut self.again, Event::Again, false),
+        ];
+        for (deadline, event, stands_still) in all {
+            if !(frozen && stands_still) && deadline.is_some_and(|at| at <= now) {
+                *deadline = None;
+                return Some(event);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(timers: &mut Timers, now: u64) -> Vec<Event> {
+        std::iter::from_fn(|| timers.take_due(now)).collect()
+    }
+
+    #[test]
+    fn each_deadline_fires_once_and_in_order() {
+        let mut timers = Timers::default();
+        timers.begin(1000, 100, Some(30), 160);
+        assert_eq!(timers.next(), Some(1070));
+        assert_eq!(due(&mut timers, 1069), []);
+        assert_eq!(due(&mut timers, 1070), [Event::Warn]);
+        assert_eq!(due(&mut timers, 1100), [Event::Limit]);
+        assert_eq!(due(&mut timers, 2000), [Event::Overdue]);
+        assert_eq!((timers.next(), due(&mut timers, u64::MAX)), (None, vec![]));
+    }
+
+    #[test]
+    fn a_late_wake_up_skips_nothing() {
+        let mut timers = Timers::default();
+        timers.begin(0, 100, Some(30), 160);
+        assert_eq!(due(&mut timers, 500), [Event::Warn, Event::Limit, Event::Overdue]);
+    }
+
+    #[test]
+    fn frozen_time_does_not_count() {
+        let mut timers = Timers::default();
+        timers.begin(0, 100, Some(30), 160);
+        timers.freeze(50);
+        assert_eq!((timers.next(), due(&mut timers, 1000)), (None, vec![]));
+        timers.freeze(400);
+        timers.thaw(1000);
+        timers.thaw(2000);
+        assert_eq!(timers.next(), Some(1020));
+        assert_eq!(due(&mut timers, 1050), [Event::Warn, Event::Limit]);
+    }
+
+    #[test]
+    fn a_warning_longer_than_the_limit_comes_at_once() {
+        let mut timers = Timers::default();
+        timers.begin(10, 100, Some(600), 160);
+        assert_eq!(due(&mut timers, 10), [Event::Warn]);
+    }
+}

@@ -1,0 +1,139 @@
+//! What an attempt's end counts as: facts noted on the way in, outcome and words out.
+//! Pure. The order of the rules is the policy: who ended it, then whether it ever ran, then memory, then its exit.
+
+use ax_core::job::state::Outcome;
+use ax_core::time::Span;
+
+/// How the script's own process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScriptExit {
+    /// It returned this code.
+    Code(u8),
+    /// It died by this signal.
+    Signal(u8),
+}
+
+/// Why an attempt was ended from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Its time was over.
+    Limit(Option<Span>),
+    /// Somebody asked for it.
+    Asked {
+        /// What it counts as.
+        outcome: Outcome,
+        /// Who and why.
+        message: String,
+    },
+    /// It may not go on.
+    LeaseLost,
+}
+
+/// What is known of an attempt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The script was executed.
+    pub(crate) launched: bool,
+    /// Why it was not, in words.
+    pub(crate) launch_error: Option<String>,
+    /// What ended it from outside, before it ended by itself.
+    pub(crate) cause: Option<Cause>,
+    /// A process of it was killed for memory.
+    pub(crate) out_of_memory: bool,
+    /// How the script ended.
+    pub(crate) exit: Option<ScriptExit>,
+}
+
+impl Facts {
+    /// Notes why the attempt is ended from outside; the first reason stays.
+    pub(crate) fn note_cause(&mut self, cause: Cause) {
+        self.cause.get_or_insert(cause);
+    }
+
+    /// Outcome and words for the record.
+    pub(crate) fn verdict(&self) -> (Outcome, Option<String>) {
+        match &self.cause {
+            Some(Cause::Limit(limit)) => (Outcome::Timeout, Some(over_limit(*limit))),
+            Some(Cause::Asked { outcome, message }) => (*outcome, Some(message.clone())),
+            Some(Cause::LeaseLost) => (Outcome::LeaseLost, Some("the lease was lost".to_owned())),
+            None if !self.launched => {
+                let unknown = || "the child ended before it could start the script".to_owned();
+                (Outcome::LaunchFailed, Some(self.launch_error.clone().unwrap_or_else(unknown)))
+            }
+            None => self.own_end(),
+        }
+    }
+
+    /// It ended by itself. A script that copes with the loss of a child that was killed for memory has succeeded.
+    fn own_end(&self) -> (Outcome, Option<String>) {
+        match self.exit {
+            Some(ScriptExit::Code(0)) => (Outcome::Succeeded, None),
+            _ if self.out_of_memory => {
+                (Outcome::OutOfMemory, Some("killed for host memory: it used more than its limit".to_owned()))
+            }
+            _ => (Outcome::Failed, None),
+        }
+    }
+}
+
+fn over_limit(limit: Option<Span>) -> String {
+    match limit {
+        Some(limit) => format!("over its time limit of {limit}"),
+        None => "over its time limit".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(exit: ScriptExit) -> Facts {
+        Facts { launched: true, exit: Some(exit), ..Facts::default() }
+    }
+
+    fn outcome(facts: &Facts) -> Outcome {
+        facts.verdict().0
+    }
+
+    #[test]
+    fn its_own_end_is_its_exit() {
+        assert_eq!(outcome(&ran(ScriptExit::Code(0))), Outcome::Succeeded);
+        assert_eq!(outcome(&ran(ScriptExit::Code(3))), Outcome::Failed);
+        assert_eq!(outcome(&ran(ScriptExit::Signal(9))), Outcome::Failed);
+        assert_eq!(ran(ScriptExit::Code(3)).verdict().1, None);
+    }
+
+    #[test]
+    fn memory_counts_only_if_the_script_failed() {
+        for (exit, expected) in [
+            (ScriptExit::Code(0), Outcome::Succeeded),
+            (ScriptExit::Code(137), Outcome::OutOfMemory),
+            (ScriptExit::Signal(9), Outcome::OutOfMemory),
+        ] {
+            let facts = Facts { out_of_memory: true, ..ran(exit) };
+            assert_eq!(outcome(&facts), expected, "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn what_ended_it_from_outside_comes_first_and_stays() {
+        let mut facts = Facts { out_of_memory: true, ..ran(ScriptExit::Code(0)) };
+        facts.note_cause(Cause::Limit(Some(Span::seconds(90))));
+        facts.note_cause(Cause::Asked { outcome: Outcome::Cancelled, message: "li".to_owned() });
+        assert_eq!(facts.verdict(), (Outcome::Timeout, Some("over its time limit of 00:01:30".to_owned())));
+        let cancelled = Facts {
+            cause: Some(Cause::Asked { outcome: Outcome::Cancelled, message: "by li".to_owned() }),
+            ..Facts::default()
+        };
+        assert_eq!(cancelled.verdict(), (Outcome::Cancelled, Some("by li".to_owned())));
+    }
+
+    #[test]
+    fn a_script_that_never_ran_is_a_failed_launch_with_words() {
+        let facts = Facts { launch_error: Some("open …".to_owned()), ..Facts::default() };
+        assert_eq!(facts.verdict(), (Outcome::LaunchFailed, Some("open …".to_owned())));
+        let (outcome, message) = Facts::default().verdict();
+        assert_eq!(outcome, Outcome::LaunchFailed);
+        assert!(message.is_some());
+    }
+}

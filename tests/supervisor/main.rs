@@ -1,0 +1,13 @@
+//! The supervisor and the watchdog for real: the binary `axrun`, real control groups, real users.
+//! They need root; without it each says "skipped". No test measures speed: waits are for facts.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can not go on should stop")]
+
+mod control;
+#[cfg(feature = "crash-points")]
+mod crash;
+mod ends;
+mod launch;
+mod ordinary_user;
+mod watchdog;
+mod world;
