@@ -19,12 +19,9 @@ const POINTS: [(&str, bool, bool); 6] = [
 
 fn die_at(world: &mut World, point: &str) -> std::path::PathBuf {
     let log = world.root.join("crashes");
-<<<<<<< HEAD
-=======
     // The child has become the user by the time it reaches its last point.
     std::fs::write(&log, "").unwrap();
     set_mode(&log, 0o666);
->>>>>>> axrun
     world.set_environment(vec![format!("AX_CRASH_POINT={point}"), format!("AX_CRASH_LOG={}", log.display())]);
     log
 }

@@ -242,17 +242,7 @@ fn refused(error: &str) -> Report {
 fn a_result_that_can_not_be_written_is_kept_told_and_tried_again() {
     let Some(world) = World::new() else { return };
     let attempts = world.run.join("attempts");
-<<<<<<< HEAD
-    let mount = |words: &[&str]| {
-        assert!(
-            std::process::Command::new(words[0]).args(&words[1..]).arg(&attempts).status().unwrap().success()
-        );
-    };
-    mount(&["mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "tmpfs"]);
-    let unmount = Unmount(attempts.clone());
-=======
     let mount = Mount::new(&attempts, "size=128k,mode=700");
->>>>>>> axrun
     let mut job = world.job("while [ ! -e go ]; do sleep 0.02; done; exit 7").start();
     job.begun();
     let filler = attempts.join("filler");

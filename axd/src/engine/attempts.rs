@@ -57,7 +57,12 @@ pub(super) struct Attempts {
 
 impl Attempts {
     /// Enters a supervisor that this daemon has just started.
-    pub(super) fn started(&mut self, poller: &Poller, name: AttemptName, running: Running) -> Result<(), SysError> {
+    pub(super) fn started(
+        &mut self,
+        poller: &Poller,
+        name: AttemptName,
+        running: Running,
+    ) -> Result<(), SysError> {
         poller.add(&running.socket, tokens::socket_of(name.epoch), Interest::READ)?;
         poller.add(&running.process, tokens::process_of(name.epoch), Interest::READ)?;
         let (process, socket) = (Some(running.process), Some(running.socket));
@@ -139,11 +144,6 @@ impl Attempts {
     /// When the next attempt is to be looked at again.
     pub(super) fn next_look(&self) -> Option<BootTime> {
         self.all.values().filter_map(|s| s.look_again).min()
-    }
-
-    /// Whether a supervisor of the attempt is known here.
-    pub(super) fn knows(&self, name: AttemptName) -> bool {
-        self.all.contains_key(&name.epoch)
     }
 
     /// Attempts that a process is watched for.
