@@ -54,6 +54,8 @@ enum Database {
     },
     /// Check that the database is whole
     Check,
+    /// Let an empty database go on with the numbers of a used spool
+    Adopt,
 }
 
 /// Runs the command with the arguments of this process.
@@ -81,12 +83,12 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> 
             }
             daemon.become_it()
         }
-        Command::Db { command: Database::Backup { file } } => {
-            daemon.0.arg("--db-backup").arg(file);
-            daemon.become_it()
-        }
-        Command::Db { command: Database::Check } => {
-            daemon.0.arg("--db-check");
+        Command::Db { command } => {
+            match command {
+                Database::Backup { file } => daemon.0.arg("--db-backup").arg(file),
+                Database::Check => daemon.0.arg("--db-check"),
+                Database::Adopt => daemon.0.arg("--db-adopt"),
+            };
             daemon.become_it()
         }
     }

@@ -149,6 +149,11 @@ fn warnings_of_the_script_are_told_once() {
     let path = script(&root, "job.sh", "#!/bin/sh\ntrue\n#AX -c2\n");
     let result = axbatch(&root, &[&path], &[], "");
     assert_eq!(result.err, format!("axbatch: warning: {path}:3:1: #AX after the first command is ignored\n"));
+    let answer = answer.replace("job.sh", "script");
+    let root = Root::new();
+    serve(&root, &[(SUBMIT, ok(answer))]);
+    let result = axbatch(&root, &[], &[], "#!/bin/sh\ntrue\n#AX -c2\n");
+    assert_eq!(result.err, "axbatch: warning: standard input:3:1: #AX after the first command is ignored\n");
 }
 
 #[test]
