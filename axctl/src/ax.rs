@@ -130,6 +130,6 @@ pub(crate) fn explain(program: &str, error: &clap::Error, world: &mut World<'_>)
             parts.push(line);
         }
     }
-    let line = parts.join("; ");
+    let line = parts.join("; ").replace(":; ", ": ");
     Err(Failure::usage(format!("{}; see '{command} --help'", shown(&line))))
 }

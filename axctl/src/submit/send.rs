@@ -5,7 +5,7 @@ use ax_core::api::{ErrorClass, SubmitAnswer, SubmitRequest};
 use ax_core::id::SubmissionKey;
 use serde_json::json;
 
-use super::request::{self, name_of};
+use super::request::{self, speaker};
 use super::spool::{self, Spooled};
 use super::understand::Understood;
 use super::wait;
@@ -134,7 +134,7 @@ impl Report<'_, '_> {
         if self.understood.conduct.quiet {
             return Ok(());
         }
-        let name = name_of(self.understood.program);
+        let name = speaker(self.understood.program);
         for line in &self.warnings {
             self.world.remark(name, &format!("warning: {line}"))?;
         }
@@ -155,7 +155,7 @@ impl Report<'_, '_> {
         let status = wait::status(job);
         if status != 0 && !self.understood.conduct.quiet {
             let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let name = name_of(self.understood.program);
+            let name = speaker(self.understood.program);
             self.world.remark(name, &format!("{} is {}{reason}", job.id, job.state))?;
         }
         Ok(status)
