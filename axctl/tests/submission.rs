@@ -190,6 +190,8 @@ fn without_a_daemon_the_spool_takes_it() {
         (request.options, request.environment["A"].as_str()),
         (vec!["--cpus-per-task=2".to_owned()], "1")
     );
+    let verbose = axbatch(&root, &["-v", "-Q", "-c2"], &[], SCRIPT);
+    ended(&verbose, 0, "", "--job-name=hello\n--cpus-per-task=2\n--time=30m\n");
     let parsable = axbatch(&root, &["--parsable"], &[], SCRIPT).out;
     assert!(parsable.starts_with("spool-") && parsable.len() == 33, "{parsable}");
 }

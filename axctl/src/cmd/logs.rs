@@ -52,7 +52,7 @@ impl Arguments {
     fn follow(&self, session: &mut Session<'_, '_>, mut job: JobView) -> Result<(), Failure> {
         if job.attempt == 0 && !job.state.is_final() {
             let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            session.remark(&format!("{} has not started yet{reason}", shown_id(&job)))?;
+            session.remark(&format!("{} has not started yet{reason}", shown_id(&job)));
         }
         let mut number = self.attempt.unwrap_or(job.attempt).max(1);
         loop {
@@ -88,7 +88,7 @@ impl Arguments {
             }
             if over {
                 if file.is_none() {
-                    session.remark(&format!("{} left no output in attempt {number}", shown_id(&job)))?;
+                    session.remark(&format!("{} left no output in attempt {number}", shown_id(&job)));
                 }
                 return Ok(job);
             }

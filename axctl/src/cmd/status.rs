@@ -41,7 +41,7 @@ impl Arguments {
             match session.client.job(name) {
                 Ok(job) => found.push(job),
                 Err(Failure::Answer(error)) => {
-                    session.remark(&error.error)?;
+                    session.remark(&error.error);
                     code = if code == 0 { error.class.exit_code() } else { code };
                 }
                 Err(other) => return Err(other),
