@@ -119,6 +119,9 @@ pub(crate) fn explain(program: &str, error: &clap::Error, world: &mut World<'_>)
         return Ok(0);
     }
     let text = error.render().to_string();
+    let command = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or(program);
+    let named = command.split(' ').take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
+    let command = named.collect::<Vec<_>>().join(" ");
     let mut parts: Vec<&str> = Vec::new();
     for line in text.lines().map(str::trim) {
         if line.starts_with("Usage:") || line.starts_with("For more information") {
@@ -129,6 +132,6 @@ pub(crate) fn explain(program: &str, error: &clap::Error, world: &mut World<'_>)
             parts.push(line);
         }
     }
-    let line = parts.join("; ");
-    Err(Failure::usage(format!("{}; see '{program} --help'", shown(&line))))
+    let line = parts.join("; ").replace(":; ", ": ");
+    Err(Failure::usage(format!("{}; see '{command} --help'", shown(&line))))
 }

@@ -36,7 +36,7 @@ complete -c ax -n "__fish_ax_needs_command" -f -a "release" -d 'Let held jobs be
 complete -c ax -n "__fish_ax_needs_command" -f -a "suspend" -d 'Freeze the processes of running jobs'
 complete -c ax -n "__fish_ax_needs_command" -f -a "resume" -d 'Let suspended jobs go on'
 complete -c ax -n "__fish_ax_needs_command" -f -a "resolve" -d 'Say what became of a job that ax cannot know about'
-complete -c ax -n "__fish_ax_needs_command" -f -a "update" -d 'Change waiting jobs: the options of axbatch, with new values'
+complete -c ax -n "__fish_ax_needs_command" -f -a "update" -d 'Change waiting jobs: --priority, --time, --begin, --queue, --job-name'
 complete -c ax -n "__fish_ax_needs_command" -f -a "why" -d 'Explain what was decided about a job'
 complete -c ax -n "__fish_ax_needs_command" -f -a "acct" -d 'List finished jobs and what they used'
 complete -c ax -n "__fish_ax_needs_command" -f -a "resource" -d 'Show every card: owner, slices, memory, load, health'
