@@ -52,6 +52,9 @@ const EXAMPLES: [Example; 6] = [
 /// Four CPUs are counted whatever the machine has, so that jobs run side by side.
 const CONFIG: &str = "cluster:\n  name: demo\nresources:\n  cpus: 4\npolicy:\n  kill_wait: 2s\n";
 
+/// Wide enough for whole reasons, whatever the screen: a newcomer reads them once.
+const WIDTH: usize = 120;
+
 /// The examples take some seconds; a machine in trouble is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -171,7 +174,7 @@ impl Demo {
         shown(session, &format!("{prefix}{}", words.join(" ")))?;
         let mut command = Command::new(self.programs.join(program));
         command.args(arguments).current_dir(&self.work).env("AX_ROOT", &self.root).env_remove("AX_SOCKET");
-        command.env("COLUMNS", session.screen.width.to_string()).envs(environment.iter().copied());
+        command.env("COLUMNS", session.screen.width.max(WIDTH).to_string()).envs(environment.iter().copied());
         if let Some(user) = &self.user {
             command.uid(user.uid).gid(user.gid).env("HOME", &self.work).env("USER", &user.name);
         }

@@ -23,6 +23,8 @@ use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Usage};
 pub(super) struct Consequences {
     pub(super) decisions: Vec<Decision>,
     pub(super) answers: Vec<(ConnId, Response)>,
+    /// Who wants to see a job as it is then.
+    pub(super) shows: Vec<(ConnId, JobNumber)>,
 }
 
 /// The batch that is being collected.
@@ -124,6 +126,18 @@ impl Engine {
         }
     }
 
+    /// Shows a job once what the store has of it is as new as what the controller has.
+    pub(super) fn show_when_durable(&mut self, conn: ConnId, job: JobNumber) {
+        if !self.batch.batch.rows.is_empty() {
+            self.batch.then.shows.push((conn, job));
+        } else if let Some((_, then)) = self.commits.under_way.back_mut() {
+            then.shows.push((conn, job));
+        } else {
+            let response = self.show_job(job);
+            self.respond(conn, &response);
+        }
+    }
+
     /// Hands the open batch to the writer. What leaves no row is done at once.
     pub(super) fn flush(&mut self) {
         let open = std::mem::take(&mut self.batch);
@@ -174,6 +188,10 @@ impl Engine {
             crash_point!("committed");
             self.respond(conn, &response);
             crash_point!("answered");
+        }
+        for (conn, job) in then.shows {
+            let response = self.show_job(job);
+            self.respond(conn, &response);
         }
         for decision in then.decisions {
             self.log_decision(&decision);

@@ -68,6 +68,10 @@ impl Engine {
             (Method::Post, ["jobs", "action"]) => self.action(request, conn, person),
             (Method::Post, ["reload"]) => self.reload_asked(conn, person),
             (Method::Get, ["jobs", job, "wait"]) => self.wait(request, conn, person, job),
+            (Method::Get, ["jobs", job]) => match self.find_job(job, person) {
+                Ok(id) => self.show_when_durable(conn, id.number),
+                Err(error) => self.respond(conn, &Response::error(&error)),
+            },
             (Method::Get, rest) => match self.query(rest, request, person) {
                 Some(response) => self.respond(conn, &response),
                 None => self.not_found(conn, &request.path),
@@ -328,8 +332,7 @@ impl Engine {
                 if living {
                     self.parked.waiter(conn, id.number, Engine::wait_until(seconds));
                 } else {
-                    let response = self.show_job(id.number);
-                    self.answer_when_durable(conn, response);
+                    self.show_when_durable(conn, id.number);
                 }
             }
         }
