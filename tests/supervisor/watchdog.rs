@@ -29,6 +29,29 @@ fn a_dead_supervisors_job_is_killed() {
 }
 
 #[test]
+fn the_script_itself_ends_with_its_supervisor_even_without_a_watchdog() {
+    let Some(world) = World::new() else { return };
+    let mut job = world.job("trap '' TERM HUP; echo $$ > pid; while :; do sleep 0.05; done").start();
+    job.begun();
+    let pid = pid_in(&world.home.join("pid"));
+    job.supervisor.send_signal(Signal::KILL).unwrap();
+    job.exit();
+    eventually("the end of the script", || !is_alive(pid));
+}
+
+#[test]
+fn a_kill_after_a_raised_fence_is_a_lost_lease() {
+    let Some(world) = World::new() else { return };
+    let mut job = world.job("trap '' TERM; while :; do sleep 0.05; done").start();
+    job.begun();
+    // As the guard does it: the fence first.
+    world.fence.raise_fence(2);
+    world.groups(job.job.name).unwrap().kill_all().unwrap();
+    let result = job.result();
+    assert_eq!((result.outcome, result.signal), (Outcome::LeaseLost, Some(9)));
+}
+
+#[test]
 fn a_frozen_orphan_is_killed_too() {
     let Some(world) = World::new() else { return };
     let mut job = world.job("echo $$ > pid; exec sleep 1000").start();
