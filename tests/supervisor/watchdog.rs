@@ -132,3 +132,27 @@ fn with_nothing_to_watch_it_never_wakes() {
     job.exit();
     eventually("the end of the orphan", || !is_alive(pid));
 }
+
+#[test]
+fn nobody_outlives_a_run_folder_that_was_taken_away() {
+    let Some(world) = World::new() else { return };
+    let watchdog = world.watchdog();
+    let mut job = world.job("while [ ! -e go ]; do sleep 0.02; done").start();
+    job.begun();
+    std::fs::remove_dir_all(&world.run).unwrap();
+    assert!(watchdog.process.wait_ended(PATIENCE).unwrap());
+    assert_eq!(watchdog.process.reap().unwrap(), Some(Exit::Code(0)));
+    std::fs::write(world.home.join("go"), "").unwrap();
+    assert_eq!(job.exit(), Exit::Code(0));
+}
+
+#[test]
+fn an_idle_watchdog_notices_that_too() {
+    let Some(world) = World::new() else { return };
+    let watchdog = world.watchdog();
+    eventually("its start", || world.run.join("watchdog.lock").exists());
+    assert!(!watchdog.process.wait_ended(Duration::from_millis(300)).unwrap());
+    std::fs::remove_dir_all(&world.run).unwrap();
+    assert!(watchdog.process.wait_ended(PATIENCE).unwrap());
+    assert_eq!(watchdog.process.reap().unwrap(), Some(Exit::Code(0)));
+}
