@@ -336,7 +336,7 @@ impl Worker {
 
     /// Nothing here may fail loudly: it is tried again in the next quiet minute.
     fn tidy(&mut self, now: WallTime) {
-        let _ = self.store.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;");
+        let _ = self.store.fold();
         if let Some(events) = &mut self.events {
             events.prune(now);
         }
@@ -344,8 +344,6 @@ impl Worker {
 
     fn finish(mut self) -> Result<()> {
         self.flush_events(true);
-        let database = &self.store.database;
-        let end = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
-        self.store.connection.execute_batch(end).doing("tidy", database)
+        self.store.fold()
     }
 }
