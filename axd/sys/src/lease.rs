@@ -7,8 +7,6 @@
 use crate::atomic_file::temporary_name;
 use crate::error::{Doing, Result, SysError, check};
 use crate::path::{Dir, OFlag};
-use nix::fcntl::AtFlags;
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -129,16 +127,7 @@ fn unsupported(error: &SysError) -> bool {
 fn make_nameless(dir: &Dir, name: &str, content: &[u8], held: bool) -> std::result::Result<File, LeaseError> {
     let file = File::from(dir.open_beneath(".", OFlag::O_TMPFILE | OFlag::O_RDWR, 0o600)?);
     prepare(&file, dir, name, content, held)?;
-    let source = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let target = CString::new(name).map_err(io::Error::from).doing("make lease", dir.show(name).display())?;
-    let linked = nix::unistd::linkat(
-        nix::fcntl::AT_FDCWD,
-        source.as_str(),
-        dir,
-        target.as_c_str(),
-        AtFlags::AT_SYMLINK_FOLLOW,
-    );
-    linked.doing("make lease", dir.show(name).display()).map_err(|error| taken(error, dir, name))?;
+    dir.link_open(&file, name).map_err(|error| taken(error, dir, name))?;
     Ok(file)
 }
 
@@ -163,4 +152,35 @@ fn prepare(mut file: &File, dir: &Dir, name: &str, content: &[u8], held: bool) -
 
 fn taken(error: SysError, dir: &Dir, name: &str) -> LeaseError {
     if error.is(libc::EEXIST) { LeaseError::AlreadyExists(dir.show(name)) } else { LeaseError::System(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What file systems without nameless files get; the tests from outside run on some that have them.
+    #[test]
+    fn the_way_of_nfs_makes_one_too() {
+        let path = std::env::temp_dir().join(format!("ax-sys-{}", crate::random::name().unwrap()));
+        std::fs::create_dir(&path).unwrap();
+        let made: Vec<File> = std::thread::scope(|scope| {
+            let make = || make_named(&Dir::open(&path).unwrap(), "7.1", b"x", true);
+            let racers: Vec<_> = (0..50).map(|_| scope.spawn(make)).collect();
+            let results = racers.into_iter().map(|racer| racer.join().unwrap());
+            results
+                .filter_map(|result| match result {
+                    Ok(file) => Some(file),
+                    Err(LeaseError::AlreadyExists(_)) => None,
+                    Err(error) => panic!("{error}"),
+                })
+                .collect()
+        });
+        let dir = Dir::open(&path).unwrap();
+        assert_eq!(made.len(), 1);
+        assert_eq!(probe(&dir, "7.1").unwrap(), Probe::Held);
+        assert_eq!(dir.list(10).unwrap().names, ["7.1"], "no temporary name is left");
+        drop(made);
+        assert_eq!(probe(&dir, "7.1").unwrap(), Probe::Free);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
 }

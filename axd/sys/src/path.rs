@@ -13,12 +13,12 @@ pub use nix::fcntl::OFlag;
 pub use resolve::Resolver;
 
 use crate::error::{Doing, Result};
-use nix::fcntl::{AtFlags, RenameFlags, openat, renameat, renameat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{Mode, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, linkat, unlinkat};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -221,6 +221,18 @@ impl Dir {
         let ((old_dir, old), (new_dir, new)) = (self.parent(from)?, target.parent(to)?);
         linkat(old_dir.as_fd(), old, new_dir.as_fd(), new, AtFlags::empty())
             .doing("link", format_args!("{} to {}", self.show(from).display(), target.show(to).display()))
+    }
+
+    /// Gives an open file without a name (O_TMPFILE) the name `to`. Needs `/proc`.
+    ///
+    /// # Errors
+    /// EEXIST if the name is taken, ENOENT if the file ever had a name or `/proc` is missing; what link(2) says.
+    pub fn link_open(&self, file: &File, to: impl AsRef<Path>) -> Result<()> {
+        let to = to.as_ref();
+        let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let (dir, name) = self.parent(to)?;
+        linkat(AT_FDCWD, source.as_str(), dir.as_fd(), name, AtFlags::AT_SYMLINK_FOLLOW)
+            .doing("name", self.show(to).display())
     }
 
     /// Removes a file's name.

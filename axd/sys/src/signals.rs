@@ -110,9 +110,14 @@ fn digits(text: &str) -> Option<i32> {
 /// # Errors
 /// Only if the kernel refuses a mask, which it never does.
 pub fn reset_all() -> Result<()> {
-    for number in (1..=RT_MAX).filter(|n| Signal::from_number(*n).is_some()) {
-        // SAFETY: SIG_DFL is always a valid disposition; KILL and STOP answer EINVAL, which is right.
-        unsafe { libc::signal(number, libc::SIG_DFL) };
+    // The kernel's structure is all zeroes for "default": handler, flags, restorer, mask.
+    let default = [0_u64; 4];
+    for number in 1..=RT_MAX {
+        let previous = std::ptr::null_mut::<u64>();
+        // Past glibc, which hides two signals and leaves those ignored in every program that it spawns.
+        // SAFETY: `default` is at least as large as the kernel's structure, a mask has 8 bytes, and nothing is
+        // written back. KILL and STOP answer EINVAL, which is right.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, number, default.as_ptr(), previous, 8_usize) };
     }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).doing("clear", "the signal mask")
 }

@@ -30,6 +30,7 @@ const ROUNDS: u32 = 8;
 impl JobGroup {
     /// Kills every process of the job, whatever its state. Returns before they are gone: wait for emptiness, and
     /// call again as long as it does not come, since without `cgroup.kill` a process may slip through one pass.
+    /// There a pass may also take 0.2 s, when a process can't be frozen.
     ///
     /// # Errors
     /// When the kernel refuses a write or signal.

@@ -68,6 +68,8 @@ fn check(relative: &Path) -> Result<(), Errno> {
 fn by_kernel(base: BorrowedFd<'_>, relative: &Path, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
     let resolve =
         ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    // RESOLVE_NO_SYMLINKS refuses the last component too, unless O_NOFOLLOW asks (with O_PATH) for the link itself.
+    let flags = flags.difference(OFlag::O_NOFOLLOW);
     let how = OpenHow::new().flags(flags).mode(mode).resolve(resolve);
     for _ in 1..RACES {
         match openat2(base, relative, how) {

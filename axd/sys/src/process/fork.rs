@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// As clone3(2) has it; the constant in libc does not fit its own type.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -118,12 +119,7 @@ where
         }
         Cloned::Child { in_group } => {
             drop(reader);
-            let joined = group.map_or(Ok(()), |group| group.join_self(in_group));
-            let error = match joined.map_err(|error| ChildError::new("cgroup", &error)).and_then(|()| setup())
-            {
-                Ok(never) => match never {},
-                Err(error) => error,
-            };
+            let error = run_child(group, in_group, setup);
             // If the parent is gone there is nobody to tell.
             let _ = File::from(writer).write_all(&error.encode());
             // SAFETY: ends the child at once, without running the parent's exit handlers twice.
@@ -132,16 +128,46 @@ where
     }
 }
 
+/// Joins and sets up; returns only if that failed. A panic must not unwind into the parent's code: it would run
+/// twice.
+fn run_child<F>(group: Option<&JoinHandle>, in_group: bool, setup: F) -> ChildError
+where
+    F: FnOnce() -> std::result::Result<Infallible, ChildError>,
+{
+    let all = AssertUnwindSafe(|| {
+        let joined = group.map_or(Ok(()), |group| group.join_self(in_group));
+        joined.map_err(|error| ChildError::new("cgroup", &error)).and_then(|()| setup())
+    });
+    match catch_unwind(all) {
+        Ok(Err(error)) => error,
+        Ok(Ok(never)) => match never {},
+        Err(_) => ChildError { step: "panic".into(), errno: 0, text: "the child panicked".into() },
+    }
+}
+
 enum Cloned {
     Parent(PidFd),
     Child { in_group: bool },
 }
 
-/// clone3 into the group; without it where the kernel can't (before 5.7, or a filter).
+/// clone3 into the group; without it where the kernel can't (before 5.7), and a plain fork where a filter hides
+/// clone3 altogether, as those of containers do.
 fn clone_self(group: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
     match clone3(group) {
-        Err(error) if group.is_some() && cannot(&error) => clone3(None),
+        Err(error) if group.is_some() && cannot(&error) => clone_self(None),
+        Err(error) if cannot(&error) => plain_fork(),
         other => other,
+    }
+}
+
+fn plain_fork() -> io::Result<Cloned> {
+    // SAFETY: as for clone3 below.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Child => Ok(Cloned::Child { in_group: false }),
+        // Nobody has reaped it, so the number is still the child's.
+        nix::unistd::ForkResult::Parent { child } => {
+            PidFd::open(child.as_raw()).map(Cloned::Parent).map_err(io::Error::other)
+        }
     }
 }
 

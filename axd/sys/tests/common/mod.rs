@@ -1,0 +1,86 @@
+//! What several test programs share: a scratch directory, waiting for a fact, a runner with one thread.
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+pub(crate) mod site;
+
+use ax_sys::path::Dir;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A directory that is removed at the end of the test.
+pub(crate) struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        Scratch::below(&std::env::temp_dir())
+    }
+
+    pub(crate) fn below(parent: &Path) -> Scratch {
+        let path = parent.join(format!("ax-sys-{}", ax_sys::random::name().unwrap()));
+        std::fs::create_dir(&path).unwrap();
+        Scratch { path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn dir(&self) -> Dir {
+        Dir::open(&self.path).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Waits for a fact, long enough for a loaded machine.
+pub(crate) fn wait_for(what: &str, mut fact: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !fact() {
+        assert!(Instant::now() < end, "waited 30 s in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub(crate) fn is_root() -> bool {
+    ax_sys::credentials::own().0 == 0
+}
+
+/// Says so and returns true when the test can't run.
+pub(crate) fn skip_without_root(name: &str) -> bool {
+    if !is_root() {
+        println!("{name}: skipped, needs root");
+    }
+    !is_root()
+}
+
+/// A test runner in one thread. Understands a filter, `--exact` and `--list`.
+pub(crate) fn run(cases: &[(&str, fn())]) {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    if has("--list") {
+        for (name, _) in cases.iter().filter(|_| !has("--ignored")) {
+            println!("{name}: test");
+        }
+        return;
+    }
+    let wanted = |name: &str| {
+        let fits = |filter: &&String| if has("--exact") { *filter == name } else { name.contains(*filter) };
+        filters.is_empty() || filters.iter().any(fits)
+    };
+    let mut failed = Vec::new();
+    for (name, case) in cases.iter().filter(|(name, _)| wanted(name)) {
+        let ok = std::panic::catch_unwind(case).is_ok();
+        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+        if !ok {
+            failed.push(*name);
+        }
+    }
+    assert!(failed.is_empty(), "failed: {failed:?}");
+}
