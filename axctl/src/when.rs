@@ -4,6 +4,8 @@
 use ax_core::time::{Span, WallTime};
 use chrono::{DateTime, Datelike, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc};
 
+use crate::failure::Failure;
+
 /// The zone that times are shown in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zone {
@@ -82,6 +84,19 @@ impl Clock {
         } else {
             format!("{} ago", length(self.now - time))
         }
+    }
+
+    /// A time that a person typed, as [`Clock::parse`] reads it.
+    ///
+    /// # Errors
+    /// Usage, with examples.
+    pub fn read(&self, text: &str) -> Result<WallTime, Failure> {
+        let unknown = || {
+            Failure::usage(format!(
+                "'{text}' is not a time such as today, 7d (ago), 14:30, 2026-11-29 or 2026-11-29T14:30"
+            ))
+        };
+        self.parse(text).ok_or_else(unknown)
     }
 
     /// A time that a person typed: `today`, `yesterday`, `now`, `7d` (ago), `14:30`, `2026-11-29`,

@@ -138,6 +138,11 @@ impl Engine {
         }
     }
 
+    /// Whether somebody waits for a commit.
+    pub(super) fn commits_wait(&self) -> bool {
+        !self.commits.under_way.is_empty() || !self.batch.batch.rows.is_empty()
+    }
+
     /// Hands the open batch to the writer. What leaves no row is done at once.
     pub(super) fn flush(&mut self) {
         let open = std::mem::take(&mut self.batch);

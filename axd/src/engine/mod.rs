@@ -12,6 +12,7 @@ mod queries;
 mod reload;
 mod requests;
 mod start;
+mod stop;
 mod tokens;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -93,6 +94,9 @@ pub(crate) struct Engine {
     next_rescan: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
+    /// An administrator wants it to stop, with the jobs or without them.
+    leaving: bool,
+    ends_jobs: bool,
     stopping: bool,
 }
 
@@ -113,6 +117,7 @@ impl Engine {
             }
             self.on_time();
             self.flush();
+            self.stop_if_done();
         }
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));

@@ -140,6 +140,8 @@ impl Engine {
             next_rescan: at.boot + RESCAN,
             last_commit: at.boot,
             quiet_done: false,
+            leaving: false,
+            ends_jobs: false,
             stopping: false,
             paths,
         };
