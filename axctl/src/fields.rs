@@ -79,7 +79,7 @@ pub(crate) fn table<T>(
 pub(crate) static JOB_FIELDS: [Field<JobView>; 31] = [
     left("id", "ID", Freely(0), |job, _| id(job)),
     right("number", "NUMBER", |job, _| Cell::new(job.number.to_string())),
-    left("name", "NAME", Freely(4), |job, _| Cell::new(&job.name)),
+    left("name", "NAME", Freely(8), |job, _| Cell::new(&job.name)),
     left("user", "USER", Last(4), |job, _| Cell::new(&job.user)),
     right("uid", "UID", |job, _| Cell::new(job.uid.to_string())),
     left("account", "ACCOUNT", Freely(4), |job, _| Cell::maybe(job.account.as_ref())),

@@ -242,13 +242,8 @@ fn a_retried_command_shows_each_attempt_as_root() {
         return;
     }
     let cluster = Cluster::new();
-    let words = [
-        "--retry=1",
-        "--retry-delay=0.1s",
-        "sh",
-        "-c",
-        "echo attempt $AX_ATTEMPT; exit $((2 - $AX_ATTEMPT))",
-    ];
+    let words =
+        ["--retry=1", "--retry-delay=1", "sh", "-c", "echo attempt $AX_ATTEMPT; exit $((2 - $AX_ATTEMPT))"];
     let ended = run(&cluster, &words);
     assert_eq!((ended.code, ended.out.as_str()), (0, "attempt 1\nattempt 2\n"), "{ended:?}");
     assert_eq!(left_behind(&cluster), Vec::<String>::new());
