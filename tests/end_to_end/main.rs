@@ -4,5 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "each test uses what it needs of it")]
+mod asking;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod first_job;
+mod job_life;
