@@ -124,6 +124,13 @@ impl Engine {
         }
     }
 
+    /// Whether something was decided about a job that is not durable yet.
+    pub(super) fn is_unsettled(&self, number: JobNumber) -> bool {
+        let open = std::iter::once(&self.batch.then);
+        let all = open.chain(self.commits.under_way.iter().map(|(_, then)| then));
+        all.flat_map(|then| &then.decisions).any(|d| d.touches().is_some_and(|job| job.number == number))
+    }
+
     /// Hands the open batch to the writer. What leaves no row is done at once.
     pub(super) fn flush(&mut self) {
         let open = std::mem::take(&mut self.batch);
@@ -145,6 +152,7 @@ impl Engine {
                 Ack::Failing { error, .. } => {
                     self.log.line(Level::Error, &Line::new("read_only").text("error", &error));
                     self.read_only = Some(error);
+                    self.answer_reads();
                 }
                 Ack::Recovered => self.on_recovered(),
             }
@@ -158,6 +166,7 @@ impl Engine {
             crash_point!("decision committed");
             self.carry_out(then);
         }
+        self.answer_reads();
     }
 
     fn on_recovered(&mut self) {

@@ -77,7 +77,6 @@ impl Engine {
             ["jobs"] => jobs_query(request)
                 .and_then(|query| self.list_jobs(&query, person))
                 .map(|answer| Response::json(200, &answer)),
-            ["jobs", job] => self.find_job(job, person).map(|id| self.show_job(id.number)),
             ["jobs", job, "why"] => self.why(job, person),
             ["nodes"] => Ok(Response::json(200, &self.nodes())),
             ["cards"] => Ok(Response::json(200, &self.cards())),

@@ -67,6 +67,10 @@ impl Engine {
             (Method::Post, ["jobs"]) => self.submit(request, conn, person),
             (Method::Post, ["jobs", "action"]) => self.action(request, conn, person),
             (Method::Post, ["reload"]) => self.reload_asked(conn, person),
+            (Method::Get, ["jobs", job]) => match self.find_job(job, person) {
+                Ok(id) => self.tell(conn, id.number),
+                Err(error) => self.respond(conn, &Response::error(&error)),
+            },
             (Method::Get, ["jobs", job, "wait"]) => self.wait(request, conn, person, job),
             (Method::Get, rest) => match self.query(rest, request, person) {
                 Some(response) => self.respond(conn, &response),
@@ -94,7 +98,6 @@ impl Engine {
     }
 
     fn try_submit(&mut self, body: &[u8], person: &Person) -> Result<(u16, SubmitAnswer), ApiError> {
-        self.accepts()?;
         let request: SubmitRequest = serde_json::from_slice(body)
             .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no submission: {e}")))?;
         let person = self.on_behalf(&request, person)?;
@@ -105,6 +108,8 @@ impl Engine {
         if let Some(known) = self.known_key(person.uid, key)? {
             return Ok((200, accepted(known, Vec::new(), Vec::new())));
         }
+        // Only now: what was taken before commits began to fail is taken, and its answer waits for the disk.
+        self.accepts()?;
         let test_only = request.test_only;
         let mut checked = self.check(SubmitRequest { key: Some(key), ..request }, &person)?;
         if test_only || checked.conduct.test_only {
@@ -328,8 +333,7 @@ impl Engine {
                 if living {
                     self.parked.waiter(conn, id.number, Engine::wait_until(seconds));
                 } else {
-                    let response = self.show_job(id.number);
-                    self.answer_when_durable(conn, response);
+                    self.tell(conn, id.number);
                 }
             }
         }
