@@ -85,7 +85,7 @@ fn waiting_jobs_go_by_rank_priority_and_number() {
     let order: Vec<&str> = waiting.as_array().unwrap().iter().map(|j| j["id"].as_str().unwrap()).collect();
     assert_eq!(order, [&first, &second, &third, &fourth, &last]);
     let reasons = waiting[2]["reasons"].as_array().unwrap();
-    assert_eq!(reasons[0], format!("needs 1 CPU, 0 of 1 are free on {}", crate::asking::host()));
+    assert!(reasons[0].as_str().unwrap().starts_with("needs 1 CPU, 0 of 1 are free, and "), "{reasons:?}");
     assert_eq!(reasons[1], format!("2 jobs before it, the first is {first}"));
     cluster.ok(ALICE, "ax", &["cancel", &blocker]);
     cluster.wait_over(&last);
@@ -178,7 +178,7 @@ fn the_expected_start_is_the_end_of_what_is_in_the_way() {
         cluster.job(&never)["expected_start"].is_null(),
         "behind a job without a limit nothing can be said"
     );
-    let shown = cluster.ok(ALICE, "ax", &["queue"]);
+    let shown = cluster.ok(ALICE, "ax", &["queue", "--long"]);
     assert!(shown.contains("needs 1 CPU, 0 of 1 are free"), "{shown}");
 }
 
