@@ -7,5 +7,8 @@
 mod asking;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
+mod commands;
 mod first_job;
 mod job_life;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod raw;
