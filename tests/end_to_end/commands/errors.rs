@@ -40,6 +40,7 @@ fn wrong_usage_is_2_with_a_hint() {
         return;
     }
     let cluster = Cluster::new();
+    cluster.submit(ALICE, &["--hold"], LONG);
     for (program, words, expected) in [
         ("ax", &["qeue"][..], "queue"),
         ("ax", &["queue", "--stat=R"], "--state"),

@@ -121,7 +121,7 @@ fn a_request_that_comes_twice_makes_one_job() {
     }
     let mut cluster = Cluster::new();
     let key = "01JXXXXXXXXXXXXXXXXXXXXXX1";
-    let body = json!({"key": key, "cmd": "exit 0", "name": "once"}).to_string();
+    let body = json!({"key": key, "cmd": "exit 0", "job_name": "once"}).to_string();
     let (status, first) = cluster.http("POST", "/api/v1/jobs", &body);
     assert_eq!(status, 201, "{first:#}");
     let (status, second) = cluster.http("POST", "/api/v1/jobs", &body);
