@@ -12,3 +12,4 @@ mod first_job;
 mod job_life;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod raw;
+mod same_decisions;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::{AttemptName, JobNumber, SubmissionKey};
 use ax_core::job::Job;
-use ax_core::time::Now;
+use ax_core::time::{Now, Span};
 use ax_sys::crash_point;
 
 use super::{Engine, now};
@@ -17,6 +17,9 @@ use crate::launch;
 use crate::log::{Level, Line};
 use crate::store::events::Step;
 use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Usage};
+
+/// How often the recorded events get a snapshot of the whole.
+pub(super) const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
 
 /// What waits for a batch to become durable.
 #[derive(Debug, Default)]
@@ -110,6 +113,11 @@ impl Engine {
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
         if self.writer.records() && !(event == Event::Tick && decisions.is_empty()) {
             self.writer.record(now, Step { event, decisions: decisions.to_vec() });
+            // Old events can go only as far as there is a later snapshot to begin from.
+            if now.boot >= self.next_snapshot {
+                self.next_snapshot = now.boot + SNAPSHOT_EVERY;
+                self.writer.record_snapshot(now, self.controller.snapshot());
+            }
         }
     }
 

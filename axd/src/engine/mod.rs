@@ -91,6 +91,7 @@ pub(crate) struct Engine {
     /// Spool folders of finished attempts, by the time at which they go.
     leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,
     next_rescan: BootTime,
+    next_snapshot: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
     stopping: bool,

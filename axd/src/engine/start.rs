@@ -18,7 +18,7 @@ use ax_sys::{clock, credentials};
 use thiserror::Error;
 
 use super::attempts::Attempts;
-use super::commit::{Commits, OpenBatch};
+use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
 use super::parked::Parked;
 use super::{Engine, RESCAN, now, reload, tokens};
@@ -132,6 +132,7 @@ impl Engine {
             usage: Default::default(),
             leftovers: Default::default(),
             next_rescan: at.boot + RESCAN,
+            next_snapshot: at.boot + SNAPSHOT_EVERY,
             last_commit: at.boot,
             quiet_done: false,
             stopping: false,

@@ -110,12 +110,7 @@ fn the_database_is_copied_and_checked_while_jobs_run() {
     let id = cluster.submit(ALICE, &[], LONG);
     cluster.wait_state(&id, &["RUNNING"]);
     let said = cluster.ok(ROOT, "axctl", &["db", "check"]);
-    assert_eq!(
-        said,
-        "good: 1 jobs, 1 attempts, 2 scripts and environments\n"
-            .replace("1 jobs", "1 job")
-            .replace("1 attempts", "1 attempt")
-    );
+    assert_eq!(said, "good: 1 job, 1 attempt, 2 scripts and environments\n");
     let copy = cluster.root.join("copy.db");
     cluster.ok(ROOT, "axctl", &["db", "backup", copy.to_str().unwrap()]);
     assert!(std::fs::metadata(&copy).unwrap().len() > 10_000);
