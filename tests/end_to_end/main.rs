@@ -13,3 +13,4 @@ mod job_life;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod raw;
 mod same_decisions;
+mod stays_small;
