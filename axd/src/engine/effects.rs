@@ -10,6 +10,7 @@ use ax_core::job::state::{JobState, Outcome};
 use ax_core::node::Allocation;
 use ax_core::record::{AttemptResult, Report, Request};
 use ax_core::size::Megabytes;
+use ax_sys::crash_point;
 
 use super::{Engine, SPOOL_STAYS, now};
 use crate::launch::{Plan, Running};
@@ -31,13 +32,17 @@ impl Engine {
     pub(super) fn act(&mut self, decision: Decision) {
         match decision {
             Decision::Launch { attempt, number, allocation, .. } => {
+                crash_point!("decision committed");
                 self.launch(Launch { attempt, number, allocation });
             }
             Decision::Terminate { attempt, outcome, message } => self.terminate(attempt, outcome, message),
             Decision::Signal { attempt, signal } => {
                 self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
             }
-            Decision::Closed { attempt, .. } => self.clean_up(attempt),
+            Decision::Closed { attempt, .. } => {
+                crash_point!("end committed");
+                self.clean_up(attempt);
+            }
             Decision::Moved { job, to, .. } if to.is_final() => self.on_job_over(job),
             Decision::Moved { .. }
             | Decision::Noted { .. }
