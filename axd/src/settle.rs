@@ -9,12 +9,13 @@ use std::time::Duration;
 use ax_core::id::AttemptName;
 use ax_core::job::state::Outcome;
 use ax_core::paths::Paths;
-use ax_core::record::{AttemptResult, FORMAT, Started};
+use ax_core::record::{AttemptResult, FORMAT, ProcessMark, Started};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
-use ax_sys::cgroup::Containment;
+use ax_sys::cgroup::{Containment, ProcessTree};
 use ax_sys::lease::{self, LeaseError, Probe};
 use ax_sys::path::Dir;
+use ax_sys::pidfd::ProcessIdentity;
 use ax_sys::{SysError, clock};
 
 /// The answer.
@@ -63,7 +64,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
     let Some(started) = started(paths, attempt)? else {
         return Ok(Settled::NeverStarted("its supervisor ended before it began the script".to_owned()));
     };
-    let tree = Containment::from_record(&containment_lines(&started))?;
+    let tree = containment(&started)?;
     if !tree.kill_until_empty(KILL_PATIENCE)? {
         let what = "processes of the job are still there after SIGKILL";
         return Err(SysError::new("end", attempt, std::io::Error::other(what)));
@@ -88,8 +89,14 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
     })))
 }
 
-fn containment_lines(started: &Started) -> Vec<String> {
-    started.cgroups.clone()
+/// Where no group could be made, descendants and marked processes are the job.
+fn containment(started: &Started) -> Result<Containment, SysError> {
+    if !started.cgroups.is_empty() {
+        return Containment::from_record(&started.cgroups);
+    }
+    let ProcessMark { pid, start_ticks } = started.supervisor;
+    let mark = format!("{}={}", started.marker.0, started.marker.1);
+    Ok(Containment::Tree(ProcessTree::new(Some(ProcessIdentity { pid, start_ticks }), vec![mark])))
 }
 
 /// The record of the start, if there is one.
