@@ -29,11 +29,14 @@ pub(crate) enum Settled {
     NeverStarted(String),
 }
 
-/// A job's tree must be gone within this, or the next look goes on with it.
-const KILL_PATIENCE: Duration = Duration::from_secs(30);
+/// A job's tree must be gone within this, or the next look goes on with it: others wait behind it.
+const KILL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A record is small; anything larger is not one.
 const RECORD_LIMIT: u64 = 1 << 20;
+
+/// What a supervisor writes into its lease: `pid:start`.
+const IDENTITY_LIMIT: u64 = 64;
 
 /// Finds out. On error nothing is known and the question must be asked again.
 pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<Settled, String> {
@@ -44,7 +47,7 @@ fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysEr
     let leases = Dir::open(paths.leases())?;
     let name = attempt.to_string();
     match lease::probe(&leases, &name)? {
-        Probe::Held => Ok(Settled::Alive(started(paths, attempt)?.map(Box::new))),
+        Probe::Held => Ok(Settled::Alive(started_by_holder(paths, &leases, attempt)?.map(Box::new))),
         Probe::Free => settle_dead(paths, attempt),
         Probe::Absent => match lease::seal(&leases, &name, b"sealed") {
             Ok(()) => Ok(Settled::NeverStarted("no supervisor had begun it".to_owned())),
@@ -97,6 +100,18 @@ fn containment(started: &Started) -> Result<Containment, SysError> {
     let ProcessMark { pid, start_ticks } = started.supervisor;
     let mark = format!("{}={}", started.marker.0, started.marker.1);
     Ok(Containment::Tree(ProcessTree::new(Some(ProcessIdentity { pid, start_ticks }), vec![mark])))
+}
+
+/// The record of the start, with the process that wrote itself into the lease while it locked it: that one is its
+/// supervisor, whatever the record says.
+fn started_by_holder(paths: &Paths, leases: &Dir, attempt: AttemptName) -> Result<Option<Started>, SysError> {
+    let Some(started) = started(paths, attempt)? else { return Ok(None) };
+    let holder = leases.read(attempt.to_string(), IDENTITY_LIMIT)?;
+    let Ok(holder) = String::from_utf8_lossy(&holder).trim().parse::<ProcessIdentity>() else {
+        return Ok(None);
+    };
+    let supervisor = ProcessMark { pid: holder.pid, start_ticks: holder.start_ticks };
+    Ok(Some(Started { supervisor, ..started }))
 }
 
 /// The record of the start, if there is one.
