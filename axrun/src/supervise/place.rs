@@ -43,6 +43,11 @@ impl Place {
         Ok(Place { attempt, leases, run, name })
     }
 
+    /// Whether axd has removed the attempt: it is settled, and nobody reads its records any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.attempt.path().try_exists().is_ok_and(|there| !there)
+    }
+
     /// The assignment, checked as far as its supervisor must be able to rely on it.
     pub(crate) fn read_assignment(&self) -> Result<Assignment, Failure> {
         let bytes = self.attempt.read("assignment", ASSIGNMENT_MAX).map_err(Failure::input)?;
