@@ -118,7 +118,7 @@ impl Plan<'_> {
     /// Folder, records and script, visible all at once.
     fn place(&self) -> std::io::Result<()> {
         self.place_script()?;
-        let hidden = self.paths.attempts().join(format!(".{}", self.attempt));
+        let hidden = self.paths.half_made(self.attempt);
         make_folder(&hidden, 0o700)?;
         crash_point!("directory");
         let assignment = serde_json::to_vec(&self.assignment()).map_err(std::io::Error::other)?;
@@ -219,7 +219,7 @@ impl Plan<'_> {
 /// What supervisors inherit: nothing but where a test wants them to die.
 #[cfg(feature = "crash-points")]
 fn supervisor_environment() -> Vec<CString> {
-    let of = |name: &str| Some(CString::new(format!("{name}={}", std::env::var(name).ok()?)).ok()?);
+    let of = |name: &str| CString::new(format!("{name}={}", std::env::var(name).ok()?)).ok();
     ["AX_CRASH_POINT", "AX_CRASH_LOG"].into_iter().filter_map(of).collect()
 }
 

@@ -175,7 +175,7 @@ impl Attempts {
     }
 
     /// Something came on a supervisor's socket.
-    pub(super) fn socket_ready(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
+    pub(super) fn socket_ready(&mut self, poller: &Poller, epoch: Epoch, now: BootTime) -> Vec<News> {
         let mut news = Vec::new();
         self.flush(poller, epoch);
         let Some(entry) = self.all.get_mut(&epoch) else { return news };
@@ -193,6 +193,8 @@ impl Attempts {
                 Incoming::Closed => {
                     let _ = poller.remove(socket);
                     entry.socket = None;
+                    // It is about to end, or had no patience with us: then it is connected to anew.
+                    entry.look_again = Some(now + RETRY);
                 }
             }
         }
@@ -200,9 +202,9 @@ impl Attempts {
     }
 
     /// A supervisor's process has ended.
-    pub(super) fn process_ended(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
+    pub(super) fn process_ended(&mut self, poller: &Poller, epoch: Epoch, now: BootTime) -> Vec<News> {
         // What it said last may still be in the socket.
-        let mut news = self.socket_ready(poller, epoch);
+        let mut news = self.socket_ready(poller, epoch, now);
         let Some(entry) = self.all.remove(&epoch) else { return news };
         if let Some(process) = &entry.process {
             let _ = poller.remove(process);
