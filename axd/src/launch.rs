@@ -118,7 +118,7 @@ impl Plan<'_> {
     /// Folder, records and script, visible all at once.
     fn place(&self) -> std::io::Result<()> {
         self.place_script()?;
-        let hidden = self.paths.attempts().join(format!(".{}", self.attempt));
+        let hidden = self.paths.half_made(self.attempt);
         make_folder(&hidden, 0o700)?;
         crash_point!("directory");
         let assignment = serde_json::to_vec(&self.assignment()).map_err(std::io::Error::other)?;

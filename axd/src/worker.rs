@@ -1,6 +1,7 @@
-//! One thread for what may block: the name service, the end of a dead
-//! supervisor's job, the removal of old folders. It reports back by messages
-//! that wake the loop, and decides nothing.
+//! Two threads for what may block: one asks the name service, the other ends
+//! dead supervisors' jobs and removes old folders, so that a directory server
+//! that hangs keeps no job from its end. They report back by messages that wake
+//! the loop, and decide nothing.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ pub(crate) enum Task {
     LookUp(Uid),
     /// What became of an attempt whose supervisor is not there?
     Settle(AttemptName),
-    /// These folders are no longer needed.
+    /// These files and folders are no longer needed; each goes only if those before it are gone.
     Remove(Vec<PathBuf>),
 }
 
@@ -40,28 +41,25 @@ pub(crate) enum Done {
 /// The loop's end of the worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    tasks: Sender<Task>,
+    lookups: Sender<Task>,
+    others: Sender<Task>,
     done: Receiver<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
     asked: HashMap<Uid, ()>,
 }
 
 impl Worker {
-    /// Starts the thread; `waker` is used whenever something is done.
+    /// Starts the threads; `waker` is used whenever something is done.
     pub(crate) fn start(paths: Paths, waker: Arc<Waker>) -> std::io::Result<Worker> {
-        let (tasks, to_do) = channel::<Task>();
         let (report, done) = channel();
-        thread::Builder::new().name("worker".to_owned()).spawn(move || {
-            for task in to_do {
-                let Some(result) = perform(&paths, task) else { continue };
-                if report.send(result).is_err() {
-                    return;
-                }
-                // If the loop can't be woken it finds the report at its next rescan.
-                let _ = waker.wake();
-            }
-        })?;
-        Ok(Worker { tasks, done, asked: HashMap::new() })
+        let thread = |name: &str| -> std::io::Result<Sender<Task>> {
+            let (tasks, to_do) = channel();
+            let (paths, report, waker) = (paths.clone(), report.clone(), Arc::clone(&waker));
+            let work = move || work(&paths, to_do, &report, &waker);
+            thread::Builder::new().name(name.to_owned()).spawn(work)?;
+            Ok(tasks)
+        };
+        Ok(Worker { lookups: thread("names")?, others: thread("worker")?, done, asked: HashMap::new() })
     }
 
     /// Asks the name service, once at a time for each user.
@@ -73,8 +71,12 @@ impl Worker {
 
     /// Hands over a task.
     pub(crate) fn start_task(&self, task: Task) {
-        // The thread lives as long as this sender: sending cannot fail before the end.
-        let _ = self.tasks.send(task);
+        let thread = match task {
+            Task::LookUp(_) => &self.lookups,
+            Task::Settle(_) | Task::Remove(_) => &self.others,
+        };
+        // The thread lives as long as its sender: sending cannot fail before the end.
+        let _ = thread.send(task);
     }
 
     /// The next thing that is done, if any.
@@ -87,13 +89,24 @@ impl Worker {
     }
 }
 
+fn work(paths: &Paths, tasks: Receiver<Task>, report: &Sender<Done>, waker: &Waker) {
+    for task in tasks {
+        let Some(result) = perform(paths, task) else { continue };
+        if report.send(result).is_err() {
+            return;
+        }
+        // If the loop can't be woken it finds the report at its next rescan.
+        let _ = waker.wake();
+    }
+}
+
 fn perform(paths: &Paths, task: Task) -> Option<Done> {
     match task {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
         Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
         Task::Remove(folders) => {
-            let failed: Vec<String> = folders.iter().filter_map(|f| settle::remove_folder(f).err()).collect();
-            (!failed.is_empty()).then(|| Done::NotRemoved(failed.join("; ")))
+            let failed = folders.iter().find_map(|folder| settle::remove_folder(folder).err());
+            failed.map(Done::NotRemoved)
         }
     }
 }
