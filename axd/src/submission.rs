@@ -30,8 +30,10 @@ pub(crate) const MAX_ENVIRONMENT: usize = 1 << 20;
 const MAX_ARGUMENTS: usize = 128 << 10;
 /// Longest name, bytes.
 const MAX_NAME: usize = 255;
-/// Longest comment, bytes.
-const MAX_COMMENT: usize = 4 << 10;
+/// Longest comment, and longest reason of an action, bytes.
+pub(crate) const MAX_COMMENT: usize = 4 << 10;
+/// Longest path of a folder or script, bytes: the kernel takes no longer one.
+const MAX_PATH: usize = 4095;
 
 /// A submission that may be put before the controller.
 #[derive(Debug, Clone)]
@@ -167,8 +169,11 @@ fn script_of(request: &SubmitRequest) -> Result<Script, ApiError> {
 fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError> {
     let arguments: usize = request.args.iter().map(|a| a.len() + 1).sum();
     let environment: usize = request.environment.iter().map(|(n, v)| n.len() + v.len() + 2).sum();
+    let folder = request.cwd.as_ref().map_or(0, String::len);
     for (what, has, most) in [
         ("the script", script.body.len(), MAX_SCRIPT),
+        ("the script's name", script.name.len(), MAX_PATH),
+        ("the folder's path", folder, MAX_PATH),
         ("the arguments", arguments, MAX_ARGUMENTS),
         ("the environment", environment, MAX_ENVIRONMENT),
     ] {
@@ -250,7 +255,8 @@ fn unknown_queue(name: &str, config: &Config) -> String {
     }
 }
 
-fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
+/// Whether a queue is open to this person.
+pub(crate) fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
     let open = queue.users.is_empty() && queue.groups.is_empty();
     let by_user = queue.users.iter().any(|u| **u == *person.name);
     let by_group = queue.groups.iter().any(|g| person.group_names.contains(g));
@@ -282,9 +288,15 @@ fn lacking(node: &Node, request: &Request) -> String {
 fn job_name(spec: &JobSpec, script_name: &str) -> Result<String, ApiError> {
     let from_file = || Path::new(script_name).file_name().map(|n| n.to_string_lossy().into_owned());
     let name = spec.name.clone().or_else(from_file).unwrap_or_else(|| "script".to_owned());
+    check_name(&name)?;
+    Ok(name)
+}
+
+/// A job's name is neither empty nor endless.
+pub(crate) fn check_name(name: &str) -> Result<(), ApiError> {
     match name.len() {
         0 => Err(refused("the job's name is empty".to_owned())),
-        1..=MAX_NAME => Ok(name),
+        1..=MAX_NAME => Ok(()),
         long => Err(refused(format!("the job's name has {long} bytes, at most {MAX_NAME} are taken"))),
     }
 }

@@ -13,6 +13,7 @@ mod reload;
 mod requests;
 mod start;
 mod tokens;
+mod wishes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
