@@ -86,7 +86,7 @@ pub(crate) struct Engine {
     parked: Parked,
     attempts: Attempts,
     guard: Guard,
-    /// What came with submissions whose first attempt has not started yet.
+    /// What came with submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
     usage: BTreeMap<AttemptName, Usage>,
     /// Spool folders of finished attempts, by the time at which they go.
@@ -173,6 +173,7 @@ impl Engine {
                     self.unpark(uid);
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
+                Done::Listed(_, conn, response) => self.respond(conn, &response),
                 Done::NotRemoved(what) => {
                     self.log.line(Level::Warning, &Line::new("cleanup").text("error", &what));
                 }

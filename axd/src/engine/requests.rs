@@ -24,6 +24,9 @@ pub(super) fn error(class: ErrorClass, text: impl Into<String>) -> ApiError {
     ApiError { class, error: text.into() }
 }
 
+/// A job as it was named, and which one that is.
+type Target = (String, Result<JobId, ApiError>);
+
 impl Engine {
     pub(super) fn on_notice(&mut self, notice: Notice) {
         match notice {
@@ -65,7 +68,8 @@ impl Engine {
                 Ok(id) => self.show_when_durable(conn, id.number),
                 Err(error) => self.respond(conn, &Response::error(&error)),
             },
-            (Method::Get, rest) => match self.query(rest, request, person) {
+            (Method::Get, ["jobs"]) => self.list_jobs(request, conn, person),
+            (Method::Get, rest) => match self.query(rest, person) {
                 Some(response) => self.respond(conn, &response),
                 None => self.not_found(conn, &request.path),
             },
@@ -237,11 +241,7 @@ impl Engine {
     }
 
     /// The jobs that a request means, as they were named; each once, however often it was.
-    fn targets(
-        &self,
-        request: &ActionRequest,
-        person: &Person,
-    ) -> Result<Vec<(String, Result<JobId, ApiError>)>, ApiError> {
+    fn targets(&self, request: &ActionRequest, person: &Person) -> Result<Vec<Target>, ApiError> {
         let mut targets: Vec<_> =
             request.jobs.iter().map(|text| (text.clone(), self.find_job(text, person))).collect();
         if let Some(select) = &request.select {
