@@ -26,8 +26,8 @@ use crate::store::Details;
 pub(crate) const MAX_SCRIPT: usize = 4 << 20;
 /// Largest environment, bytes.
 pub(crate) const MAX_ENVIRONMENT: usize = 1 << 20;
-/// Most bytes of arguments.
-const MAX_ARGUMENTS: usize = 128 << 10;
+/// Most bytes of arguments, and of options.
+pub(crate) const MAX_ARGUMENTS: usize = 128 << 10;
 /// Longest name, bytes.
 const MAX_NAME: usize = 255;
 /// Longest comment, and longest reason of an action, bytes.
@@ -170,11 +170,15 @@ fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError>
     let arguments: usize = request.args.iter().map(|a| a.len() + 1).sum();
     let environment: usize = request.environment.iter().map(|(n, v)| n.len() + v.len() + 2).sum();
     let folder = request.cwd.as_ref().map_or(0, String::len);
+    let variables = request.option_variables.iter().map(|(n, v)| n.len() + v.len() + 2);
+    let named = request.named.iter().map(|(n, v)| n.len() + size_of_value(v));
+    let options: usize = request.options.iter().map(|o| o.len() + 1).chain(variables).chain(named).sum();
     for (what, has, most) in [
         ("the script", script.body.len(), MAX_SCRIPT),
         ("the script's name", script.name.len(), MAX_PATH),
         ("the folder's path", folder, MAX_PATH),
         ("the arguments", arguments, MAX_ARGUMENTS),
+        ("the options", options, MAX_ARGUMENTS),
         ("the environment", environment, MAX_ENVIRONMENT),
     ] {
         if has > most {
@@ -187,6 +191,14 @@ fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError>
     match texts.into_iter().any(|t| t.contains('\0')) {
         true => Err(data("arguments, environment and folder can't hold a NUL character".to_owned())),
         false => Ok(()),
+    }
+}
+
+fn size_of_value(value: &NamedValue) -> usize {
+    match value {
+        NamedValue::Flag(_) | NamedValue::Number(_) => size_of::<NamedValue>(),
+        NamedValue::Text(text) => text.len(),
+        NamedValue::List(texts) => texts.iter().map(|text| text.len() + 1).sum(),
     }
 }
 

@@ -83,6 +83,14 @@ impl Engine {
 
     /// Options as on a command line, those that a waiting job can change.
     fn change_of(&self, options: &[String], person: &Person) -> Result<Change, ApiError> {
+        let size: usize = options.iter().map(|o| o.len() + 1).sum();
+        if size > submission::MAX_ARGUMENTS {
+            let most = submission::MAX_ARGUMENTS;
+            return Err(error(
+                ErrorClass::Usage,
+                format!("the options have {size} bytes, at most {most} are taken"),
+            ));
+        }
         let usage = |d: ax_core::directive::Diagnostic| error(ErrorClass::Usage, d.to_string());
         let line = parse_args(options, Program::Axbatch).map_err(usage)?;
         let spec = interpret(&[line.source()]).map_err(usage)?.spec;
