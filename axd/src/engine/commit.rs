@@ -220,9 +220,18 @@ impl Engine {
             let response = self.show_job(job);
             self.respond(conn, &response);
         }
+        let accepted = |decision: &Decision| match decision {
+            Decision::Accepted { job, .. } => Some(job.number),
+            _ => None,
+        };
+        let new: Vec<JobNumber> = then.decisions.iter().filter_map(accepted).collect();
         for decision in then.decisions {
             self.log_decision(&decision);
             self.act(decision);
+        }
+        // Scripts and environments of jobs that wait are in the store: they may be many and large.
+        for number in new {
+            self.parts.remove(&number);
         }
     }
 

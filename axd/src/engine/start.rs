@@ -241,7 +241,7 @@ impl LoopParts {
         for descriptor in signals.descriptors() {
             poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
         }
-        let worker = Worker::start(paths.clone(), Arc::clone(&waker))?;
+        let worker = Worker::start(paths, &waker)?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {
             // A loop that can't be woken finds the report at its next rescan.
