@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::api::{ErrorClass, Resolution};
+use crate::config::QueueState;
 use crate::directive::signals;
 use crate::id::{JobId, JobNumber};
 use crate::job::state::{Cause, JobState, Outcome};
@@ -174,6 +175,10 @@ impl Controller {
         let Some(queue) = self.config.queue(queue.as_str()) else {
             return Err(self.config.unknown_queue(queue.as_str()));
         };
+        let moves = queue.name != job.queue;
+        if moves && queue.state == QueueState::Closed {
+            return Err(format!("queue '{}' is closed: it accepts no new jobs", queue.name));
+        }
         let admin = actor.is_admin();
         let limit = change.time_limit.unwrap_or(job.request.time_limit);
         match queue.max_time {

@@ -1,0 +1,268 @@
+//! The rules of the house, read off the sources: who may use whom, how pure the core is, where `unsafe` may
+//! stand, how long files may be, and that every program has its page. Each rule says what breaks it and where.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Our crates, and which of ours each may use, in builds and in tests.
+const MAY_USE: [(&str, &[&str]); 5] = [
+    ("ax-core", &[]),
+    ("ax-sys", &[]),
+    ("axd", &["ax-core", "ax-sys"]),
+    ("axrun", &["ax-core", "ax-sys"]),
+    ("axctl", &["ax-core", "ax-sys"]),
+];
+
+const PROGRAMS: [&str; 5] = ["axd", "axrun", "axctl", "ax", "axbatch"];
+
+/// Where each crate's modules lie.
+const SOURCES: [&str; 5] = ["axd/core/src", "axd/sys/src", "axd/src", "axrun/src", "axctl/src"];
+
+/// Files that may be longer than [`LONGEST`], each with the reason.
+const LONG: [(&str, &str); 0] = [];
+const LONGEST: usize = 500;
+
+/// What the core may not mention: it has no files, clocks, threads, environment or chance.
+const IMPURE_STD: [&str; 5] = ["fs", "net", "thread", "process", "env"];
+const IMPURE_WORDS: [&str; 6] = ["SystemTime", "Instant", "chrono", "rand", "libc", "nix"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The path as shown: below the root.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// All files below a folder; nothing hidden, nothing built.
+fn files(folder: &Path, wanted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let skipped = name == "target" || name == "__pycache__" || name.starts_with('.');
+            if path.is_dir() && !skipped {
+                folders.push(path);
+            } else if path.is_file() && !skipped && wanted(&path) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn is_rust(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "rs")
+}
+
+/// The code of a source, line by line, without line comments. Good enough for words that no string holds.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(at, line)| (at + 1, line.split("//").next().unwrap_or_default()))
+}
+
+/// Whether a word stands in a line by itself, not as part of a longer name.
+fn has_word(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part))
+}
+
+#[track_caller]
+fn none(found: &[String], rule: &str) {
+    assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
+}
+
+fn metadata() -> serde_json::Value {
+    let cargo = option_env!("CARGO").unwrap_or("cargo");
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--offline", "--no-deps", "--format-version", "1"]).current_dir(root());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn crates_use_only_those_below_them() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    for (krate, allowed) in MAY_USE {
+        let package =
+            packages.iter().find(|p| p["name"] == krate).unwrap_or_else(|| panic!("no crate {krate}"));
+        let used = package["dependencies"].as_array().unwrap().iter().map(name);
+        let wrong: Vec<_> = used.filter(|d| ours.contains(d) && !allowed.contains(&d.as_str())).collect();
+        none(&wrong, &format!("{krate} may use only {allowed:?} of ours"));
+    }
+    let known: BTreeSet<String> =
+        MAY_USE.iter().map(|(k, _)| (*k).to_owned()).chain(["ax".to_owned()]).collect();
+    assert_eq!(ours, known, "a new crate needs a line in MAY_USE");
+}
+
+#[test]
+fn the_core_depends_on_nothing_impure() {
+    let metadata = metadata();
+    let core = metadata["packages"].as_array().unwrap().iter().find(|p| p["name"] == "ax-core").unwrap();
+    let normal = core["dependencies"].as_array().unwrap().iter().filter(|d| d["kind"].is_null());
+    let pure = ["serde", "serde_json", "thiserror", "shlex"];
+    let wrong: Vec<_> = normal.map(|d| d["name"].as_str().unwrap()).filter(|d| !pure.contains(d)).collect();
+    assert!(wrong.is_empty(), "ax-core may depend on {pure:?} only, not on {wrong:?}");
+}
+
+#[test]
+fn the_core_mentions_no_files_clocks_threads_environment_or_chance() {
+    let mut found = Vec::new();
+    for path in files(&root().join("axd/core/src"), &is_rust) {
+        let text = read(&path);
+        for (at, line) in code(&text) {
+            let group =
+                line.split("std::{").nth(1).and_then(|rest| rest.split('}').next()).unwrap_or_default();
+            let module = |m: &&&str| line.contains(&format!("std::{m}")) || has_word(group, m);
+            let std = IMPURE_STD.iter().filter(module).map(|m| format!("std::{m}"));
+            let words = IMPURE_WORDS.iter().filter(|w| has_word(line, w)).map(|w| (*w).to_owned());
+            found.extend(std.chain(words).map(|what| format!("{}:{at}: {what}", shown(&path))));
+        }
+    }
+    none(&found, "ax-core is pure; hand in what it has to know");
+}
+
+#[test]
+fn programs_hold_no_code_of_their_own() {
+    for program in PROGRAMS {
+        let home = if program == "axd" || program == "axrun" { program } else { "axctl" };
+        let path = root().join(home).join("bin").join(format!("{program}.rs"));
+        let lines = read(&path).lines().count();
+        assert!(lines <= 20, "{}: {lines} lines; a program's own file has at most 20", shown(&path));
+    }
+}
+
+#[test]
+fn no_file_is_longer_than_a_reader_s_patience() {
+    let mut found = Vec::new();
+    for path in files(&root(), &|path| is_rust(path) || path.extension().is_some_and(|end| end == "py")) {
+        let lines = read(&path).lines().count();
+        if lines > LONGEST && !LONG.iter().any(|(long, _)| *long == shown(&path)) {
+            found.push(format!("{}: {lines} lines", shown(&path)));
+        }
+    }
+    none(&found, "at most 500 lines a file; split it, or name it in LONG with the reason");
+    for (long, reason) in LONG {
+        assert!(root().join(long).exists() && reason.len() > 20, "LONG: '{long}' is gone or has no reason");
+    }
+}
+
+#[test]
+fn unsafe_code_stands_in_ax_sys_alone() {
+    let word = concat!("un", "safe");
+    let mut found = Vec::new();
+    for path in files(&root(), &is_rust) {
+        let place = shown(&path);
+        if place.starts_with("axd/sys/") || place == "tests/rules.rs" || place.starts_with("tests/fuzz/") {
+            continue;
+        }
+        let text = read(&path);
+        found.extend(
+            code(&text).filter(|(_, line)| has_word(line, word)).map(|(at, _)| format!("{place}:{at}")),
+        );
+    }
+    none(&found, "what needs it belongs into axd/sys, behind a safe function");
+}
+
+#[test]
+fn every_exception_from_a_lint_has_a_reason() {
+    let mut found = Vec::new();
+    for path in files(&root(), &is_rust) {
+        let text = read(&path);
+        for open in ["#[allow(", "#![allow(", "#[expect(", "#![expect(", "cfg_attr(test, allow("] {
+            for (at, _) in text.match_indices(open) {
+                let line_start = text[..at].rfind('\n').map_or(0, |n| n + 1);
+                let in_text = text[line_start..at].contains("//") || text[line_start..at].contains('"');
+                let attribute = text[at..].split(")]").next().unwrap_or_default();
+                if !in_text && !attribute.contains("reason") {
+                    let line = text[..at].lines().count().max(1);
+                    found.push(format!("{}:{line}: {}", shown(&path), attribute.trim()));
+                }
+            }
+        }
+    }
+    none(&found, "write #[allow(lint, reason = \"…\")]");
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    let mut found = Vec::new();
+    for folder in SOURCES {
+        for path in files(&root().join(folder), &is_rust) {
+            let text = read(&path);
+            let lines = text.lines().take_while(|line| line.starts_with("//!")).count();
+            if !(1..=8).contains(&lines) {
+                found.push(format!("{}: opens with {lines} lines of `//!`, not 1 to 8", shown(&path)));
+            }
+        }
+    }
+    none(&found, "a module opens by saying what it is for");
+}
+
+#[test]
+fn the_map_names_every_crate_and_the_readme_every_program() {
+    let (map, readme) = (read(&root().join("ARCHITECTURE.md")), read(&root().join("README.md")));
+    for (krate, _) in MAY_USE {
+        assert!(map.contains(&format!("`{krate}`")), "ARCHITECTURE.md does not mention the crate `{krate}`");
+    }
+    for program in PROGRAMS {
+        assert!(
+            readme.contains(&format!("`{program}`")),
+            "README.md does not mention the program `{program}`"
+        );
+    }
+}
+
+#[test]
+fn every_program_has_a_page() {
+    let pages = files(&root().join("man"), &|_| true);
+    for program in PROGRAMS {
+        let section = if matches!(program, "axd" | "axctl") { 8 } else { 1 };
+        let name = format!("{program}.{section}");
+        let page = pages.iter().find(|page| page.ends_with(&name));
+        let page = page.unwrap_or_else(|| panic!("no page man/{name} for the program {program}"));
+        assert!(read(page).contains(&format!(".Nm {program}")), "{name} is about something else");
+    }
+}
+
+#[test]
+fn what_is_left_to_do_names_its_issue_and_no_path_of_one_machine_is_written_down() {
+    let text_ends = ["rs", "md", "toml", "sh", "py", "yaml", "yml", "service", "slice", "conf"];
+    let is_text = |path: &Path| {
+        let end = path.extension().map(|end| end.to_string_lossy().into_owned());
+        end.is_none_or(|end| text_ends.contains(&end.as_str()) || end.parse::<u8>().is_ok())
+    };
+    let mut found = Vec::new();
+    for path in files(&root(), &is_text).iter().filter(|path| !path.ends_with("tests/rules.rs")) {
+        let Ok(text) = fs::read_to_string(path) else { continue };
+        for (at, line) in text.lines().enumerate() {
+            let place = || format!("{}:{}: {}", shown(path), at + 1, line.trim());
+            let open = ["TODO", "FIXME", "XXX"].iter().any(|word| has_word(line, word));
+            let mktemp = line.contains("XXXX");
+            if open && !line.contains("(#") && !mktemp {
+                found.push(place());
+            }
+            let absolute =
+                |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._->}*]/".contains(c));
+            if line.match_indices(concat!("/wo", "rk/")).any(|(at, _)| absolute(at)) {
+                found.push(place());
+            }
+        }
+    }
+    none(&found, "write TODO(#123), and no path of one machine");
+}
