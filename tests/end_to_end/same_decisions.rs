@@ -160,7 +160,7 @@ fn recorded_events_give_the_same_decisions_again() {
             _ => {}
         }
     }
-    cluster.submit(ALICE, &["--hold"], "#!/bin/sh\n");
+    cluster.submit(ROOT, &["--hold"], "#!/bin/sh\n");
     cluster.ok(ROOT, "ax", &["cancel", "--state=RUNNING", "--user=daemon,bin"]);
     assert!(jobs > 60, "{jobs} jobs");
     cluster.stop();
