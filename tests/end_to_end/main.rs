@@ -6,3 +6,7 @@
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod first_job;
+mod hostile_requests;
+mod hostile_submissions;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod stranger;
