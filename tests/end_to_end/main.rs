@@ -8,5 +8,6 @@ mod cluster;
 mod first_job;
 mod hostile_requests;
 mod hostile_submissions;
+mod other_users;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;

@@ -37,7 +37,7 @@ pub(crate) enum Deed<'a> {
     Remove(&'a Path),
     /// Puts a link of this name to `/etc/passwd`.
     Link(&'a Path),
-    /// Sends SIGCONT to a process: harmless where it works.
+    /// Sends SIGURG to a process: harmless where it works, and without the session's privilege of SIGCONT.
     Signal(u32),
     /// Reads the memory of a process, for which the kernel asks as for ptrace.
     Trace(u32),
@@ -134,7 +134,7 @@ fn attempt(what: &str, path: &Path) -> std::io::Result<()> {
         "remove" => fs::remove_file(path),
         "link" => std::os::unix::fs::symlink("/etc/passwd", path),
         "signal" => PidFd::open(pid())
-            .and_then(|process| process.send_signal("CONT".parse::<Signal>().unwrap()))
+            .and_then(|process| process.send_signal("URG".parse::<Signal>().unwrap()))
             .map(drop)
             .map_err(of_system),
         "trace" => fs::File::open(format!("/proc/{}/mem", path.display())).map(drop),
