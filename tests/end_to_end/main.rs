@@ -8,6 +8,7 @@ mod cluster;
 mod first_job;
 mod hostile_requests;
 mod hostile_submissions;
+mod inside_job;
 mod other_users;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;
