@@ -10,5 +10,6 @@ mod hostile_requests;
 mod hostile_submissions;
 mod inside_job;
 mod other_users;
+mod script_files;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;
