@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod bad_words;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod first_job;
