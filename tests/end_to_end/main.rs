@@ -6,6 +6,7 @@
 mod bad_words;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
+mod false_daemon;
 mod first_job;
 mod hostile_requests;
 mod hostile_submissions;

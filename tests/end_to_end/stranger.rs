@@ -78,8 +78,16 @@ pub(crate) fn sends(cluster: &Cluster, user: User, bytes: &[u8]) -> String {
     run(cluster, user, &["http", cluster.socket().to_str().unwrap()], bytes)
 }
 
-/// Makes so many connections to the daemon, sends half a request on each, and holds them until
-/// the answer of `hangs_on_done` comes; prints how many were still open then.
+/// Listens at a path and answers everybody as a daemon would, until the process is killed.
+pub(crate) fn pretends(cluster: &Cluster, user: User, socket: &Path) -> std::process::Child {
+    let mut command = command(cluster, user, &["pretend", socket.to_str().unwrap()]);
+    let child = command.stdout(Stdio::null()).spawn().unwrap();
+    crate::cluster::wait_for("the false daemon", || UnixStream::connect(socket).is_ok());
+    child
+}
+
+/// Makes so many connections to the daemon, sends half a request on each, prints a line, and keeps
+/// the last of them until its standard input ends.
 pub(crate) fn hangs_on(cluster: &Cluster, user: User, connections: u32) -> std::process::Child {
     let mut command = command(cluster, user, &["hang", cluster.socket().to_str().unwrap()]);
     command.env("AX_DEED_COUNT", connections.to_string());
@@ -114,6 +122,7 @@ fn deed() {
         "ask" => asked(path),
         "http" => http(path),
         "hang" => hang(path),
+        "pretend" => pretend(path),
         _ => number(attempt(what, path)).to_string(),
     };
     println!("{MARK}{answer}{MARK}");
@@ -176,6 +185,28 @@ fn http(socket: &Path) -> String {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn pretend(socket: &Path) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o777)).unwrap();
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
+        let read = stream.read(&mut [0; 65536]).unwrap_or(0);
+        // What was told to the stranger is what must not have been.
+        fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open("told")
+            .unwrap()
+            .write_all(&[b'x'; 65536][..read])
+            .unwrap();
+        let body = r#"{"id":"ax-2026-0666","number":666}"#;
+        let _ = write!(stream, "HTTP/1.1 201 Created\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    }
+    String::new()
 }
 
 fn hang(socket: &Path) -> String {
