@@ -121,7 +121,7 @@ impl Plan<'_> {
         let assignment = self.assignment().map_err(std::io::Error::other)?;
         let assignment = serde_json::to_vec(&assignment).map_err(std::io::Error::other)?;
         self.place_script()?;
-        let hidden = self.paths.attempts().join(format!(".{}", self.attempt));
+        let hidden = self.paths.half_made(self.attempt);
         make_folder(&hidden, 0o700)?;
         crash_point!("directory");
         write_new(&hidden.join("assignment"), &assignment, 0o600)?;

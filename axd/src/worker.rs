@@ -28,7 +28,7 @@ pub(crate) enum Task {
     LookUp(Uid),
     /// What became of an attempt whose supervisor is not there?
     Settle(AttemptName),
-    /// These folders are no longer needed.
+    /// These files and folders are no longer needed; each goes only if those before it are gone.
     Remove(Vec<PathBuf>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
@@ -169,8 +169,8 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
         Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
         Task::Remove(folders) => {
-            let failed: Vec<String> = folders.iter().filter_map(|f| settle::remove_folder(f).err()).collect();
-            (!failed.is_empty()).then(|| Done::NotRemoved(failed.join("; ")))
+            let failed = folders.iter().find_map(|folder| settle::remove_folder(folder).err());
+            failed.map(Done::NotRemoved)
         }
         Task::Accounts(listing) => {
             let (uid, conn) = (listing.uid, listing.conn);
