@@ -8,6 +8,7 @@
 //! groups, never a file system of others. With no lease there it sleeps without waking.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use ax_core::record::Started;
 use ax_sys::dir_watch::DirWatch;
 use ax_sys::lease::{self, Probe};
 use ax_sys::path::{Dir, Meta, OFlag};
+use ax_sys::pidfd::ProcessIdentity;
 use ax_sys::shared_word::FenceWriter;
 use ax_sys::signals::{Signal, SignalWatch};
 use ax_sys::socket::{Event, Interest, Poller};
@@ -65,10 +67,19 @@ fn take_place(run: &Dir) -> std::result::Result<std::fs::File, Failure> {
     const LOCK: &str = "watchdog.lock";
     let opened = run.open_beneath(LOCK, OFlag::O_RDWR | OFlag::O_CREAT, 0o600).map_err(Failure::system)?;
     let file = std::fs::File::from(opened);
-    match lease::try_lock(&file, LOCK).map_err(Failure::system)? {
-        true => Ok(file),
-        false => Err(Failure::LeaseTaken(run.show(LOCK))),
+    if !lease::try_lock(&file, LOCK).map_err(Failure::system)? {
+        return Err(Failure::LeaseTaken(run.show(LOCK)));
     }
+    // Not on a full disk: it may be looked for once more, but the watch goes on.
+    let _ = say_who(&file);
+    Ok(file)
+}
+
+/// For a daemon that did not start us: whom to watch. The lock alone counts, so this may be old while it is not held.
+fn say_who(mut file: &std::fs::File) -> std::io::Result<()> {
+    let own = ProcessIdentity::own().map_err(std::io::Error::other)?;
+    file.set_len(0)?;
+    file.write_all(own.to_string().as_bytes())
 }
 
 /// Never swapped out, never chosen when memory is short, in a session of its own. As an ordinary user, as far as

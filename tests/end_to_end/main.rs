@@ -4,7 +4,24 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod administration;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod asking;
 mod axrun_outside;
+mod bad_words;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
+mod commands;
+mod false_daemon;
 mod first_job;
+mod hostile_requests;
+mod hostile_submissions;
+mod inside_job;
+mod job_life;
+mod other_users;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod raw;
+mod same_decisions;
+mod script_files;
+mod stays_small;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod stranger;

@@ -131,6 +131,11 @@ impl Paths {
         self.attempts().join(attempt.to_string())
     }
 
+    /// The same, as long as it is not complete.
+    pub fn half_made(&self, attempt: AttemptName) -> PathBuf {
+        self.attempts().join(format!(".{attempt}"))
+    }
+
     /// Script and control socket of an attempt, the user's.
     pub fn job_dir(&self, attempt: AttemptName) -> PathBuf {
         self.run.join("jobs").join(attempt.to_string())

@@ -1,6 +1,7 @@
 //! The life of attempts: started, ending, ended, lost; and what becomes of the
 //! job then: its end, a retry with back-off, or another start.
 
+use crate::directive::signals;
 use crate::id::{AttemptName, HostName, JobNumber};
 use crate::job::request::Request;
 use crate::job::state::{Cause, JobState, MOVES, Outcome};
@@ -81,7 +82,15 @@ impl Controller {
     }
 
     fn follow(&mut self, now: Now, number: JobNumber, next: Next, end: &AttemptEnd, out: &mut Vec<Decision>) {
-        let why = in_words(end);
+        let mut why = in_words(end);
+        if let Some(job) =
+            self.jobs.get(&number).filter(|_| matches!(next, Next::Over(JobState::FailedUnknownState)))
+        {
+            let id = job.id;
+            why = format!(
+                "{why}; nobody knows whether its work is done: say so with 'ax resolve {id} succeeded', 'failed' or 'rerun'"
+            );
+        }
         match next {
             Next::Over(to) => {
                 self.shift(now, number, Move::by_ax(Cause::Ended, to, &why), out);
@@ -127,7 +136,7 @@ impl Controller {
             message: Some(format!("never started: {why}")),
         };
         attempt.end = Some(end.clone());
-        let node = attempt.allocation.node.clone();
+        let (node, pause) = (attempt.allocation.node.clone(), pause_after(attempt.number));
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, end });
         let number = name.job.number;
@@ -137,6 +146,9 @@ impl Controller {
             }
             None => {
                 let why = format!("its last assignment was never started: {why}");
+                if let Some(job) = self.jobs.get_mut(&number) {
+                    job.backoff_until = pause.map(|pause| now.boot + pause);
+                }
                 self.shift(now, number, Move::by_ax(Cause::NeverStarted, JobState::Pending, &why), out);
                 self.settle_waiting(now, number, &Actor::Ax, &why, out);
             }
@@ -179,6 +191,13 @@ fn what_follows(request: &Request, retries_used: u32, end: &AttemptEnd) -> Next 
     }
 }
 
+/// A crash leaves one assignment unstarted, and its job starts again at once. Where supervisors can't start at all
+/// their jobs would be assigned without end: those wait a little longer with each attempt.
+fn pause_after(attempt: u32) -> Option<Span> {
+    let doublings = attempt.checked_sub(2)?.min(6);
+    Some(Span::seconds(1 << doublings))
+}
+
 /// The delay doubles with every retry.
 fn backoff(first: Span, retries_used: u32) -> Span {
     let factor = 1_u64.checked_shl(retries_used.min(32)).unwrap_or(u64::MAX);
@@ -187,7 +206,7 @@ fn backoff(first: Span, retries_used: u32) -> Span {
 
 fn in_words(end: &AttemptEnd) -> String {
     let what = match (end.exit_code, end.signal) {
-        (_, Some(signal)) => format!("signal {signal}"),
+        (_, Some(signal)) => format!("signal {}", signals::in_words(signal)),
         (Some(code), None) => format!("exit code {code}"),
         (None, None) => String::new(),
     };
