@@ -153,7 +153,11 @@ impl Attendant<'_> {
                     }
                     return Ok(self.ended(&job, world));
                 }
-                Ok(News::Failed(failure)) => return Err(failure),
+                Ok(News::Failed(failure)) => {
+                    // What is accepted may run on, whatever keeps us from hearing of it.
+                    self.keep_files(self.job.is_some());
+                    return Err(failure);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::said(ErrorClass::Unavailable, "the asking broke off"));
@@ -164,6 +168,12 @@ impl Attendant<'_> {
             {
                 return Ok(128_u8.saturating_add(u8::try_from(signal.number()).unwrap_or(0)));
             }
+        }
+    }
+
+    fn keep_files(&mut self, stay: bool) {
+        for file in &mut self.followed {
+            file.stays = stay;
         }
     }
 
@@ -226,9 +236,7 @@ impl Attendant<'_> {
     fn hear(&mut self, signal: Signal, world: &mut World<'_>) -> bool {
         if self.heard.replace(signal).is_some() {
             // The job may live on, if no daemon could be told; what it writes is not taken away from it.
-            for file in &mut self.followed {
-                file.stays = true;
-            }
+            self.keep_files(true);
             let files: Vec<String> =
                 self.followed.iter().map(|file| file.path(file.attempt()).display().to_string()).collect();
             let left =
