@@ -16,7 +16,7 @@ use ax_core::id::AttemptName;
 use ax_core::record::Started;
 use ax_sys::dir_watch::DirWatch;
 use ax_sys::lease::{self, Probe};
-use ax_sys::path::{Dir, OFlag};
+use ax_sys::path::{Dir, Meta, OFlag};
 use ax_sys::pidfd::ProcessIdentity;
 use ax_sys::shared_word::FenceWriter;
 use ax_sys::signals::{Signal, SignalWatch};
@@ -44,7 +44,7 @@ const RECORD_MAX: u64 = 1 << 20;
 const SIGNALS: u64 = 0;
 const LEASES: u64 = 1;
 
-/// Watches over one run folder until it is told to end.
+/// Watches over one run folder until it is told to end or the folder is gone.
 pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
     if !folder.is_absolute() {
         return Err(Failure::Usage(format!("'{}' is no absolute path of a run folder", folder.display())));
@@ -117,9 +117,16 @@ impl Watchdog {
         let mut poller = Poller::new()?;
         poller.add(signals, SIGNALS, Interest::READ)?;
         let names = DirWatch::new(self.leases.path())?;
+        if let Some(run) = self.leases.path().parent() {
+            names.also(run)?;
+        }
         loop {
             // Drained before the look: what comes after it wakes the wait below.
             names.drain()?;
+            // A run folder that was taken away (a trial's) has no leases any more, and never will again.
+            if Meta::of(&self.leases)?.links == 0 {
+                return Ok(());
+            }
             let busy = self.look(clock::boot_ms());
             // Names are watched only while there is nothing to do: busy, the next look comes anyway, and jobs should
             // not pay for a wake-up each.

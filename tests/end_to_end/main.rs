@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod books;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod first_job;
+mod survival;

@@ -14,6 +14,8 @@ use ax_core::job::{Attempt, AttemptEnd, Job};
 use ax_core::paths::Paths;
 use ax_core::record::Request;
 use ax_core::time::{BootTime, Now};
+use ax_sys::path::Dir;
+use ax_sys::shared_word::FenceWriter;
 use ax_sys::socket::{Interest, Poller, Waker};
 use ax_sys::{clock, credentials};
 use thiserror::Error;
@@ -83,6 +85,10 @@ impl Engine {
             doing: "make the daemon's folders",
             why: format!("{}: {error}", path.display()),
         })?;
+        // Supervisors' children read it before they run anything: it must be there before the first.
+        Dir::open(&paths.run)
+            .and_then(|run| FenceWriter::open(&run, "guard"))
+            .map_err(failed("make the guard's shared words"))?;
         let mut store = Store::open(&paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
         let notices = store.notices().to_vec();

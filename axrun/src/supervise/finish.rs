@@ -13,18 +13,15 @@ use super::{FIRST_LOOK, wall_now};
 const LAST_TRY: u64 = 5000;
 
 impl Attempt {
-    /// Records how it ended. Does not return before that has worked, or axd has settled the attempt without: the lease
-    /// is held so long.
+    /// Records how it ended. Does not return before that has worked (the lease is held so long), or nobody can ever
+    /// read it, as its folder was removed.
     pub(super) fn finish(&mut self) {
         crash_point!("emptied");
         let result = self.settle();
         self.result = Some(result.clone());
         let mut pause = FIRST_LOOK;
-        while self.place.write_result(&result).is_err() {
+        while self.place.write_result(&result).is_err() && !self.place.is_gone() {
             // A full disk. axd may still hear of it, and asks are still answered.
-            if self.place.is_gone() {
-                return;
-            }
             if pause == FIRST_LOOK {
                 self.control.broadcast(&Report::Result(result.clone()));
             }
