@@ -12,7 +12,7 @@ use ax_core::paths::Paths;
 use ax_core::record::{AttemptResult, FORMAT, ProcessMark, Started};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
-use ax_sys::cgroup::{Containment, ProcessTree};
+use ax_sys::cgroup::{Containment, ProcessTree, Removal};
 use ax_sys::lease::{self, LeaseError, Probe};
 use ax_sys::path::Dir;
 use ax_sys::pidfd::{PidFd, ProcessIdentity};
@@ -78,8 +78,7 @@ fn end_supervisor_and_tree(paths: &Paths, attempt: AttemptName) -> Result<bool, 
     while lease::probe(&leases, &name)? == Probe::Held {
         ran = true;
         if Instant::now() > end {
-            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-            return Err(SysError::new("end", attempt, late));
+            return Err(SysError::new("end", attempt, std::io::ErrorKind::TimedOut));
         }
         if let Some(process) = holder(&leases, attempt)?.map_or(Ok(None), PidFd::open_checked)? {
             process.send_signal(Signal::KILL)?;
@@ -180,6 +179,33 @@ fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Res
     };
     let record = serde_json::from_slice(&bytes);
     record.map(Some).map_err(|e| SysError::new("read", folder.join(name).display(), std::io::Error::other(e)))
+}
+
+/// Removes all that a settled attempt left on this node, each only when those before it are gone: its groups are
+/// found by its records; and without its folder a supervisor that comes late starts nothing, so that the lease, which
+/// kept it from starting, may go last.
+pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String> {
+    // A record that can't be read names nothing that could be removed.
+    if let Ok(Some(tree)) = started(paths, attempt).map(|s| s.and_then(|s| containment(&s).ok())) {
+        remove_groups(&tree).map_err(|error| format!("clearing {attempt} away: {error}"))?;
+    }
+    remove_folder(&paths.half_made(attempt))?;
+    remove_folder(&paths.attempt_dir(attempt))?;
+    remove_folder(&paths.job_dir(attempt))?;
+    remove_folder(&paths.leases().join(attempt.to_string()))
+}
+
+/// The last process may still be on its way out.
+fn remove_groups(tree: &Containment) -> Result<(), SysError> {
+    let end = Instant::now() + KILL_PATIENCE;
+    while tree.remove()? == Removal::NotYet {
+        if Instant::now() > end {
+            return Err(SysError::new("remove", "its groups", std::io::ErrorKind::ResourceBusy));
+        }
+        tree.kill_all()?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Removes a folder with all that is in it, never following a link out of it.

@@ -23,7 +23,9 @@ pub(crate) enum Task {
     LookUp(Uid),
     /// What became of an attempt whose supervisor is not there?
     Settle(AttemptName),
-    /// These files and folders are no longer needed; each goes only if those before it are gone.
+    /// An attempt is settled: all that it left on this node may go.
+    CleanUp(AttemptName),
+    /// These folders are no longer needed.
     Remove(Vec<PathBuf>),
 }
 
@@ -73,7 +75,7 @@ impl Worker {
     pub(crate) fn start_task(&self, task: Task) {
         let thread = match task {
             Task::LookUp(_) => &self.lookups,
-            Task::Settle(_) | Task::Remove(_) => &self.others,
+            Task::Settle(_) | Task::CleanUp(_) | Task::Remove(_) => &self.others,
         };
         // The thread lives as long as its sender: sending cannot fail before the end.
         let _ = thread.send(task);
@@ -104,9 +106,10 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
     match task {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
         Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
+        Task::CleanUp(attempt) => settle::clean_up(paths, attempt).err().map(Done::NotRemoved),
         Task::Remove(folders) => {
-            let failed = folders.iter().find_map(|folder| settle::remove_folder(folder).err());
-            failed.map(Done::NotRemoved)
+            let failed: Vec<String> = folders.iter().filter_map(|f| settle::remove_folder(f).err()).collect();
+            (!failed.is_empty()).then(|| Done::NotRemoved(failed.join("; ")))
         }
     }
 }

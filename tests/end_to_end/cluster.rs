@@ -325,7 +325,7 @@ fn as_root_quietly() -> bool {
 }
 
 /// Removes the control groups of a daemon that is gone.
-fn remove_groups(run: &Path) {
+pub(crate) fn remove_groups(run: &Path) {
     let paths = ax_core::paths::Paths { run: run.to_owned(), ..ax_core::paths::Paths::system() };
     let name = paths.cgroup_name();
     let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return };

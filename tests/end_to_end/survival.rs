@@ -71,7 +71,7 @@ fn power_cut(cluster: &mut Cluster) {
         let all: Vec<u32> = processes().filter(ours).chain(cluster.job_processes()).collect();
         all.iter().for_each(|pid| signal(*pid, "KILL"));
         if all.is_empty() {
-            break;
+            return crate::cluster::remove_groups(&cluster.root.join("run/ax"));
         }
     }
 }
@@ -126,7 +126,7 @@ fn what_ended_in_between_is_recorded_once_over_many_restarts() {
     }
     let mut cluster = Cluster::with_config(FOUR_CPUS);
     let ids: Vec<String> =
-        (0..3).map(|n| cluster.submit(ALICE, &[], &honest(&format!("{}; exit {n}", until("go"))))).collect();
+        (1..4).map(|n| cluster.submit(ALICE, &[], &honest(&format!("{}; exit {n}", until("go"))))).collect();
     for id in &ids {
         wait_begun(&cluster, ALICE, id, 1);
     }
@@ -139,7 +139,7 @@ fn what_ended_in_between_is_recorded_once_over_many_restarts() {
         cluster.kill();
     }
     cluster.start();
-    for (code, id) in ids.iter().enumerate() {
+    for (id, code) in ids.iter().zip(1..) {
         let job = cluster.wait_over(id);
         assert_eq!(job["exit_code"], code, "{job:#}");
         let ends = job["decisions"].as_array().unwrap().iter();

@@ -12,7 +12,6 @@ use ax_core::record::{AttemptResult, Report, Request};
 use ax_core::size::Megabytes;
 use ax_sys::crash_point;
 
-use super::strays::traces;
 use super::{Engine, SPOOL_STAYS, now};
 use crate::launch::{Plan, Running};
 use crate::log::{Level, Line};
@@ -268,7 +267,7 @@ impl Engine {
     fn clean_up(&mut self, attempt: AttemptName) {
         let now = now().boot;
         self.attempts.forget(attempt);
-        self.worker.start_task(Task::Remove(traces(&self.paths, attempt)));
+        self.worker.start_task(Task::CleanUp(attempt));
         self.leftovers.insert((now + SPOOL_STAYS, attempt), self.paths.epoch_dir(attempt));
     }
 }
