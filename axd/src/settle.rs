@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ax_core::id::AttemptName;
 use ax_core::job::state::Outcome;
 use ax_core::paths::Paths;
-use ax_core::record::{AttemptResult, FORMAT, ProcessMark, Started};
+use ax_core::record::{Assignment, AttemptResult, FORMAT, ProcessMark, Started};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
 use ax_sys::cgroup::{Containment, ProcessTree, Removal};
@@ -185,14 +185,24 @@ fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Res
 /// found by its records; and without its folder a supervisor that comes late starts nothing, so that the lease, which
 /// kept it from starting, may go last.
 pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String> {
-    // A record that can't be read names nothing that could be removed.
-    if let Ok(Some(tree)) = started(paths, attempt).map(|s| s.and_then(|s| containment(&s).ok())) {
+    if let Some(tree) = any_groups(paths, attempt) {
         remove_groups(&tree).map_err(|error| format!("clearing {attempt} away: {error}"))?;
     }
     remove_folder(&paths.half_made(attempt))?;
     remove_folder(&paths.attempt_dir(attempt))?;
     remove_folder(&paths.job_dir(attempt))?;
     remove_folder(&paths.leases().join(attempt.to_string()))
+}
+
+/// By the record of the start; a supervisor that died before it wrote one made them, if at all, where its assignment
+/// said. Records that can't be read name nothing that could be removed.
+fn any_groups(paths: &Paths, attempt: AttemptName) -> Option<Containment> {
+    if let Ok(Some(started)) = started(paths, attempt) {
+        return containment(&started).ok();
+    }
+    let assignment: Assignment = read_record(&paths.attempt_dir(attempt), "assignment").ok()??;
+    let lines = assignment.cgroup_parents.iter().map(|parent| format!("{parent}/{attempt}"));
+    Containment::from_record(&lines.collect::<Vec<_>>()).ok()
 }
 
 /// The last process may still be on its way out.
