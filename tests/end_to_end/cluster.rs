@@ -304,7 +304,9 @@ impl Drop for Cluster {
         }
         let root = self.root.to_string_lossy().into_owned();
         // Supervisors and the watchdog of this world, then what they held.
-        for pid in processes().filter(|pid| command_line(*pid).contains(&root)) {
+        let names_it =
+            |line: String| line.contains(&format!("{root}/")) || line.contains(&format!("{root} "));
+        for pid in processes().filter(|pid| names_it(command_line(*pid))) {
             signal(pid, "KILL");
         }
         for pid in processes().filter(|pid| environment_has(*pid, &format!("AX_ROOT={root}"))) {
