@@ -6,5 +6,8 @@
 mod books;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
+#[cfg(feature = "crash-points")]
+mod crash_points;
 mod first_job;
+mod keyed;
 mod survival;

@@ -62,7 +62,7 @@ fn touch(cluster: &Cluster, name: &str) {
 }
 
 /// What the daemon of a machine that was just started finds: nothing that ran before.
-fn power_cut(cluster: &mut Cluster) {
+pub(crate) fn power_cut(cluster: &mut Cluster) {
     cluster.kill();
     let run = cluster.root.join("run/ax").to_string_lossy().into_owned();
     let ours = |pid: &u32| crate::cluster::command_line(*pid).contains(&run);
@@ -74,6 +74,14 @@ fn power_cut(cluster: &mut Cluster) {
             return crate::cluster::remove_groups(&cluster.root.join("run/ax"));
         }
     }
+}
+
+/// From now on the daemon, and what it starts, see another boot.
+pub(crate) fn another_boot(cluster: &mut Cluster) {
+    let boot = cluster.root.join("boot_id");
+    fs::write(&boot, "12345678-9abc-4def-8123-456789abcdef\n").unwrap();
+    let script = format!("mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$@\"", boot.display());
+    cluster.wrapper = ["unshare", "-m", "sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
 }
 
 #[test]
@@ -385,12 +393,7 @@ fn after_a_reboot_what_ran_is_over_and_goes_on_as_it_allows() {
         if !run_is_kept {
             fs::remove_dir_all(cluster.root.join("run/ax")).unwrap();
         }
-        // The daemon alone sees another boot.
-        let boot = cluster.root.join("boot_id");
-        fs::write(&boot, "12345678-9abc-4def-8123-456789abcdef\n").unwrap();
-        let script =
-            format!("mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$@\"", boot.display());
-        cluster.wrapper = ["unshare", "-m", "sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
+        another_boot(&mut cluster);
         cluster.start();
 
         let job = cluster.wait_over(&requeued);

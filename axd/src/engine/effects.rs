@@ -35,7 +35,10 @@ impl Engine {
                 crash_point!("decision committed");
                 self.launch(Launch { attempt, number, allocation });
             }
-            Decision::Terminate { attempt, outcome, message } => self.terminate(attempt, outcome, message),
+            Decision::Terminate { attempt, outcome, message } => {
+                crash_point!("end asked");
+                self.terminate(attempt, outcome, message);
+            }
             Decision::Signal { attempt, signal } => {
                 self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
             }
