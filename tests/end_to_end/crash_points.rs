@@ -102,7 +102,7 @@ fn the_daemon_dies_at_each_of_its_points() {
         let mut told = None;
         // The first answer may be that the user is being looked up.
         wait_for(&format!("a death at '{point}'"), || {
-            if let Asked::Accepted(id) = keyed.ask(&cluster) {
+            if let Asked::Accepted(id) = keyed.ask() {
                 told = Some(id);
             }
             cluster.daemon_ended()
@@ -113,7 +113,7 @@ fn the_daemon_dies_at_each_of_its_points() {
         disarm(&mut cluster);
         cluster.start();
 
-        let id = keyed.insist(&cluster);
+        let id = keyed.insist();
         assert!(told.is_none_or(|told| told == id), "'{point}': one key, one job");
         let job = cluster.wait_over(&id);
         assert_eq!(job["state"], "SUCCEEDED", "'{point}': {job:#}");

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ax_core::api::{SubmitAnswer, SubmitRequest};
@@ -12,7 +13,9 @@ use ax_core::id::SubmissionKey;
 use crate::cluster::{Cluster, User, wait_for};
 
 /// A submission that can be repeated.
+#[derive(Debug, Clone)]
 pub(crate) struct Keyed {
+    socket: PathBuf,
     request: Vec<u8>,
 }
 
@@ -30,10 +33,23 @@ pub(crate) enum Asked {
 impl Keyed {
     /// A submission of this user; `chance` makes the key.
     pub(crate) fn new(cluster: &Cluster, user: User, chance: u64, options: &[&str], script: &str) -> Keyed {
+        Keyed::of(&cluster.socket(), &cluster.root, &cluster.home(user), user, chance, options, script)
+    }
+
+    /// The same, from what does not change while the daemon comes and goes.
+    pub(crate) fn of(
+        socket: &Path,
+        root: &Path,
+        home: &Path,
+        user: User,
+        chance: u64,
+        options: &[&str],
+        script: &str,
+    ) -> Keyed {
         let mut bytes = [7; 10];
         bytes[..8].copy_from_slice(&chance.to_le_bytes());
-        let home = cluster.home(user).to_string_lossy().into_owned();
-        let root = cluster.root.to_string_lossy().into_owned();
+        let home = home.to_string_lossy().into_owned();
+        let root = root.to_string_lossy().into_owned();
         let environment = [("HOME", home.as_str()), ("AX_ROOT", &root), ("PATH", "/usr/bin:/bin")];
         let request = SubmitRequest {
             key: Some(SubmissionKey::new(1, bytes)),
@@ -45,12 +61,12 @@ impl Keyed {
             named: BTreeMap::new(),
             ..SubmitRequest::default()
         };
-        Keyed { request: serde_json::to_vec(&request).unwrap() }
+        Keyed { socket: socket.to_owned(), request: serde_json::to_vec(&request).unwrap() }
     }
 
     /// Asks once.
-    pub(crate) fn ask(&self, cluster: &Cluster) -> Asked {
-        let Some((status, body)) = exchange(cluster, &self.request) else { return Asked::Unanswered };
+    pub(crate) fn ask(&self) -> Asked {
+        let Some((status, body)) = exchange(&self.socket, &self.request) else { return Asked::Unanswered };
         match serde_json::from_slice::<SubmitAnswer>(&body) {
             Ok(SubmitAnswer { id: Some(id), .. }) if status < 300 => Asked::Accepted(id.to_string()),
             _ => Asked::Refused(status, String::from_utf8_lossy(&body).into_owned()),
@@ -58,10 +74,10 @@ impl Keyed {
     }
 
     /// Asks until it is accepted; the job's id.
-    pub(crate) fn insist(&self, cluster: &Cluster) -> String {
+    pub(crate) fn insist(&self) -> String {
         let mut last = Asked::Unanswered;
         wait_for("a submission to be accepted", || {
-            last = self.ask(cluster);
+            last = self.ask();
             matches!(last, Asked::Accepted(_))
         });
         let Asked::Accepted(id) = last else { unreachable!("waited for") };
@@ -69,8 +85,8 @@ impl Keyed {
     }
 }
 
-fn exchange(cluster: &Cluster, body: &[u8]) -> Option<(u16, Vec<u8>)> {
-    let mut stream = UnixStream::connect(cluster.socket()).ok()?;
+fn exchange(socket: &Path, body: &[u8]) -> Option<(u16, Vec<u8>)> {
+    let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let head = format!(
         "POST /api/v1/jobs HTTP/1.1\r\nHost: ax\r\nContent-Type: application/json\r\n\

@@ -10,4 +10,5 @@ mod cluster;
 mod crash_points;
 mod first_job;
 mod keyed;
+mod storm;
 mod survival;
