@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::client::Client;
 use crate::cmd::{
-    acct, act, cancel, completions, logs, node, queue, reload, resource, status, submit, update, why,
+    acct, act, cancel, completions, demo, logs, node, queue, reload, resource, status, submit, update, why,
 };
 use crate::connect;
 use crate::failure::{Failure, finish};
@@ -50,6 +50,7 @@ enum Command {
     Node(node::Arguments),
     Reload(reload::Arguments),
     Completions(completions::Arguments),
+    Demo(demo::Arguments),
 }
 
 /// Runs the command with the arguments of this process.
@@ -106,6 +107,7 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>, screen: Screen, zone: Z
         Command::Node(arguments) => arguments.run(&mut session),
         Command::Reload(arguments) => arguments.run(&mut session),
         Command::Completions(arguments) => arguments.run(&mut session),
+        Command::Demo(arguments) => arguments.run(&mut session),
     }
 }
 
@@ -117,6 +119,9 @@ pub(crate) fn explain(program: &str, error: &clap::Error, world: &mut World<'_>)
         return Ok(0);
     }
     let text = error.render().to_string();
+    let command = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or(program);
+    let named = command.split(' ').take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
+    let command = named.collect::<Vec<_>>().join(" ");
     let mut parts: Vec<&str> = Vec::new();
     for line in text.lines().map(str::trim) {
         if line.starts_with("Usage:") || line.starts_with("For more information") {
@@ -127,6 +132,6 @@ pub(crate) fn explain(program: &str, error: &clap::Error, world: &mut World<'_>)
             parts.push(line);
         }
     }
-    let line = parts.join("; ");
-    Err(Failure::usage(format!("{}; see '{program} --help'", shown(&line))))
+    let line = parts.join("; ").replace(":; ", ": ");
+    Err(Failure::usage(format!("{}; see '{command} --help'", shown(&line))))
 }

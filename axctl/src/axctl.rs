@@ -54,6 +54,8 @@ enum Database {
     },
     /// Check that the database is whole
     Check,
+    /// Let an empty database go on with the numbers of a used spool
+    Adopt,
 }
 
 /// Runs the command with the arguments of this process.
@@ -81,12 +83,12 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> 
             }
             daemon.become_it()
         }
-        Command::Db { command: Database::Backup { file } } => {
-            daemon.0.arg("--db-backup").arg(file);
-            daemon.become_it()
-        }
-        Command::Db { command: Database::Check } => {
-            daemon.0.arg("--db-check");
+        Command::Db { command } => {
+            match command {
+                Database::Backup { file } => daemon.0.arg("--db-backup").arg(file),
+                Database::Check => daemon.0.arg("--db-check"),
+                Database::Adopt => daemon.0.arg("--db-adopt"),
+            };
             daemon.become_it()
         }
     }
@@ -105,6 +107,8 @@ impl Daemon {
         let here = std::env::current_exe().ok().map(|path| path.with_file_name("axd"));
         let program = here.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from("axd"));
         let mut process = Process::new(program);
+        // Said as an option, or not at all: an empty variable means nothing here.
+        process.env_remove("AX_ROOT");
         if let Some(root) = root.or_else(|| world.vars.get("AX_ROOT").map(PathBuf::from)) {
             process.arg("--root").arg(root);
         }
@@ -129,7 +133,7 @@ fn check_script(file: &Path, world: &mut World<'_>) -> Result<u8, Failure> {
     let script = parse_script(&name, &content).map_err(said)?;
     let meaning = interpret(&[script.source()]).map_err(said)?;
     for note in script.warnings.iter().chain(&meaning.notes) {
-        world.remark("axctl", &format!("warning: {note}"))?;
+        world.remark("axctl", &format!("warning: {note}"));
     }
     for line in print(&meaning.spec) {
         writeln!(world.out, "{}", shown(&line))?;

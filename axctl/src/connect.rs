@@ -129,7 +129,11 @@ impl Place {
     fn connect_in_time(&self) -> Result<UnixStream, ConnectError> {
         let (sender, receiver) = mpsc::channel();
         let path = self.socket.clone();
-        thread::spawn(move || sender.send(UnixStream::connect(path)));
+        let waiter = thread::Builder::new().spawn(move || sender.send(UnixStream::connect(path)));
+        if waiter.is_err() {
+            // No thread to be had (a limit on processes): then without a time-out.
+            return UnixStream::connect(&self.socket).map_err(|why| self.name(why));
+        }
         match receiver.recv_timeout(CONNECT_PATIENCE) {
             Ok(result) => result.map_err(|why| self.name(why)),
             Err(_) => Err(ConnectError::Hangs { socket: self.socket.clone() }),

@@ -46,6 +46,15 @@ impl Failure {
         Failure::said(ErrorClass::Usage, line)
     }
 
+    /// Whether a daemon that is down or being restarted is behind it, so that asking later can help.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Failure::Connect(error) => error.class() == ErrorClass::Unavailable,
+            Failure::Wire(error) => error.is_passing(),
+            _ => false,
+        }
+    }
+
     /// The exit code that scripts rely on. A reader that has gone away (`ax queue | head`) is no error.
     pub fn exit_code(&self) -> u8 {
         match self {

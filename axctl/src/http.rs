@@ -32,6 +32,13 @@ pub enum WireError {
     NotAx(String),
 }
 
+impl WireError {
+    /// Whether it passes: a daemon that ends or hangs, not one that speaks another language.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, WireError::Broken(_) | WireError::TimedOut(_))
+    }
+}
+
 /// A request.
 pub struct Request<'a> {
     /// `GET` or `POST`.

@@ -66,10 +66,7 @@ impl Session<'_, '_> {
     }
 
     /// A remark for the person, on standard error.
-    ///
-    /// # Errors
-    /// When standard error fails.
-    pub(crate) fn remark(&mut self, line: &str) -> io::Result<()> {
-        self.world.remark("ax", line)
+    pub(crate) fn remark(&mut self, line: &str) {
+        self.world.remark("ax", line);
     }
 }

@@ -32,7 +32,7 @@ impl Zone {
             }
         };
         // No zone skips more than a day.
-        let tries = (0..=96).map(|quarter| local + chrono::Duration::minutes(15 * quarter));
+        let tries = (0..=24 * 60).map(|minutes| local + chrono::Duration::minutes(minutes));
         tries.into_iter().find_map(found).map(WallTime)
     }
 }

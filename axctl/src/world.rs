@@ -6,6 +6,8 @@ use std::io::{self, IsTerminal, Read, Write};
 
 use ax_core::time::WallTime;
 
+use crate::shown::shown;
+
 /// The variables of the environment.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(pub Vec<(OsString, OsString)>);
@@ -64,9 +66,9 @@ pub struct World<'w> {
 }
 
 impl World<'_> {
-    /// A remark for the person, on standard error.
-    pub fn remark(&mut self, program: &str, line: &str) -> io::Result<()> {
-        writeln!(self.err, "{program}: {}", crate::shown::shown(line))
+    /// A remark for the person, on standard error. If nobody reads it, that changes nothing.
+    pub fn remark(&mut self, program: &str, line: &str) {
+        let _ = writeln!(self.err, "{program}: {}", shown(line));
     }
 }
 

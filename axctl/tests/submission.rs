@@ -149,6 +149,11 @@ fn warnings_of_the_script_are_told_once() {
     let path = script(&root, "job.sh", "#!/bin/sh\ntrue\n#AX -c2\n");
     let result = axbatch(&root, &[&path], &[], "");
     assert_eq!(result.err, format!("axbatch: warning: {path}:3:1: #AX after the first command is ignored\n"));
+    let answer = answer.replace("job.sh", "script");
+    let root = Root::new();
+    serve(&root, &[(SUBMIT, ok(answer))]);
+    let result = axbatch(&root, &[], &[], "#!/bin/sh\ntrue\n#AX -c2\n");
+    assert_eq!(result.err, "axbatch: warning: standard input:3:1: #AX after the first command is ignored\n");
 }
 
 #[test]
@@ -185,6 +190,8 @@ fn without_a_daemon_the_spool_takes_it() {
         (request.options, request.environment["A"].as_str()),
         (vec!["--cpus-per-task=2".to_owned()], "1")
     );
+    let verbose = axbatch(&root, &["-v", "-Q", "-c2"], &[], SCRIPT);
+    ended(&verbose, 0, "", "--job-name=hello\n--cpus-per-task=2\n--time=30m\n");
     let parsable = axbatch(&root, &["--parsable"], &[], SCRIPT).out;
     assert!(parsable.starts_with("spool-") && parsable.len() == 33, "{parsable}");
 }

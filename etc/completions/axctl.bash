@@ -22,6 +22,9 @@ _axctl() {
             axctl,db)
                 cmd="axctl__subcmd__db"
                 ;;
+            axctl__subcmd__db,adopt)
+                cmd="axctl__subcmd__db__subcmd__adopt"
+                ;;
             axctl__subcmd__db,backup)
                 cmd="axctl__subcmd__db__subcmd__backup"
                 ;;
@@ -71,8 +74,26 @@ _axctl() {
             return 0
             ;;
         axctl__subcmd__db)
-            opts="-h --root --help backup check"
+            opts="-h --root --help backup check adopt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        axctl__subcmd__db__subcmd__adopt)
+            opts="-h --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

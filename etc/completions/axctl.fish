@@ -31,11 +31,14 @@ complete -c axctl -n "__fish_axctl_needs_command" -f -a "check" -d 'Check a scri
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "db" -d 'The database of jobs'
 complete -c axctl -n "__fish_axctl_using_subcommand check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand check" -s h -l help -d 'Print help'
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check" -s h -l help -d 'Print help'
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check" -f -a "backup" -d 'Copy the database while the daemon runs'
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check" -f -a "check" -d 'Check that the database is whole'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -s h -l help -d 'Print help'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -f -a "backup" -d 'Copy the database while the daemon runs'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -f -a "check" -d 'Check that the database is whole'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -f -a "adopt" -d 'Let an empty database go on with the numbers of a used spool'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from backup" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from backup" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from adopt" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help'

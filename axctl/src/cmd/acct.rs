@@ -64,7 +64,7 @@ impl Arguments {
             session.print(&sums)?;
         }
         if answer.left_out > 0 {
-            session.remark(&format!("{} more; see --limit", answer.left_out))?;
+            session.remark(&format!("{} more; see --limit", answer.left_out));
         }
         Ok(0)
     }

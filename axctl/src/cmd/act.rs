@@ -143,11 +143,11 @@ pub(crate) fn ask(session: &mut Session<'_, '_>, request: &ActionRequest, json: 
 
 fn show(session: &mut Session<'_, '_>, answer: &ActionAnswer) -> Result<(), Failure> {
     if answer.results.is_empty() {
-        session.remark("no job fits")?;
+        session.remark("no job fits");
     }
     for result in &answer.results {
         if let Some(error) = &result.error {
-            session.remark(&error.error)?;
+            session.remark(&error.error);
             continue;
         }
         let job = result.id.map_or_else(|| result.job.clone(), |id| id.to_string());

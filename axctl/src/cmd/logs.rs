@@ -52,7 +52,7 @@ impl Arguments {
     fn follow(&self, session: &mut Session<'_, '_>, mut job: JobView) -> Result<(), Failure> {
         if job.attempt == 0 && !job.state.is_final() {
             let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            session.remark(&format!("{} has not started yet{reason}", shown_id(&job)))?;
+            session.remark(&format!("{} has not started yet{reason}", shown_id(&job)));
         }
         let mut number = self.attempt.unwrap_or(job.attempt).max(1);
         loop {
@@ -79,14 +79,17 @@ impl Arguments {
             let over = is_over(&job, number);
             if file.is_none() {
                 let path = path_of(&job, number)?;
-                // The file appears when the script starts: until then there is nothing to read.
-                file = if over || Path::new(path).exists() { Some(open(path, &job)?) } else { None };
+                // The file appears when the script starts, and not at all if that failed.
+                file = Path::new(path).exists().then(|| open(path, &job)).transpose()?;
             }
             if let Some(file) = &mut file {
                 copy(file, session.world.out)?;
                 session.world.out.flush()?;
             }
             if over {
+                if file.is_none() {
+                    session.remark(&format!("{} left no output in attempt {number}", shown_id(&job)));
+                }
                 return Ok(job);
             }
             thread::sleep(LOOK_AT_FILE);
@@ -118,8 +121,7 @@ fn wait_for_attempt(
 /// The job now. A daemon that is being restarted does not end the following: the job runs on.
 fn look_again(session: &Session<'_, '_>, name: &str, before: JobView) -> Result<JobView, Failure> {
     match session.client.job(name) {
-        Err(Failure::Connect(error)) if error.class() == ErrorClass::Unavailable => Ok(before),
-        Err(Failure::Wire(_)) => Ok(before),
+        Err(failure) if failure.is_passing() => Ok(before),
         other => other,
     }
 }

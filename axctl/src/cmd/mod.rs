@@ -4,6 +4,7 @@ pub(crate) mod acct;
 pub(crate) mod act;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod demo;
 pub(crate) mod logs;
 pub(crate) mod node;
 pub(crate) mod queue;

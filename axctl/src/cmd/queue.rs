@@ -55,7 +55,7 @@ impl Arguments {
             session.table(&table, !self.noheader, self.long)?;
         }
         if answer.left_out > 0 && !self.json {
-            session.remark(&format!("{} more; see --limit", answer.left_out))?;
+            session.remark(&format!("{} more; see --limit", answer.left_out));
         }
         Ok(0)
     }

@@ -26,7 +26,7 @@ impl Arguments {
             return Ok(0);
         }
         for warning in &answer.warnings {
-            session.remark(&format!("warning: {warning}"))?;
+            session.remark(&format!("warning: {warning}"));
         }
         let mut text = String::new();
         for change in &answer.changes {

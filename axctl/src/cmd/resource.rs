@@ -96,7 +96,7 @@ impl Arguments {
             return Ok(0);
         }
         if cards.is_empty() {
-            session.remark("there are no cards; 'ax node list' shows CPUs and memory")?;
+            session.remark("there are no cards; 'ax node list' shows CPUs and memory");
             return Ok(0);
         }
         let jobs = holders(session, &cards)?;

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use ax_core::api::{AttemptView, JobView};
+use ax_core::job::state::STATES;
 use ax_core::time::Span;
 
 use super::why;
@@ -40,7 +41,7 @@ impl Arguments {
             match session.client.job(name) {
                 Ok(job) => found.push(job),
                 Err(Failure::Answer(error)) => {
-                    session.remark(&error.error)?;
+                    session.remark(&error.error);
                     code = if code == 0 { error.class.exit_code() } else { code };
                 }
                 Err(other) => return Err(other),
@@ -154,10 +155,10 @@ impl Page<'_, '_, '_> {
         if job.exit_code.is_some() || job.signal.is_some() {
             self.line("exit", &exit(job.exit_code, job.signal));
         }
-        let spent = |(state, seconds): (&String, &f64)| {
-            format!("{state} {}", length(Span((seconds * 1000.0) as u64)))
-        };
-        let spent: Vec<String> = job.time_in_state.iter().map(spent).collect();
+        // In the order of a job's life, not of the alphabet.
+        let seconds = |word: &str| job.time_in_state.get(word).map(|s| length(Span((s * 1000.0) as u64)));
+        let spent = STATES.iter().filter_map(|row| Some(format!("{} {}", row.word, seconds(row.word)?)));
+        let spent: Vec<String> = spent.collect();
         if !spent.is_empty() {
             self.line("time in", &spent.join(", "));
         }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::submit::{request_words, said, utf8};
 
-/// Change waiting jobs: the options of axbatch, with new values
+/// Change waiting jobs: --priority, --time, --begin, --queue, --job-name
 #[derive(clap::Args)]
 #[command(override_usage = "ax update [--why TEXT] [--json] JOB... OPTION...")]
 pub(crate) struct Arguments {

@@ -67,10 +67,12 @@ pub(crate) fn lines(story: &[DecisionView], session: &Session<'_, '_>, screen: &
         let time = Paint::Dim.over(&session.clock.short(decision.at), screen);
         // Writing to a String can't fail.
         let _ = writeln!(text, "  {time}  {actor}: {what}");
-        for line in wrap(&shown(&decision.why), screen.width.saturating_sub(6)) {
-            if !line.is_empty() {
-                let _ = writeln!(text, "      {line}");
-            }
+        let why = shown(&decision.why);
+        if why.is_empty() || why == what {
+            continue;
+        }
+        for line in wrap(&why, screen.width.saturating_sub(6)) {
+            let _ = writeln!(text, "      {line}");
         }
     }
     text

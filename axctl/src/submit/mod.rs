@@ -40,7 +40,7 @@ pub(crate) fn run(
         return print(world, &help::text(program));
     }
     if line.has("version") {
-        let name = request::name_of(program);
+        let name = request::speaker(program);
         return print(world, &format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
     }
     let body = script::read(program, &line, world)?;

@@ -13,7 +13,12 @@ use crate::failure::Failure;
 use crate::shown::plain;
 use crate::world::World;
 
-/// The name that a program has for people and on the wire.
+/// The name that a program's remarks begin with.
+pub(super) fn speaker(program: Program) -> &'static str {
+    if program == Program::AxSubmit { "ax" } else { "axbatch" }
+}
+
+/// The name that a program has on the wire: it decides how options are read.
 pub(super) fn name_of(program: Program) -> &'static str {
     match program {
         Program::AxSubmit => "ax submit",

@@ -83,7 +83,7 @@ fn from_file(name: &str) -> Result<Vec<u8>, Failure> {
 
 fn from_input(unnamed: bool, world: &mut World<'_>) -> Result<Vec<u8>, Failure> {
     if unnamed && world.input_is_terminal {
-        world.remark("axbatch", "reading the script from the terminal; Ctrl-D ends it")?;
+        world.remark("axbatch", "reading the script from the terminal; Ctrl-D ends it");
     }
     limited(&mut world.input).map_err(|error| {
         Failure::said(ErrorClass::NoInput, format!("cannot read standard input: {}", plain(&error)))

@@ -2,10 +2,11 @@
 //! into the spool when nobody answers; then what is printed, and the exit status.
 
 use ax_core::api::{ErrorClass, SubmitAnswer, SubmitRequest};
+use ax_core::directive::print;
 use ax_core::id::SubmissionKey;
 use serde_json::json;
 
-use super::request::{self, name_of};
+use super::request::{self, speaker};
 use super::spool::{self, Spooled};
 use super::understand::Understood;
 use super::wait;
@@ -85,11 +86,8 @@ struct Report<'r, 'w> {
 impl Report<'_, '_> {
     /// Only what no daemon has answered: a refusal stays one, and a question is no submission.
     fn may_be_spooled(&self, failure: &Failure) -> bool {
-        let unanswered = match failure {
-            Failure::Connect(error) => error.class() == ErrorClass::Unavailable,
-            Failure::Wire(_) => true,
-            _ => false,
-        };
+        // An answer that can't be read may be a yes: the key makes sure that both make one job.
+        let unanswered = failure.is_passing() || matches!(failure, Failure::Wire(_));
         unanswered && !self.understood.conduct.test_only
     }
 
@@ -98,11 +96,9 @@ impl Report<'_, '_> {
         let new = |line: &&String| !self.understood.tells(line);
         self.warnings.extend(answer.warnings.iter().filter(new).cloned());
         if self.understood.conduct.verbose > 0 {
-            for line in &answer.understood {
-                writeln!(self.world.err, "{}", shown(line))?;
-            }
+            self.explain(&answer.understood);
         }
-        self.warn()?;
+        self.warn();
         let id = answer.id.map(|id| id.to_string());
         let text = match (&answer.forecast, &id) {
             (Some(forecast), _) => shown(forecast),
@@ -119,7 +115,11 @@ impl Report<'_, '_> {
     }
 
     fn spooled(&mut self, spooled: &Spooled) -> Result<String, Failure> {
-        self.warn()?;
+        if self.understood.conduct.verbose > 0 {
+            // What the queue and the cluster add to it is known only once axd takes it.
+            self.explain(&print(&self.understood.spec));
+        }
+        self.warn();
         let ticket = spooled.key.ticket();
         let text = match self.understood.conduct.parsable {
             true => ticket.clone(),
@@ -133,15 +133,22 @@ impl Report<'_, '_> {
         Ok(ticket)
     }
 
-    fn warn(&mut self) -> Result<(), Failure> {
+    /// What was understood, for `--verbose`.
+    fn explain(&mut self, lines: &[String]) {
+        for line in lines {
+            // If nobody reads it, the submission goes on.
+            let _ = writeln!(self.world.err, "{}", shown(line));
+        }
+    }
+
+    fn warn(&mut self) {
         if self.understood.conduct.quiet {
-            return Ok(());
+            return;
         }
-        let name = name_of(self.understood.program);
+        let name = speaker(self.understood.program);
         for line in &self.warnings {
-            self.world.remark(name, &format!("warning: {line}"))?;
+            self.world.remark(name, &format!("warning: {line}"));
         }
-        Ok(())
     }
 
     fn print(&mut self, text: &str, document: &serde_json::Value) -> Result<(), Failure> {
@@ -158,8 +165,8 @@ impl Report<'_, '_> {
         let status = wait::status(job);
         if status != 0 && !self.understood.conduct.quiet {
             let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let name = name_of(self.understood.program);
-            self.world.remark(name, &format!("{} is {}{reason}", job.id, job.state))?;
+            let name = speaker(self.understood.program);
+            self.world.remark(name, &format!("{} is {}{reason}", job.id, job.state));
         }
         Ok(status)
     }

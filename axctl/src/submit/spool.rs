@@ -15,6 +15,7 @@ use ax_sys::{credentials, random};
 
 use crate::connect::is_trusted;
 use crate::failure::Failure;
+use crate::shown::plain;
 
 /// A spooled submission.
 #[derive(Debug)]
@@ -60,8 +61,9 @@ impl Spooled {
 
 /// The spool must be root's or ours: who owns it could read and change what is put there.
 fn check_incoming(incoming: &Path) -> io::Result<()> {
-    let meta = fs::metadata(incoming)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", incoming.display())))?;
+    let meta = fs::metadata(incoming).map_err(|error| {
+        io::Error::new(error.kind(), format!("{}: {}", incoming.display(), plain(&error)))
+    })?;
     if meta.is_dir() && is_trusted(meta.uid()) {
         return Ok(());
     }
@@ -86,7 +88,8 @@ fn own_folder(incoming: &Path) -> io::Result<PathBuf> {
 
 /// Makes the folder if it is not there. Whether it is ours then; it is closed to others.
 fn make_own(path: &Path, uid: u32) -> io::Result<bool> {
-    let in_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let in_path =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", path.display(), plain(&error)));
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => sync_parent(path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -52,8 +52,13 @@ impl Understood {
         let meaning = interpret(&sources).map_err(said)?;
         let mut notes: Vec<Diagnostic> = script.map(|script| script.warnings).unwrap_or_default();
         notes.extend(meaning.notes);
+        let name = match &body {
+            Body::Script { name: Some(name), .. } => last_part(name),
+            // What axd calls a script that has no name.
+            _ => "script".to_owned(),
+        };
         let short = |mut note: Diagnostic| {
-            note.file = note.file.map(|file| last_part(&file));
+            note.file = note.file.map(|_| name.clone());
             note.to_string()
         };
         Ok(Understood {

@@ -37,8 +37,7 @@ pub(super) fn until_end(client: &Client, job: &str, spooled: Option<&Spooled>) -
                 _ => return Err(Failure::Answer(error)),
             },
             // The job needs no daemon to go on, so neither does the waiting.
-            Err(Failure::Connect(error)) if error.class() == ErrorClass::Unavailable => thread::sleep(PAUSE),
-            Err(Failure::Wire(_)) => thread::sleep(PAUSE),
+            Err(failure) if failure.is_passing() => thread::sleep(PAUSE),
             Err(other) => return Err(other),
         }
     }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::{AttemptName, JobNumber, SubmissionKey};
 use ax_core::job::Job;
@@ -16,13 +17,15 @@ use crate::api::server::ConnId;
 use crate::launch;
 use crate::log::{Level, Line};
 use crate::store::events::Step;
-use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Usage};
+use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Row, Usage};
 
 /// What waits for a batch to become durable.
 #[derive(Debug, Default)]
 pub(super) struct Consequences {
     pub(super) decisions: Vec<Decision>,
     pub(super) answers: Vec<(ConnId, Response)>,
+    /// Who wants to see a job as it is then.
+    pub(super) shows: Vec<(ConnId, JobNumber)>,
 }
 
 /// The batch that is being collected.
@@ -30,6 +33,13 @@ pub(super) struct Consequences {
 pub(super) struct OpenBatch {
     batch: Batch,
     then: Consequences,
+}
+
+impl OpenBatch {
+    /// Enters the boot whose clock all that follows goes by.
+    pub(super) fn boot(&mut self, id: String) {
+        self.batch.rows.push(Row::Boot(id.into()));
+    }
 }
 
 /// Batches on their way.
@@ -124,6 +134,18 @@ impl Engine {
         }
     }
 
+    /// Shows a job once what the store has of it is as new as what the controller has.
+    pub(super) fn show_when_durable(&mut self, conn: ConnId, job: JobNumber) {
+        if !self.batch.batch.rows.is_empty() {
+            self.batch.then.shows.push((conn, job));
+        } else if let Some((_, then)) = self.commits.under_way.back_mut() {
+            then.shows.push((conn, job));
+        } else {
+            let response = self.show_job(job);
+            self.respond(conn, &response);
+        }
+    }
+
     /// Hands the open batch to the writer. What leaves no row is done at once.
     pub(super) fn flush(&mut self) {
         let open = std::mem::take(&mut self.batch);
@@ -144,6 +166,7 @@ impl Engine {
                 Ack::Committed(id) => self.on_committed(id),
                 Ack::Failing { error, .. } => {
                     self.log.line(Level::Error, &Line::new("read_only").text("error", &error));
+                    self.answer_unsaved(&error);
                     self.read_only = Some(error);
                 }
                 Ack::Recovered => self.on_recovered(),
@@ -155,8 +178,21 @@ impl Engine {
         self.last_commit = now().boot;
         self.quiet_done = false;
         while let Some((_, then)) = self.commits.under_way.pop_front_if(|(up_to, _)| *up_to <= id) {
-            crash_point!("decision committed");
             self.carry_out(then);
+        }
+    }
+
+    /// Nobody waits for a disk. What they asked for is decided and becomes true when it can be written down, which
+    /// nobody can promise: to be asked again under the same key.
+    fn answer_unsaved(&mut self, why: &str) {
+        let error =
+            format!("this can't be written down yet and may still take effect, try again later: {why}");
+        let response = Response::error(&ApiError { class: ErrorClass::TryAgain, error });
+        let waiting = self.commits.under_way.iter_mut().map(|(_, then)| then).chain([&mut self.batch.then]);
+        let waiting: Vec<ConnId> =
+            waiting.flat_map(|then| std::mem::take(&mut then.answers)).map(|(conn, _)| conn).collect();
+        for conn in waiting {
+            self.respond(conn, &response);
         }
     }
 
@@ -170,14 +206,32 @@ impl Engine {
     }
 
     fn carry_out(&mut self, then: Consequences) {
+        let accepts = then.decisions.iter().any(|d| matches!(d, Decision::Accepted { .. }));
         for (conn, response) in then.answers {
-            crash_point!("committed");
+            if accepts {
+                crash_point!("committed");
+            }
             self.respond(conn, &response);
-            crash_point!("answered");
+            if accepts {
+                crash_point!("answered");
+            }
         }
+        for (conn, job) in then.shows {
+            let response = self.show_job(job);
+            self.respond(conn, &response);
+        }
+        let accepted = |decision: &Decision| match decision {
+            Decision::Accepted { job, .. } => Some(job.number),
+            _ => None,
+        };
+        let new: Vec<JobNumber> = then.decisions.iter().filter_map(accepted).collect();
         for decision in then.decisions {
             self.log_decision(&decision);
             self.act(decision);
+        }
+        // Scripts and environments of jobs that wait are in the store: they may be many and large.
+        for number in new {
+            self.parts.remove(&number);
         }
     }
 
