@@ -128,7 +128,7 @@ fn what_is_no_submission_is_refused() {
             &json!({"script": "a\u{0}b", "script_name": "nul.sh"}),
             400,
             "data",
-            "nul.sh:1:2: a NUL byte; this is not a shell script; perhaps a program, or UTF-16",
+            "nul.sh:1:2: a NUL byte; this is not a shell script; perhaps UTF-16, or a program, which --wrap starts",
         ),
         submit(
             &json!({"script": "x".repeat((4 << 20) + 1), "script_name": "big.sh"}),
