@@ -8,6 +8,7 @@ mod books;
 mod cluster;
 #[cfg(feature = "crash-points")]
 mod crash_points;
+mod disk_full;
 mod first_job;
 mod keyed;
 mod storm;
