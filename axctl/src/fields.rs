@@ -102,7 +102,7 @@ pub(crate) static JOB_FIELDS: [Field<JobView>; 31] = [
     right("cpus", "CPUS", |job, _| Cell::new(job.cpus.to_string())),
     right("ram", "RAM", |job, _| Cell::maybe(job.ram_mb.map(megabytes))),
     right("gpus", "GPUS", |job, _| Cell::new(job.gpus.to_string())),
-    right("gpumem", "GPUMEM", |job, _| Cell::maybe(job.gpu_mem_mb.map(megabytes))),
+    right("gpumem", "GPUMEM", |job, _| Cell::maybe(job.gpu_mem_mb.map(card_memory))),
     right("attempt", "ATT", |job, _| Cell::new(job.attempt.to_string())),
     right("cpu", "CPU", |job, _| Cell::maybe(cpu_time(job).map(|span| span.to_string()))),
     right("maxram", "MAXRAM", |job, _| Cell::maybe(max_ram(job).map(megabytes))),
@@ -181,6 +181,11 @@ fn place_or_reason(job: &JobView, _: &Clock) -> Cell {
 /// `512 MB`, `1.5 GB`, without the blank so that it is one word.
 pub(crate) fn megabytes(mb: u64) -> String {
     Megabytes(mb).to_string().replace(' ', "")
+}
+
+/// `80 GB` as cards are sold, without the blank.
+pub(crate) fn card_memory(mb: u64) -> String {
+    Megabytes(mb).of_card().replace(' ', "")
 }
 
 /// CPU time of all attempts.

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use ax_core::api::ErrorClass;
 use ax_core::paths::Paths;
+use ax_core::text::count;
 use clap::Parser;
 
 use crate::config;
@@ -110,8 +111,10 @@ fn db_check(paths: &Paths) -> ExitCode {
     match store::check::check(paths) {
         Err(error) => fail(ErrorClass::Refused, &error.to_string()),
         Ok(report) if report.is_good() => said(&format!(
-            "good: {} jobs, {} attempts, {} scripts and environments",
-            report.jobs, report.attempts, report.blobs
+            "good: {}, {}, {} scripts and environments",
+            count(report.jobs, "job"),
+            count(report.attempts, "attempt"),
+            report.blobs
         )),
         Ok(report) => {
             let more = (report.more > 0).then(|| format!("and {} more", report.more));

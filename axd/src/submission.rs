@@ -15,7 +15,7 @@ use ax_core::id::SubmissionKey;
 use ax_core::job::request::{Request, resolve};
 use ax_core::job::spec::{Export, JobSpec};
 use ax_core::node::Node;
-use ax_core::text::{nearest, quoted};
+use ax_core::text::{count, quoted};
 use ax_core::time::WallTime;
 
 use crate::calendar::Calendar;
@@ -26,12 +26,14 @@ use crate::store::Details;
 pub(crate) const MAX_SCRIPT: usize = 4 << 20;
 /// Largest environment, bytes.
 pub(crate) const MAX_ENVIRONMENT: usize = 1 << 20;
-/// Most bytes of arguments.
-const MAX_ARGUMENTS: usize = 128 << 10;
+/// Most bytes of arguments, and of options.
+pub(crate) const MAX_ARGUMENTS: usize = 128 << 10;
 /// Longest name, bytes.
 const MAX_NAME: usize = 255;
-/// Longest comment, bytes.
-const MAX_COMMENT: usize = 4 << 10;
+/// Longest comment, and longest reason of an action, bytes.
+pub(crate) const MAX_COMMENT: usize = 4 << 10;
+/// Longest path of a folder or script, bytes: the kernel takes no longer one.
+const MAX_PATH: usize = 4095;
 
 /// A submission that may be put before the controller.
 #[derive(Debug, Clone)]
@@ -167,9 +169,16 @@ fn script_of(request: &SubmitRequest) -> Result<Script, ApiError> {
 fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError> {
     let arguments: usize = request.args.iter().map(|a| a.len() + 1).sum();
     let environment: usize = request.environment.iter().map(|(n, v)| n.len() + v.len() + 2).sum();
+    let folder = request.cwd.as_ref().map_or(0, String::len);
+    let variables = request.option_variables.iter().map(|(n, v)| n.len() + v.len() + 2);
+    let named = request.named.iter().map(|(n, v)| n.len() + size_of_value(v));
+    let options: usize = request.options.iter().map(|o| o.len() + 1).chain(variables).chain(named).sum();
     for (what, has, most) in [
         ("the script", script.body.len(), MAX_SCRIPT),
+        ("the script's name", script.name.len(), MAX_PATH),
+        ("the folder's path", folder, MAX_PATH),
         ("the arguments", arguments, MAX_ARGUMENTS),
+        ("the options", options, MAX_ARGUMENTS),
         ("the environment", environment, MAX_ENVIRONMENT),
     ] {
         if has > most {
@@ -179,9 +188,20 @@ fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError>
     }
     let texts =
         request.args.iter().chain(request.environment.iter().flat_map(|(n, v)| [n, v])).chain(&request.cwd);
-    match texts.into_iter().any(|t| t.contains('\0')) {
-        true => Err(data("arguments, environment and folder can't hold a NUL character".to_owned())),
-        false => Ok(()),
+    if texts.into_iter().any(|t| t.contains('\0')) {
+        return Err(data("arguments, environment and folder can't hold a NUL character".to_owned()));
+    }
+    match request.cwd.as_deref().filter(|folder| !folder.starts_with('/')) {
+        Some(folder) => Err(data(format!("the folder {} is no absolute path", quoted(folder)))),
+        None => Ok(()),
+    }
+}
+
+fn size_of_value(value: &NamedValue) -> usize {
+    match value {
+        NamedValue::Flag(_) | NamedValue::Number(_) => size_of::<NamedValue>(),
+        NamedValue::Text(text) => text.len(),
+        NamedValue::List(texts) => texts.iter().map(|text| text.len() + 1).sum(),
     }
 }
 
@@ -231,26 +251,15 @@ fn choose_queue<'a>(
             warnings.push(format!("there is no queue {}: taken as {}", quoted(name), config.default_queue));
             default()
         }
-        Some((name, None)) => return Err(refused(unknown_queue(name, config))),
+        Some((name, None)) => return Err(refused(config.unknown_queue(name))),
     };
     let queue = queue.ok_or_else(|| refused("no queue is configured".to_owned()))?;
     may_use(queue, person)?;
     Ok(queue)
 }
 
-fn unknown_queue(name: &str, config: &Config) -> String {
-    let names = || config.queues.iter().map(|q| q.name.as_str());
-    match nearest(name, names()) {
-        Some(near) => format!("there is no queue {}; did you mean {}?", quoted(name), quoted(near)),
-        None => format!(
-            "there is no queue {}; there are: {}",
-            quoted(name),
-            names().collect::<Vec<_>>().join(", ")
-        ),
-    }
-}
-
-fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
+/// Whether a queue is open to this person.
+pub(crate) fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
     let open = queue.users.is_empty() && queue.groups.is_empty();
     let by_user = queue.users.iter().any(|u| **u == *person.name);
     let by_group = queue.groups.iter().any(|g| person.group_names.contains(g));
@@ -269,22 +278,22 @@ fn fits_somewhere(request: &Request, rules: &Rules<'_>) -> Result<(), ApiError> 
     if rules.nodes.is_empty() || rules.nodes.iter().any(|n| n.could_ever_hold(request)) {
         return Ok(());
     }
-    let lacks: Vec<String> = rules.nodes.iter().map(|node| lacking(node, request)).collect();
-    Err(refused(format!("no node here could ever hold this job: {}", lacks.join("; "))))
-}
-
-fn lacking(node: &Node, request: &Request) -> String {
-    let empty = Node::new(node.inventory.clone());
-    let texts: Vec<String> = empty.shortages(request).into_iter().map(|s| s.text).collect();
-    format!("it needs {} on {}", texts.join(", and "), node.inventory.name)
+    let lacks: Vec<String> = rules.nodes.iter().filter_map(|node| node.lacks_for_ever(request)).collect();
+    Err(refused(format!("no node here could ever hold this job: it {}", lacks.join("; it "))))
 }
 
 fn job_name(spec: &JobSpec, script_name: &str) -> Result<String, ApiError> {
     let from_file = || Path::new(script_name).file_name().map(|n| n.to_string_lossy().into_owned());
     let name = spec.name.clone().or_else(from_file).unwrap_or_else(|| "script".to_owned());
+    check_name(&name)?;
+    Ok(name)
+}
+
+/// A job's name is neither empty nor endless.
+pub(crate) fn check_name(name: &str) -> Result<(), ApiError> {
     match name.len() {
         0 => Err(refused("the job's name is empty".to_owned())),
-        1..=MAX_NAME => Ok(name),
+        1..=MAX_NAME => Ok(()),
         long => Err(refused(format!("the job's name has {long} bytes, at most {MAX_NAME} are taken"))),
     }
 }
@@ -329,12 +338,14 @@ fn details(
     }
 }
 
-/// The part of the submitter's environment that `--export` can let through.
+/// The part of the submitter's environment that `--export` can let through. A name that is none
+/// could stand for another variable once it is joined with its value.
 fn wanted_environment(all: Vec<(String, String)>, export: &Export) -> Vec<(String, String)> {
+    let all = all.into_iter().filter(|(name, _)| !name.is_empty() && !name.contains('='));
     match export {
         Export::None => Vec::new(),
-        Export::Only(items) => all.into_iter().filter(|(n, _)| items.iter().any(|i| i.name == *n)).collect(),
-        Export::All | Export::AllAnd(_) => all,
+        Export::Only(items) => all.filter(|(n, _)| items.iter().any(|i| i.name == *n)).collect(),
+        Export::All | Export::AllAnd(_) => all.collect(),
     }
 }
 
@@ -344,13 +355,16 @@ fn in_words(submission: &Submission) -> String {
         None => "no cards".to_owned(),
         Some(c) => {
             let kind = c.kind.as_deref().map_or(String::new(), |k| format!("{k} "));
-            let slice = c.slice.map_or(String::new(), |mb| format!(", {mb} of each"));
-            format!("{} {kind}cards{slice}", c.count)
+            let slice = c.slice.map_or(String::new(), |mem| format!(" with {} of each", mem.of_card()));
+            format!("{}{slice}", count(c.count, &format!("{kind}card")))
         }
     };
     let limit = request.time_limit.map_or("no time limit".to_owned(), |l| format!("time limit {l}"));
     format!(
-        "queue {}, priority {}, {} CPUs, {} of RAM, {cards}, {limit}",
-        submission.queue, request.priority, request.cpus, request.ram
+        "queue {}, priority {}, {}, {} of RAM, {cards}, {limit}",
+        submission.queue,
+        request.priority,
+        count(request.cpus, "CPU"),
+        request.ram
     )
 }

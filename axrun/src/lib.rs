@@ -14,6 +14,8 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 
+const HELP: &str = "Supervise one attempt of a job, or watch over all attempts of this machine.\n\
+    The daemon starts it; there is nothing here for people yet.";
 const USAGE: &str = "usage: axrun --supervise ATTEMPT-FOLDER | --watchdog RUN-FOLDER";
 
 /// Runs the mode that the arguments of this process name.
@@ -40,6 +42,14 @@ fn dispatch(words: &[&OsStr]) -> Result<(), Failure> {
     match words {
         [mode, folder] if *mode == "--supervise" => supervise::run(Path::new(folder)),
         [mode, folder] if *mode == "--watchdog" => watchdog::run(Path::new(folder)),
+        [word] if *word == "--version" || *word == "-V" => {
+            println!("axrun {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        [word] if *word == "--help" || *word == "-h" => {
+            println!("{HELP}\n\n{USAGE}");
+            Ok(())
+        }
         _ => Err(Failure::Usage(USAGE.to_owned())),
     }
 }

@@ -9,6 +9,7 @@ use crate::id::{HostName, JobId, JobNumber};
 use crate::job::Job;
 use crate::job::state::JobState;
 use crate::node::Node;
+use crate::text::count;
 use crate::time::{Now, WallTime};
 
 /// Why a job waits and until when.
@@ -64,7 +65,7 @@ impl Controller {
         }
         let active = self.active_in(&queue.name);
         if let Some(max) = queue.max_running.filter(|max| active >= *max) {
-            reasons.push(format!("queue {} runs {active} of at most {max} jobs", queue.name));
+            reasons.push(format!("queue {} runs {active} of at most {}", queue.name, count(max, "job")));
         }
         reasons
     }
@@ -72,12 +73,16 @@ impl Controller {
     /// All conditions that a ready job waits for; `before` says how many go first, and which is next.
     fn ready_reasons(&self, job: &Job, before: usize, first: Option<JobId>) -> Vec<String> {
         let mut reasons = self.queue_reasons(job);
-        reasons.extend(self.nodes().filter_map(|node| shortage_on(node, job)));
-        if self.is_misfit(job.id.number) {
+        let misfit = self.is_misfit(job.id.number);
+        let lacks = |node: &Node| match misfit {
+            true => node.lacks_for_ever(&job.request),
+            false => node.lacks_now(&job.request),
+        };
+        reasons.extend(self.nodes().filter_map(lacks));
+        if misfit {
             reasons.insert(0, "no node here could hold it, even empty".to_owned());
         } else if let Some(first) = first {
-            let jobs = if before == 1 { "job" } else { "jobs" };
-            reasons.push(format!("{before} {jobs} before it, the first is {first}"));
+            reasons.push(format!("{} before it, the first is {first}", count(before as u64, "job")));
         }
         if self.nodes().next().is_none() {
             reasons.push("no node has registered yet".to_owned());
@@ -108,12 +113,6 @@ fn expected_begin(job: &Job, now: Now) -> Option<WallTime> {
     }
     let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
     backoff.max(job.request.begin)
-}
-
-fn shortage_on(node: &Node, job: &Job) -> Option<String> {
-    let shortages = node.shortages(&job.request);
-    let texts: Vec<&str> = shortages.iter().map(|s| s.text.as_str()).collect();
-    (!texts.is_empty()).then(|| format!("needs {} on {}", texts.join(", and "), node.inventory.name))
 }
 
 /// The walk along the order of the ready jobs: how many came before, and the plan so far.

@@ -38,6 +38,14 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
+/// `1 CPU`, `4 CPUs`: a count of things whose plural is regular.
+pub fn count(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
+}
+
 /// The right name that is nearest to a wrong one, if any is near: at most one
 /// edit for each three characters, and never more than three.
 pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

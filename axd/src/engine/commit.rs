@@ -22,13 +22,14 @@ use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Row, Usage
 /// The reserve is given up on a full disk, and then most commits succeed after all.
 const UNSAVED_WAITS: Span = Span::seconds(2);
 
+/// How often the recorded events get a snapshot of the whole.
+pub(super) const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
+
 /// What waits for a batch to become durable.
 #[derive(Debug, Default)]
 pub(super) struct Consequences {
     pub(super) decisions: Vec<Decision>,
     pub(super) answers: Vec<(ConnId, Response)>,
-    /// Who wants to see a job as it is then.
-    pub(super) shows: Vec<(ConnId, JobNumber)>,
 }
 
 /// The batch that is being collected.
@@ -125,6 +126,11 @@ impl Engine {
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
         if self.writer.records() && !(event == Event::Tick && decisions.is_empty()) {
             self.writer.record(now, Step { event, decisions: decisions.to_vec() });
+            // Old events can go only as far as there is a later snapshot to begin from.
+            if now.boot >= self.next_snapshot {
+                self.next_snapshot = now.boot + SNAPSHOT_EVERY;
+                self.writer.record_snapshot(now, self.controller.snapshot());
+            }
         }
     }
 
@@ -139,16 +145,11 @@ impl Engine {
         }
     }
 
-    /// Shows a job once what the store has of it is as new as what the controller has.
-    pub(super) fn show_when_durable(&mut self, conn: ConnId, job: JobNumber) {
-        if !self.batch.batch.rows.is_empty() {
-            self.batch.then.shows.push((conn, job));
-        } else if let Some((_, then)) = self.commits.under_way.back_mut() {
-            then.shows.push((conn, job));
-        } else {
-            let response = self.show_job(job);
-            self.respond(conn, &response);
-        }
+    /// Whether something was decided about a job that is not durable yet.
+    pub(super) fn is_unsettled(&self, number: JobNumber) -> bool {
+        let open = std::iter::once(&self.batch.then);
+        let all = open.chain(self.commits.under_way.iter().map(|(_, then)| then));
+        all.flat_map(|then| &then.decisions).any(|d| d.touches().is_some_and(|job| job.number == number))
     }
 
     /// Hands the open batch to the writer. What leaves no row is done at once.
@@ -173,6 +174,7 @@ impl Engine {
                     self.log.line(Level::Error, &Line::new("read_only").text("error", &error));
                     self.commits.failing_since = Some(now().boot);
                     self.read_only = Some(error);
+                    self.answer_reads();
                 }
                 Ack::Recovered => self.on_recovered(),
             }
@@ -185,6 +187,7 @@ impl Engine {
         while let Some((_, then)) = self.commits.under_way.pop_front_if(|(up_to, _)| *up_to <= id) {
             self.carry_out(then);
         }
+        self.answer_reads();
     }
 
     /// Until when those who asked before commits failed wait for theirs.
@@ -232,13 +235,18 @@ impl Engine {
                 crash_point!("answered");
             }
         }
-        for (conn, job) in then.shows {
-            let response = self.show_job(job);
-            self.respond(conn, &response);
-        }
+        let accepted = |decision: &Decision| match decision {
+            Decision::Accepted { job, .. } => Some(job.number),
+            _ => None,
+        };
+        let new: Vec<JobNumber> = then.decisions.iter().filter_map(accepted).collect();
         for decision in then.decisions {
             self.log_decision(&decision);
             self.act(decision);
+        }
+        // Scripts and environments of jobs that wait are in the store: they may be many and large.
+        for number in new {
+            self.parts.remove(&number);
         }
     }
 

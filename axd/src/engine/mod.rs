@@ -14,6 +14,7 @@ mod requests;
 mod start;
 mod strays;
 mod tokens;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -88,12 +89,13 @@ pub(crate) struct Engine {
     /// Attempts that the worker is finding out about.
     settling: BTreeSet<AttemptName>,
     guard: Guard,
-    /// What came with submissions whose first attempt has not started yet.
+    /// What came with submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
     usage: BTreeMap<AttemptName, Usage>,
     /// Spool folders of finished attempts, by the time at which they go.
     leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,
     next_rescan: BootTime,
+    next_snapshot: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
     stopping: bool,
@@ -176,6 +178,7 @@ impl Engine {
                     self.unpark(uid);
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
+                Done::Listed(_, conn, response) => self.respond(conn, &response),
                 Done::NotRemoved(what) => {
                     self.log.line(Level::Warning, &Line::new("cleanup").text("error", &what));
                 }

@@ -12,8 +12,10 @@ use ax_core::time::WallTime;
 
 use super::{Engine, now};
 use crate::api::http::{Request, Response};
+use crate::api::server::ConnId;
 use crate::people::Person;
 use crate::store::view;
+use crate::worker::Listing;
 
 fn refused(text: String) -> ApiError {
     ApiError { class: ErrorClass::Refused, error: text }
@@ -60,6 +62,20 @@ fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
     Ok(query)
 }
 
+/// What is asked of the accounts beside the jobs in memory: those that ended lately (`all`), or
+/// as the query says. Never more than an answer can carry.
+fn of_accounts(mut query: JobsQuery, in_memory: usize) -> JobsQuery {
+    const LATELY: i64 = 300_000;
+    const MOST: u32 = 100_000;
+    let has = u32::try_from(in_memory).unwrap_or(u32::MAX);
+    query.limit = Some(query.limit.unwrap_or(MOST).min(MOST).saturating_sub(has));
+    if !query.finished {
+        query.since = Some(query.since.unwrap_or_default().max(WallTime(now().wall.0 - LATELY)));
+        query.state.retain(|s| s.is_final());
+    }
+    query
+}
+
 fn explained(job: &Job, told: Explanation) -> JobView {
     let mut view = view::of_job(job);
     if let Some(first) = told.reasons.first() {
@@ -72,14 +88,11 @@ fn explained(job: &Job, told: Explanation) -> JobView {
 
 impl Engine {
     /// Answers a read; `None` if there is no such thing.
-    pub(super) fn query(&self, path: &[&str], request: &Request, person: &Person) -> Option<Response> {
+    pub(super) fn query(&self, path: &[&str], person: &Person) -> Option<Response> {
         let answer = match path {
-            ["jobs"] => jobs_query(request)
-                .and_then(|query| self.list_jobs(&query, person))
-                .map(|answer| Response::json(200, &answer)),
             ["jobs", job, "why"] => self.why(job, person),
-            ["nodes"] => Ok(Response::json(200, &self.nodes())),
-            ["cards"] => Ok(Response::json(200, &self.cards())),
+            ["nodes"] => Ok(Response::json(200, &self.nodes(person))),
+            ["cards"] => Ok(Response::json(200, &self.cards(person))),
             ["status"] => Ok(Response::json(200, &self.daemon())),
             _ => return None,
         };
@@ -133,18 +146,43 @@ impl Engine {
         owner == Some(person.uid)
     }
 
-    fn list_jobs(&self, query: &JobsQuery, person: &Person) -> Result<JobsAnswer, ApiError> {
-        let mut query = query.clone();
+    /// Lists jobs: at once what is in memory, a little later what has to come out of the accounts.
+    pub(super) fn list_jobs(&mut self, request: &Request, conn: ConnId, person: &Person) {
+        match self.begin_list(request, conn, person) {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.respond(conn, &Response::json(200, &answer)),
+            Err(error) => self.respond(conn, &Response::error(&error)),
+        }
+    }
+
+    /// The whole list, or nothing where the accounts have to be asked first.
+    fn begin_list(
+        &mut self,
+        request: &Request,
+        conn: ConnId,
+        person: &Person,
+    ) -> Result<Option<JobsAnswer>, ApiError> {
+        let Some(query) = self.allowed(jobs_query(request)?, person) else {
+            return Ok(Some(JobsAnswer::default()));
+        };
+        let answer = if query.finished { JobsAnswer::default() } else { self.living(&query) };
+        if !query.finished && !query.all && !query.state.iter().any(|s| s.is_final()) {
+            return Ok(Some(answer));
+        }
+        let query = of_accounts(query, answer.jobs.len());
+        self.worker.list(Listing { uid: person.uid, conn, answer, query }).map(|()| None)
+    }
+
+    /// In a cluster that keeps jobs private, everybody sees their own; `None`: only others were asked for.
+    fn allowed(&self, mut query: JobsQuery, person: &Person) -> Option<JobsQuery> {
         if self.controller.config().cluster.private_jobs && !person.is_admin(self.controller.config()) {
-            query.user = vec![person.name.to_string()];
+            let own = person.name.to_string();
+            if !query.user.is_empty() && !query.user.contains(&own) {
+                return None;
+            }
+            query.user = vec![own];
         }
-        let wants_ended = query.finished || query.all || query.state.iter().any(|s| s.is_final());
-        let mut answer =
-            if query.finished { JobsAnswer { jobs: Vec::new(), left_out: 0 } } else { self.living(&query) };
-        if wants_ended {
-            self.add_ended(&query, &mut answer)?;
-        }
-        Ok(answer)
+        Some(query)
     }
 
     /// Running jobs, then waiting ones in their order.
@@ -171,24 +209,6 @@ impl Engine {
         let all = self.controller.jobs().filter(chosen).count();
         answer.left_out = all.saturating_sub(answer.jobs.len()) as u64;
         answer
-    }
-
-    /// Jobs out of the accounts: those that ended lately (`all`), or as the query says.
-    fn add_ended(&self, query: &JobsQuery, answer: &mut JobsAnswer) -> Result<(), ApiError> {
-        const LATELY: i64 = 300_000;
-        let at = now().wall;
-        let mut query = query.clone();
-        query.limit =
-            query.limit.map(|l| l.saturating_sub(u32::try_from(answer.jobs.len()).unwrap_or(u32::MAX)));
-        if !query.finished {
-            query.since = Some(query.since.unwrap_or_default().max(WallTime(at.0 - LATELY)));
-            query.state.retain(|s| s.is_final());
-        }
-        let ended = self.reader.finished(&query, at);
-        let ended = ended.map_err(|e| ApiError { class: ErrorClass::TryAgain, error: e.to_string() })?;
-        answer.left_out += ended.left_out;
-        answer.jobs.extend(ended.jobs);
-        Ok(())
     }
 
     /// Everything about a job.
@@ -220,8 +240,8 @@ impl Engine {
         Ok(Response::json(200, &stored.map(|view| view.decisions).unwrap_or_default()))
     }
 
-    fn nodes(&self) -> Vec<NodeView> {
-        let mut views: Vec<NodeView> = self.controller.nodes().map(|node| self.node(node)).collect();
+    fn nodes(&self, person: &Person) -> Vec<NodeView> {
+        let mut views: Vec<NodeView> = self.controller.nodes().map(|node| self.node(node, person)).collect();
         let here = |host: &str| views.iter().any(|v| v.name == host);
         let config = self.controller.config();
         let absent: Vec<NodeView> = config
@@ -248,7 +268,7 @@ impl Engine {
         views
     }
 
-    fn node(&self, node: &Node) -> NodeView {
+    fn node(&self, node: &Node, person: &Person) -> NodeView {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
         let warnings = if has.name == self.local.inventory.name {
@@ -268,26 +288,32 @@ impl Engine {
             gpus_used: u32::try_from(has.cards.iter().filter(used).count()).unwrap_or(u32::MAX),
             epoch: has.epoch,
             last_heartbeat_at: Some(now().wall),
-            jobs: self.jobs_on(node, |_| true),
+            jobs: self.jobs_on(node, person, |_| true),
         }
     }
 
-    /// The jobs that hold something of a node.
-    fn jobs_on(&self, node: &Node, which: impl Fn(&ax_core::node::Allocation) -> bool) -> Vec<JobId> {
+    /// The jobs that hold something of a node, as far as this person sees them.
+    fn jobs_on(
+        &self,
+        node: &Node,
+        person: &Person,
+        which: impl Fn(&ax_core::node::Allocation) -> bool,
+    ) -> Vec<JobId> {
         let active = self.controller.jobs().filter(|j| j.state.is_active());
         let here = active.filter(|job| {
             let held = job.attempt.as_ref().map(|a| &a.allocation);
             held.is_some_and(|a| a.node == node.inventory.name && which(a))
         });
-        here.map(|job| job.id).collect()
+        here.map(|job| job.id).filter(|id| self.may_see(*id, person)).collect()
     }
 
-    fn cards(&self) -> Vec<CardView> {
+    fn cards(&self, person: &Person) -> Vec<CardView> {
         let nodes = self.controller.nodes();
-        nodes.flat_map(|node| node.inventory.cards.iter().map(move |card| self.card(node, card))).collect()
+        let of = |node| move |card| self.card(node, card, person);
+        nodes.flat_map(|node| node.inventory.cards.iter().map(of(node))).collect()
     }
 
-    fn card(&self, node: &Node, card: &Card) -> CardView {
+    fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
         let reserved = node.card_reserved(card);
         CardView {
             node: node.inventory.name.to_string(),
@@ -300,7 +326,7 @@ impl Engine {
             used_mb: None,
             p95_mb: None,
             load: None,
-            jobs: self.jobs_on(node, |a| a.cards.iter().any(|share| share.index == card.index)),
+            jobs: self.jobs_on(node, person, |a| a.cards.iter().any(|share| share.index == card.index)),
             foreign: Vec::new(),
             limit: "none".to_owned(),
             health: "healthy".to_owned(),

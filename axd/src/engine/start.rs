@@ -22,7 +22,7 @@ use ax_sys::{clock, credentials};
 use thiserror::Error;
 
 use super::attempts::Attempts;
-use super::commit::{Commits, OpenBatch};
+use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
 use super::parked::Parked;
 use super::{Engine, RESCAN, now, reload, tokens};
@@ -141,6 +141,7 @@ impl Engine {
             usage: Default::default(),
             leftovers: Default::default(),
             next_rescan: at.boot + RESCAN,
+            next_snapshot: at.boot + SNAPSHOT_EVERY,
             last_commit: at.boot,
             quiet_done: false,
             stopping: false,
@@ -248,7 +249,7 @@ impl LoopParts {
         for descriptor in signals.descriptors() {
             poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
         }
-        let worker = Worker::start(paths.clone(), Arc::clone(&waker))?;
+        let worker = Worker::start(paths, &waker)?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {
             // A loop that can't be woken finds the report at its next rescan.

@@ -20,7 +20,10 @@ impl Attempt {
         let result = self.settle();
         self.result = Some(result.clone());
         let mut pause = FIRST_LOOK;
-        while self.place.write_result(&result).is_err() && !self.place.is_gone() {
+        while self.place.write_result(&result).is_err() {
+            if self.place.is_gone() {
+                return;
+            }
             // A full disk. axd may still hear of it, and asks are still answered.
             if pause == FIRST_LOOK {
                 self.control.broadcast(&Report::Result(result.clone()));

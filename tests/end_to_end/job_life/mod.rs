@@ -1,0 +1,10 @@
+//! A job's life as its user sees it, one module a stretch of it.
+
+mod ends;
+mod environment;
+mod files;
+mod leftovers;
+mod resources;
+mod retries;
+mod scripts;
+mod waiting;
