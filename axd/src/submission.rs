@@ -188,9 +188,12 @@ fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError>
     }
     let texts =
         request.args.iter().chain(request.environment.iter().flat_map(|(n, v)| [n, v])).chain(&request.cwd);
-    match texts.into_iter().any(|t| t.contains('\0')) {
-        true => Err(data("arguments, environment and folder can't hold a NUL character".to_owned())),
-        false => Ok(()),
+    if texts.into_iter().any(|t| t.contains('\0')) {
+        return Err(data("arguments, environment and folder can't hold a NUL character".to_owned()));
+    }
+    match request.cwd.as_deref().filter(|folder| !folder.starts_with('/')) {
+        Some(folder) => Err(data(format!("the folder {} is no absolute path", quoted(folder)))),
+        None => Ok(()),
     }
 }
 
@@ -335,12 +338,14 @@ fn details(
     }
 }
 
-/// The part of the submitter's environment that `--export` can let through.
+/// The part of the submitter's environment that `--export` can let through. A name that is none
+/// could stand for another variable once it is joined with its value.
 fn wanted_environment(all: Vec<(String, String)>, export: &Export) -> Vec<(String, String)> {
+    let all = all.into_iter().filter(|(name, _)| !name.is_empty() && !name.contains('='));
     match export {
         Export::None => Vec::new(),
-        Export::Only(items) => all.into_iter().filter(|(n, _)| items.iter().any(|i| i.name == *n)).collect(),
-        Export::All | Export::AllAnd(_) => all,
+        Export::Only(items) => all.filter(|(n, _)| items.iter().any(|i| i.name == *n)).collect(),
+        Export::All | Export::AllAnd(_) => all.collect(),
     }
 }
 

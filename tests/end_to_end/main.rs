@@ -5,12 +5,27 @@
 
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod asking;
+mod bad_words;
+mod books;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod commands;
+#[cfg(feature = "crash-points")]
+mod crash_points;
+mod false_daemon;
 mod first_job;
+mod hostile_requests;
+mod hostile_submissions;
+mod inside_job;
 mod job_life;
+mod keyed;
+mod other_users;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod raw;
 mod same_decisions;
+mod script_files;
 mod stays_small;
+mod storm;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod stranger;
+mod survival;

@@ -12,7 +12,6 @@ use ax_core::record::{AttemptResult, Report, Request};
 use ax_core::size::Megabytes;
 use ax_sys::crash_point;
 
-use super::strays::traces;
 use super::{Engine, SPOOL_STAYS, now};
 use crate::launch::{Plan, Running};
 use crate::log::{Level, Line};
@@ -36,7 +35,10 @@ impl Engine {
                 crash_point!("decision committed");
                 self.launch(Launch { attempt, number, allocation });
             }
-            Decision::Terminate { attempt, outcome, message } => self.terminate(attempt, outcome, message),
+            Decision::Terminate { attempt, outcome, message } => {
+                crash_point!("end asked");
+                self.terminate(attempt, outcome, message);
+            }
             Decision::Signal { attempt, signal } => {
                 self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
             }
@@ -268,7 +270,7 @@ impl Engine {
     fn clean_up(&mut self, attempt: AttemptName) {
         let now = now().boot;
         self.attempts.forget(attempt);
-        self.worker.start_task(Task::Remove(traces(&self.paths, attempt)));
+        self.worker.start_task(Task::CleanUp(attempt));
         self.leftovers.insert((now + SPOOL_STAYS, attempt), self.paths.epoch_dir(attempt));
     }
 }
