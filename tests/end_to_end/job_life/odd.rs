@@ -10,7 +10,7 @@ use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, ran, wait_for};
 const SAY: &str = "#!/bin/sh\necho said\n";
 
 #[test]
-fn output_into_a_pipe_that_nobody_reads_can_be_cancelled() {
+fn a_pipe_that_nobody_opens_holds_a_job_no_longer_than_its_limit() {
     if !as_root() {
         return;
     }
@@ -18,7 +18,10 @@ fn output_into_a_pipe_that_nobody_reads_can_be_cancelled() {
     for (name, option) in [("out", "--output=out"), ("in", "--input=in")] {
         let pipe = cluster.home(ALICE).join(name);
         assert!(Command::new("mkfifo").args(["-m", "666"]).arg(&pipe).status().unwrap().success());
-        let id = cluster.submit(ALICE, &[option, "--time=0:01", "--grace=0"], SAY);
+        let job = cluster.ends(ALICE, &[option, "--time=0:01", "--grace=0"], SAY);
+        assert_eq!((&job["state"], &job["signal"]), (&"TIMEOUT".into(), &().into()), "{job:#}");
+        assert_eq!(job["reason"], "over its time limit of 00:00:01, still opening its files");
+        let id = cluster.submit(ALICE, &[option], SAY);
         let job = cluster.wait_state(&id, &["STARTING", "RUNNING"]);
         assert!(job["reason"].is_string(), "{job:#}");
         cluster.ok(ALICE, "ax", &["cancel", &id]);
