@@ -14,6 +14,7 @@ mod cluster;
 mod commands;
 #[cfg(feature = "crash-points")]
 mod crash_points;
+mod disk_full;
 mod false_daemon;
 mod first_job;
 mod hostile_requests;

@@ -46,6 +46,15 @@ pub fn count(number: impl Into<u64>, thing: &str) -> String {
     }
 }
 
+/// `a`, `a and b`, `a, b and c`.
+pub fn listed(all: &[String]) -> String {
+    match all {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 /// The right name that is nearest to a wrong one, if any is near: at most one
 /// edit for each three characters, and never more than three.
 pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

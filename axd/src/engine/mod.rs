@@ -142,6 +142,7 @@ impl Engine {
         [wake.boot, by_wall, server, leftovers, quiet, rescan]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
+            .chain([self.answers_due()])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -210,6 +211,7 @@ impl Engine {
         let now = now();
         self.server.sweep(&self.poller, now.boot.0);
         self.answer_late_waiters(now);
+        self.answer_unsaved(now.boot);
         let wake = self.controller.next_wake();
         if wake.boot.is_some_and(|at| at <= now.boot) || wake.wall.is_some_and(|at| at <= now.wall) {
             self.happened(Event::Tick);

@@ -109,7 +109,7 @@ fn a_test_submits_nothing_and_says_what_would_be() {
     cluster.wait_state(&running, &["RUNNING"]);
     let said = cluster.ok(ALICE, "axbatch", &["--test-only", "j.sh"]);
     assert!(said.starts_with("the job would start about 20"), "{said}");
-    assert!(said.contains("): needs 1 CPU, 0 of 1 are free"), "{said}");
+    assert!(said.contains("): needs 1 CPU (0 of 1 free)"), "{said}");
     assert_eq!(cluster.json(ALICE, &["queue", "--json"]).as_array().unwrap().len(), 1);
     cluster.refused(1, ALICE, "axbatch", &["--test-only", "-c", "2", "j.sh"]);
 }
