@@ -17,6 +17,7 @@ mod people;
 mod ready;
 mod settle;
 mod signals;
+mod spool;
 pub mod store;
 mod submission;
 mod worker;

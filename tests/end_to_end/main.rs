@@ -6,3 +6,6 @@
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod first_job;
+mod spool;
+mod spool_attacks;
+mod spool_cron;

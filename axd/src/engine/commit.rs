@@ -15,6 +15,7 @@ use crate::api::http::Response;
 use crate::api::server::ConnId;
 use crate::launch;
 use crate::log::{Level, Line};
+use crate::spool::TakenId;
 use crate::store::events::Step;
 use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Usage};
 
@@ -25,6 +26,8 @@ pub(super) struct Consequences {
     pub(super) answers: Vec<(ConnId, Response)>,
     /// Who wants to see a job as it is then.
     pub(super) shows: Vec<(ConnId, JobNumber)>,
+    /// Drops whose jobs are in it.
+    pub(super) drops: Vec<TakenId>,
 }
 
 /// The batch that is being collected.
@@ -117,25 +120,37 @@ impl Engine {
 
     /// Sends an answer as soon as all that was decided before it is durable.
     pub(super) fn answer_when_durable(&mut self, conn: ConnId, response: Response) {
-        if !self.batch.batch.rows.is_empty() {
-            self.batch.then.answers.push((conn, response));
-        } else if let Some((_, then)) = self.commits.under_way.back_mut() {
-            then.answers.push((conn, response));
-        } else {
-            self.respond(conn, &response);
+        match self.not_durable() {
+            Some(then) => then.answers.push((conn, response)),
+            None => self.respond(conn, &response),
         }
     }
 
     /// Shows a job once what the store has of it is as new as what the controller has.
     pub(super) fn show_when_durable(&mut self, conn: ConnId, job: JobNumber) {
-        if !self.batch.batch.rows.is_empty() {
-            self.batch.then.shows.push((conn, job));
-        } else if let Some((_, then)) = self.commits.under_way.back_mut() {
-            then.shows.push((conn, job));
-        } else {
-            let response = self.show_job(job);
-            self.respond(conn, &response);
+        match self.not_durable() {
+            Some(then) => then.shows.push((conn, job)),
+            None => {
+                let response = self.show_job(job);
+                self.respond(conn, &response);
+            }
         }
+    }
+
+    /// Lets the spool remove a drop once its job is durable.
+    pub(super) fn finish_drop_when_durable(&mut self, drop: TakenId) {
+        match self.not_durable() {
+            Some(then) => then.drops.push(drop),
+            None => self.finish_drop(drop),
+        }
+    }
+
+    /// Where something waits for all that was decided before it; `None`: all of it is durable.
+    fn not_durable(&mut self) -> Option<&mut Consequences> {
+        if !self.batch.batch.rows.is_empty() {
+            return Some(&mut self.batch.then);
+        }
+        self.commits.under_way.back_mut().map(|(_, then)| then)
     }
 
     /// Hands the open batch to the writer. What leaves no row is done at once.
@@ -192,6 +207,9 @@ impl Engine {
         for (conn, job) in then.shows {
             let response = self.show_job(job);
             self.respond(conn, &response);
+        }
+        for drop in then.drops {
+            self.finish_drop(drop);
         }
         for decision in then.decisions {
             self.log_decision(&decision);

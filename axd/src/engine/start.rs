@@ -30,6 +30,7 @@ use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::ready;
 use crate::signals::Signals;
+use crate::spool::Spool;
 use crate::store::{Batch, Broken, Options, Reader, Row, Store, Writer};
 use crate::worker::{Task, Worker};
 
@@ -125,6 +126,8 @@ impl Engine {
             waker: loop_parts.waker,
             signals: loop_parts.signals,
             worker: loop_parts.worker,
+            spool: loop_parts.spool,
+            tickets: Default::default(),
             people: People::default(),
             parked: Parked::default(),
             attempts: Attempts::default(),
@@ -210,6 +213,7 @@ struct LoopParts {
     waker: Arc<Waker>,
     signals: Signals,
     worker: Worker,
+    spool: Spool,
     writer: Writer,
 }
 
@@ -223,13 +227,14 @@ impl LoopParts {
             poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
         }
         let worker = Worker::start(paths.clone(), Arc::clone(&waker))?;
+        let spool = Spool::start(paths, Arc::clone(&waker))?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {
             // A loop that can't be woken finds the report at its next rescan.
             let _ = to_wake.wake();
         });
         let writer = Writer::spawn(store, Options { events: true }, notify)?;
-        Ok(LoopParts { poller, waker, signals, worker, writer })
+        Ok(LoopParts { poller, waker, signals, worker, spool, writer })
     }
 }
 
