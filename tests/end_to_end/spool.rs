@@ -6,10 +6,12 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use ax_core::id::SubmissionKey;
 
-use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, ran, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, PATIENCE, ROOT, User, as_root, ran, wait_for};
 
 impl Cluster {
     /// The spool.
@@ -52,7 +54,12 @@ impl Cluster {
 
     /// Waits for a user's file: what a job wrote.
     pub(crate) fn wait_file(&self, user: User, name: &str) -> String {
-        wait_for(&format!("{name} of {}", user.name), || !self.read(user, name).is_empty());
+        let start = Instant::now();
+        while self.read(user, name).is_empty() {
+            let log = || self.log().lines().rev().take(30).collect::<Vec<_>>().join("\n");
+            assert!(start.elapsed() < PATIENCE, "{name} of {} never came:\n{}", user.name, log());
+            sleep(Duration::from_millis(5));
+        }
         self.read(user, name)
     }
 
