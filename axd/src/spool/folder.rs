@@ -107,6 +107,11 @@ impl Folder {
                 self.ahead.push_back(entry.name);
             }
         }
+        // Given away meanwhile (root alone can do that): what is in it is to be believed of its new owner.
+        if Meta::of(&self.dir)?.uid != self.owner.0 {
+            self.ahead.clear();
+            (self.read, self.again) = (true, true);
+        }
         self.ahead.make_contiguous().sort();
         if !self.read {
             self.names = Some(names);

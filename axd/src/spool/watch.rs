@@ -163,7 +163,9 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let hints = Hints::default();
         let (ring, rung) = std::sync::mpsc::channel();
-        let bell = move || drop(ring.send(()));
+        let bell = move || {
+            let _ = ring.send(());
+        };
         let mut watch = Inotify::new(root.clone(), hints.clone(), bell).unwrap();
         watch.add(&folder).unwrap();
         std::fs::write(folder.join(".x"), "").unwrap();
