@@ -1,5 +1,6 @@
 //! The rules of the house, read off the sources: who may use whom, how pure the core is, where `unsafe` may
 //! stand, how long files may be, and that every program has its page. Each rule says what breaks it and where.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeSet;
 use std::fs;

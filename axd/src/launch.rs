@@ -3,14 +3,14 @@
 //! durable. Nothing here waits for the supervisor.
 
 use std::ffi::CString;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 
 use ax_core::config::Config;
-use ax_core::environment::{Facts, environment};
+use ax_core::environment::{Facts, TooLarge, environment};
 use ax_core::id::AttemptName;
 use ax_core::job::Job;
 use ax_core::job::spec::OpenMode;
@@ -117,11 +117,12 @@ impl Plan<'_> {
 
     /// Folder, records and script, visible all at once.
     fn place(&self) -> std::io::Result<()> {
+        let assignment = self.assignment().map_err(std::io::Error::other)?;
+        let assignment = serde_json::to_vec(&assignment).map_err(std::io::Error::other)?;
         self.place_script()?;
-        let hidden = self.paths.attempts().join(format!(".{}", self.attempt));
+        let hidden = self.paths.half_made(self.attempt);
         make_folder(&hidden, 0o700)?;
         crash_point!("directory");
-        let assignment = serde_json::to_vec(&self.assignment()).map_err(std::io::Error::other)?;
         write_new(&hidden.join("assignment"), &assignment, 0o600)?;
         crash_point!("assignment");
         std::fs::rename(&hidden, self.paths.attempt_dir(self.attempt))?;
@@ -132,20 +133,21 @@ impl Plan<'_> {
     /// The script, as it runs, in a folder of the user's own.
     fn place_script(&self) -> std::io::Result<()> {
         let folder = self.paths.job_dir(self.attempt);
-        make_folder(&folder, 0o700)?;
-        let script = self.paths.script(self.attempt);
-        write_new(&script, &runnable(self.script), 0o500)?;
+        // A new one: in one that was the user's already, names could be changed under our hands.
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        let script = write_new(&self.paths.script(self.attempt), &runnable(self.script), 0o500)?;
         if self.as_root {
             let (uid, gid) = (Some(self.person.uid.0), Some(self.person.gid.0));
-            chown(&script, uid, gid)?;
-            chown(&folder, uid, gid)?;
+            fchown(&script, uid, gid)?;
+            // Last: from here on the user may do with it as they like.
+            lchown(&folder, uid, gid)?;
         }
         Ok(())
     }
 
-    fn assignment(&self) -> Assignment {
+    fn assignment(&self) -> Result<Assignment, TooLarge> {
         let (job, details, policy) = (self.job, self.details, &self.config.policy);
-        Assignment {
+        Ok(Assignment {
             v: FORMAT,
             attempt: self.attempt,
             term: 0,
@@ -153,7 +155,7 @@ impl Plan<'_> {
             user: self.person.record(),
             args: details.args.clone(),
             cwd: details.cwd.clone(),
-            environment: self.job_environment(),
+            environment: self.job_environment()?,
             umask: details.umask,
             files: files(job, details, self.number, self.allocation.node.as_str()),
             limits: Limits {
@@ -169,10 +171,10 @@ impl Plan<'_> {
             work_dir: self.paths.work_dir(self.attempt).to_string_lossy().into_owned(),
             cgroup_parents: self.cgroup_parents.to_vec(),
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
-        }
+        })
     }
 
-    fn job_environment(&self) -> Vec<(String, String)> {
+    fn job_environment(&self) -> Result<Vec<(String, String)>, TooLarge> {
         let (job, details, spec) = (self.job, self.details, &self.details.spec);
         let work_dir = self.paths.work_dir(self.attempt);
         let facts = Facts {
@@ -219,7 +221,7 @@ impl Plan<'_> {
 /// What supervisors inherit: nothing but where a test wants them to die.
 #[cfg(feature = "crash-points")]
 fn supervisor_environment() -> Vec<CString> {
-    let of = |name: &str| Some(CString::new(format!("{name}={}", std::env::var(name).ok()?)).ok()?);
+    let of = |name: &str| CString::new(format!("{name}={}", std::env::var(name).ok()?)).ok();
     ["AX_CRASH_POINT", "AX_CRASH_LOG"].into_iter().filter_map(of).collect()
 }
 
@@ -254,9 +256,10 @@ fn make_folder(path: &Path, mode: u32) -> std::io::Result<()> {
     }
 }
 
-fn write_new(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
+fn write_new(path: &Path, content: &[u8], mode: u32) -> std::io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(content)
+    file.write_all(content)?;
+    Ok(file)
 }
 
 #[cfg(test)]

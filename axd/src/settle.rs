@@ -4,17 +4,19 @@
 //! May block, so it runs on the worker thread.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ax_core::id::AttemptName;
 use ax_core::job::state::Outcome;
 use ax_core::paths::Paths;
-use ax_core::record::{AttemptResult, FORMAT, Started};
+use ax_core::record::{AttemptResult, FORMAT, ProcessMark, Started};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
-use ax_sys::cgroup::Containment;
+use ax_sys::cgroup::{Containment, ProcessTree};
 use ax_sys::lease::{self, LeaseError, Probe};
 use ax_sys::path::Dir;
+use ax_sys::pidfd::{PidFd, ProcessIdentity};
+use ax_sys::signals::Signal;
 use ax_sys::{SysError, clock};
 
 /// The answer.
@@ -28,11 +30,17 @@ pub(crate) enum Settled {
     NeverStarted(String),
 }
 
-/// A job's tree must be gone within this, or the next look goes on with it.
-const KILL_PATIENCE: Duration = Duration::from_secs(30);
+/// A job's tree must be gone within this, or the next look goes on with it: others wait behind it.
+const KILL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// At a start, an attempt that is not to be believed in must be gone within this.
+const STRAY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A record is small; anything larger is not one.
 const RECORD_LIMIT: u64 = 1 << 20;
+
+/// What a supervisor writes into its lease: `pid:start`.
+const IDENTITY_LIMIT: u64 = 64;
 
 /// Finds out. On error nothing is known and the question must be asked again.
 pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<Settled, String> {
@@ -43,7 +51,7 @@ fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysEr
     let leases = Dir::open(paths.leases())?;
     let name = attempt.to_string();
     match lease::probe(&leases, &name)? {
-        Probe::Held => Ok(Settled::Alive(started(paths, attempt)?.map(Box::new))),
+        Probe::Held => Ok(Settled::Alive(started_by_holder(paths, &leases, attempt)?.map(Box::new))),
         Probe::Free => settle_dead(paths, attempt),
         Probe::Absent => match lease::seal(&leases, &name, b"sealed") {
             Ok(()) => Ok(Settled::NeverStarted("no supervisor had begun it".to_owned())),
@@ -52,6 +60,49 @@ fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysEr
             Err(LeaseError::System(error)) => Err(error),
         },
     }
+}
+
+/// Ends whatever runs of an attempt that nobody may believe in. Whether anything did.
+pub(crate) fn end_stray(paths: &Paths, attempt: AttemptName) -> Result<bool, String> {
+    end_supervisor_and_tree(paths, attempt).map_err(|error| format!("ending {attempt}: {error}"))
+}
+
+fn end_supervisor_and_tree(paths: &Paths, attempt: AttemptName) -> Result<bool, SysError> {
+    // Over: at most its supervisor is about to end by itself.
+    if read_result(paths, attempt)?.is_some() {
+        return Ok(false);
+    }
+    let (leases, name) = (Dir::open(paths.leases())?, attempt.to_string());
+    let mut ran = false;
+    let end = Instant::now() + STRAY_PATIENCE;
+    while lease::probe(&leases, &name)? == Probe::Held {
+        ran = true;
+        if Instant::now() > end {
+            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            return Err(SysError::new("end", attempt, late));
+        }
+        if let Some(process) = holder(&leases, attempt)?.map_or(Ok(None), PidFd::open_checked)? {
+            process.send_signal(Signal::KILL)?;
+            process.wait_ended(KILL_PATIENCE)?;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if let Some(started) = started(paths, attempt)? {
+        let tree = containment(&started)?;
+        ran |= tree.populated()?;
+        empty(&tree, attempt, STRAY_PATIENCE)?;
+        let _ = tree.remove();
+    }
+    Ok(ran)
+}
+
+/// Kills all that is in it, and sees it gone.
+fn empty(tree: &Containment, attempt: AttemptName, patience: Duration) -> Result<(), SysError> {
+    if tree.kill_until_empty(patience)? {
+        return Ok(());
+    }
+    let what = "processes of the job are still there after SIGKILL";
+    Err(SysError::new("end", attempt, std::io::Error::other(what)))
 }
 
 /// The lease is there and nobody holds it: the supervisor is dead, or the lease was a seal.
@@ -63,11 +114,8 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
     let Some(started) = started(paths, attempt)? else {
         return Ok(Settled::NeverStarted("its supervisor ended before it began the script".to_owned()));
     };
-    let tree = Containment::from_record(&containment_lines(&started))?;
-    if !tree.kill_until_empty(KILL_PATIENCE)? {
-        let what = "processes of the job are still there after SIGKILL";
-        return Err(SysError::new("end", attempt, std::io::Error::other(what)));
-    }
+    let tree = containment(&started)?;
+    empty(&tree, attempt, KILL_PATIENCE)?;
     let stats = tree.stats().unwrap_or_default();
     let _ = tree.remove();
     let same_boot = clock::boot_id()? == started.boot_id;
@@ -88,8 +136,29 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
     })))
 }
 
-fn containment_lines(started: &Started) -> Vec<String> {
-    started.cgroups.clone()
+/// Where no group could be made, descendants and marked processes are the job.
+fn containment(started: &Started) -> Result<Containment, SysError> {
+    if !started.cgroups.is_empty() {
+        return Containment::from_record(&started.cgroups);
+    }
+    let ProcessMark { pid, start_ticks } = started.supervisor;
+    let mark = format!("{}={}", started.marker.0, started.marker.1);
+    Ok(Containment::Tree(ProcessTree::new(Some(ProcessIdentity { pid, start_ticks }), vec![mark])))
+}
+
+/// The record of the start, with the process that wrote itself into the lease while it locked it: that one is its
+/// supervisor, whatever the record says.
+fn started_by_holder(paths: &Paths, leases: &Dir, attempt: AttemptName) -> Result<Option<Started>, SysError> {
+    let Some(started) = started(paths, attempt)? else { return Ok(None) };
+    let Some(holder) = holder(leases, attempt)? else { return Ok(None) };
+    let supervisor = ProcessMark { pid: holder.pid, start_ticks: holder.start_ticks };
+    Ok(Some(Started { supervisor, ..started }))
+}
+
+/// Who wrote itself into a lease; nobody into a seal.
+fn holder(leases: &Dir, attempt: AttemptName) -> Result<Option<ProcessIdentity>, SysError> {
+    let text = leases.read(attempt.to_string(), IDENTITY_LIMIT)?;
+    Ok(String::from_utf8_lossy(&text).trim().parse().ok())
 }
 
 /// The record of the start, if there is one.

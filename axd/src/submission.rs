@@ -26,12 +26,14 @@ use crate::store::Details;
 pub(crate) const MAX_SCRIPT: usize = 4 << 20;
 /// Largest environment, bytes.
 pub(crate) const MAX_ENVIRONMENT: usize = 1 << 20;
-/// Most bytes of arguments.
-const MAX_ARGUMENTS: usize = 128 << 10;
+/// Most bytes of arguments, and of options.
+pub(crate) const MAX_ARGUMENTS: usize = 128 << 10;
 /// Longest name, bytes.
 const MAX_NAME: usize = 255;
-/// Longest comment, bytes.
-const MAX_COMMENT: usize = 4 << 10;
+/// Longest comment, and longest reason of an action, bytes.
+pub(crate) const MAX_COMMENT: usize = 4 << 10;
+/// Longest path of a folder or script, bytes: the kernel takes no longer one.
+const MAX_PATH: usize = 4095;
 
 /// A submission that may be put before the controller.
 #[derive(Debug, Clone)]
@@ -179,9 +181,16 @@ fn script_of(request: &SubmitRequest) -> Result<Script, ApiError> {
 fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError> {
     let arguments: usize = request.args.iter().map(|a| a.len() + 1).sum();
     let environment: usize = request.environment.iter().map(|(n, v)| n.len() + v.len() + 2).sum();
+    let folder = request.cwd.as_ref().map_or(0, String::len);
+    let variables = request.option_variables.iter().map(|(n, v)| n.len() + v.len() + 2);
+    let named = request.named.iter().map(|(n, v)| n.len() + size_of_value(v));
+    let options: usize = request.options.iter().map(|o| o.len() + 1).chain(variables).chain(named).sum();
     for (what, has, most) in [
         ("the script", script.body.len(), MAX_SCRIPT),
+        ("the script's name", script.name.len(), MAX_PATH),
+        ("the folder's path", folder, MAX_PATH),
         ("the arguments", arguments, MAX_ARGUMENTS),
+        ("the options", options, MAX_ARGUMENTS),
         ("the environment", environment, MAX_ENVIRONMENT),
     ] {
         if has > most {
@@ -194,6 +203,14 @@ fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError>
     match texts.into_iter().any(|t| t.contains('\0')) {
         true => Err(data("arguments, environment and folder can't hold a NUL character".to_owned())),
         false => Ok(()),
+    }
+}
+
+fn size_of_value(value: &NamedValue) -> usize {
+    match value {
+        NamedValue::Flag(_) | NamedValue::Number(_) => size_of::<NamedValue>(),
+        NamedValue::Text(text) => text.len(),
+        NamedValue::List(texts) => texts.iter().map(|text| text.len() + 1).sum(),
     }
 }
 
@@ -262,7 +279,8 @@ fn unknown_queue(name: &str, config: &Config) -> String {
     }
 }
 
-fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
+/// Whether a queue is open to this person.
+pub(crate) fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
     let open = queue.users.is_empty() && queue.groups.is_empty();
     let by_user = queue.users.iter().any(|u| **u == *person.name);
     let by_group = queue.groups.iter().any(|g| person.group_names.contains(g));
@@ -294,9 +312,15 @@ fn lacking(node: &Node, request: &Request) -> String {
 fn job_name(spec: &JobSpec, script_name: &str) -> Result<String, ApiError> {
     let from_file = || Path::new(script_name).file_name().map(|n| n.to_string_lossy().into_owned());
     let name = spec.name.clone().or_else(from_file).unwrap_or_else(|| "script".to_owned());
+    check_name(&name)?;
+    Ok(name)
+}
+
+/// A job's name is neither empty nor endless.
+pub(crate) fn check_name(name: &str) -> Result<(), ApiError> {
     match name.len() {
         0 => Err(refused("the job's name is empty".to_owned())),
-        1..=MAX_NAME => Ok(name),
+        1..=MAX_NAME => Ok(()),
         long => Err(refused(format!("the job's name has {long} bytes, at most {MAX_NAME} are taken"))),
     }
 }

@@ -1,6 +1,6 @@
-//! One thread for what may block: the name service, the end of a dead
-//! supervisor's job, the removal of old folders. It reports back by messages
-//! that wake the loop, and decides nothing.
+//! Threads for what may block, one for each kind, so that none waits for another: the name
+//! service, the end of a dead supervisor's job, the removal of old folders, the accounts.
+//! They report back by messages that wake the loop, and decide nothing.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,12 +8,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use ax_core::api::{ApiError, ErrorClass, JobsAnswer, JobsQuery};
 use ax_core::id::{AttemptName, Uid};
 use ax_core::paths::Paths;
+use ax_core::time::WallTime;
+use ax_sys::clock;
 use ax_sys::socket::Waker;
 
+use crate::api::http::Response;
+use crate::api::server::ConnId;
 use crate::people::{self, Person};
 use crate::settle::{self, Settled};
+use crate::store::Reader;
 
 /// Something that may take long.
 #[derive(Debug)]
@@ -22,8 +28,23 @@ pub(crate) enum Task {
     LookUp(Uid),
     /// What became of an attempt whose supervisor is not there?
     Settle(AttemptName),
-    /// These folders are no longer needed.
+    /// These files and folders are no longer needed; each goes only if those before it are gone.
     Remove(Vec<PathBuf>),
+    /// Jobs out of the accounts, as many as there may be.
+    Accounts(Box<Listing>),
+}
+
+/// A list of jobs that somebody waits for, the part of it that is in memory made already.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Whose list it is.
+    pub uid: Uid,
+    /// Who waits.
+    pub conn: ConnId,
+    /// The part that is in memory.
+    pub answer: JobsAnswer,
+    /// What is asked of the accounts.
+    pub query: JobsQuery,
 }
 
 /// What came of a task.
@@ -35,33 +56,50 @@ pub(crate) enum Done {
     Settled(AttemptName, Result<Settled, String>),
     /// What could not be removed.
     NotRemoved(String),
+    /// A user's list of jobs is ready.
+    Listed(Uid, ConnId, Response),
 }
 
-/// The loop's end of the worker.
+/// Kinds of tasks, each with a thread.
+const LANES: [&str; 4] = ["names", "settle", "remove", "accounts"];
+
+impl Task {
+    fn lane(&self) -> usize {
+        match self {
+            Task::LookUp(_) => 0,
+            Task::Settle(_) => 1,
+            Task::Remove(_) => 2,
+            Task::Accounts(_) => 3,
+        }
+    }
+}
+
+/// The loop's end of the threads.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    tasks: Sender<Task>,
+    lanes: Vec<Sender<Task>>,
     done: Receiver<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
     asked: HashMap<Uid, ()>,
+    /// Lists under way, of each user: one who asks and hangs up must not fill the line.
+    lists: HashMap<Uid, u32>,
 }
 
+/// Most lists under way of a user.
+const MOST_LISTS: u32 = 16;
+
 impl Worker {
-    /// Starts the thread; `waker` is used whenever something is done.
-    pub(crate) fn start(paths: Paths, waker: Arc<Waker>) -> std::io::Result<Worker> {
-        let (tasks, to_do) = channel::<Task>();
+    /// Starts the threads; `waker` is used whenever something is done.
+    pub(crate) fn start(paths: &Paths, waker: &Arc<Waker>) -> std::io::Result<Worker> {
         let (report, done) = channel();
-        thread::Builder::new().name("worker".to_owned()).spawn(move || {
-            for task in to_do {
-                let Some(result) = perform(&paths, task) else { continue };
-                if report.send(result).is_err() {
-                    return;
-                }
-                // If the loop can't be woken it finds the report at its next rescan.
-                let _ = waker.wake();
-            }
-        })?;
-        Ok(Worker { tasks, done, asked: HashMap::new() })
+        let start = |name: &&str| {
+            let (tasks, to_do) = channel::<Task>();
+            let lane = Lane { paths: paths.clone(), waker: Arc::clone(waker), report: report.clone() };
+            thread::Builder::new().name((*name).to_owned()).spawn(move || lane.work(to_do))?;
+            Ok(tasks)
+        };
+        let lanes = LANES.iter().map(start).collect::<std::io::Result<_>>()?;
+        Ok(Worker { lanes, done, asked: HashMap::new(), lists: HashMap::new() })
     }
 
     /// Asks the name service, once at a time for each user.
@@ -71,19 +109,58 @@ impl Worker {
         }
     }
 
+    /// Has a list made, unless its user has too many under way.
+    pub(crate) fn list(&mut self, listing: Listing) -> Result<(), ApiError> {
+        let under_way = self.lists.entry(listing.uid).or_default();
+        if *under_way >= MOST_LISTS {
+            let error = format!("{MOST_LISTS} lists of this user are being made already; try again");
+            return Err(ApiError { class: ErrorClass::TryAgain, error });
+        }
+        *under_way += 1;
+        self.start_task(Task::Accounts(Box::new(listing)));
+        Ok(())
+    }
+
     /// Hands over a task.
     pub(crate) fn start_task(&self, task: Task) {
         // The thread lives as long as this sender: sending cannot fail before the end.
-        let _ = self.tasks.send(task);
+        let _ = self.lanes.get(task.lane()).map(|lane| lane.send(task));
     }
 
     /// The next thing that is done, if any.
     pub(crate) fn next(&mut self) -> Option<Done> {
         let done = self.done.try_recv().ok()?;
-        if let Done::LookedUp(uid, _) = &done {
-            self.asked.remove(uid);
+        match &done {
+            Done::LookedUp(uid, _) => drop(self.asked.remove(uid)),
+            Done::Listed(uid, ..) => {
+                if let Some(left) = self.lists.get_mut(uid) {
+                    *left = left.saturating_sub(1);
+                }
+                self.lists.retain(|_, left| *left > 0);
+            }
+            Done::Settled(..) | Done::NotRemoved(_) => {}
         }
         Some(done)
+    }
+}
+
+/// A thread's own.
+struct Lane {
+    paths: Paths,
+    waker: Arc<Waker>,
+    report: Sender<Done>,
+}
+
+impl Lane {
+    fn work(self, to_do: Receiver<Task>) {
+        for task in to_do {
+            let Some(result) = perform(&self.paths, task) else { continue };
+            if self.report.send(result).is_err() {
+                return;
+            }
+            // If the loop can't be woken it finds the report at its next rescan.
+            let _ = self.waker.wake();
+        }
     }
 }
 
@@ -92,8 +169,23 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
         Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
         Task::Remove(folders) => {
-            let failed: Vec<String> = folders.iter().filter_map(|f| settle::remove_folder(f).err()).collect();
-            (!failed.is_empty()).then(|| Done::NotRemoved(failed.join("; ")))
+            let failed = folders.iter().find_map(|folder| settle::remove_folder(folder).err());
+            failed.map(Done::NotRemoved)
+        }
+        Task::Accounts(listing) => {
+            let (uid, conn) = (listing.uid, listing.conn);
+            let answer = list(paths, *listing);
+            Some(Done::Listed(uid, conn, answer.unwrap_or_else(|error| Response::error(&error))))
         }
     }
+}
+
+/// Adds the jobs out of the accounts. A connection of its own each time: it sees what is durable now.
+fn list(paths: &Paths, listing: Listing) -> Result<Response, ApiError> {
+    let Listing { mut answer, query, .. } = listing;
+    let ended = Reader::open(paths).and_then(|reader| reader.finished(&query, WallTime(clock::wall_ms())));
+    let ended = ended.map_err(|e| ApiError { class: ErrorClass::TryAgain, error: e.to_string() })?;
+    answer.left_out += ended.left_out;
+    answer.jobs.extend(ended.jobs);
+    Ok(Response::json(200, &answer))
 }

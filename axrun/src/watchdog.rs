@@ -8,6 +8,7 @@
 //! groups, never a file system of others. With no lease there it sleeps without waking.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use ax_core::id::AttemptName;
 use ax_core::record::Started;
 use ax_sys::dir_watch::DirWatch;
 use ax_sys::lease::{self, Probe};
-use ax_sys::path::{Dir, OFlag};
+use ax_sys::path::{Dir, Meta, OFlag};
+use ax_sys::pidfd::ProcessIdentity;
 use ax_sys::shared_word::FenceWriter;
 use ax_sys::signals::{Signal, SignalWatch};
 use ax_sys::socket::{Event, Interest, Poller};
@@ -42,7 +44,7 @@ const RECORD_MAX: u64 = 1 << 20;
 const SIGNALS: u64 = 0;
 const LEASES: u64 = 1;
 
-/// Watches over one run folder until it is told to end.
+/// Watches over one run folder until it is told to end or the folder is gone.
 pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
     if !folder.is_absolute() {
         return Err(Failure::Usage(format!("'{}' is no absolute path of a run folder", folder.display())));
@@ -65,10 +67,19 @@ fn take_place(run: &Dir) -> std::result::Result<std::fs::File, Failure> {
     const LOCK: &str = "watchdog.lock";
     let opened = run.open_beneath(LOCK, OFlag::O_RDWR | OFlag::O_CREAT, 0o600).map_err(Failure::system)?;
     let file = std::fs::File::from(opened);
-    match lease::try_lock(&file, LOCK).map_err(Failure::system)? {
-        true => Ok(file),
-        false => Err(Failure::LeaseTaken(run.show(LOCK))),
+    if !lease::try_lock(&file, LOCK).map_err(Failure::system)? {
+        return Err(Failure::LeaseTaken(run.show(LOCK)));
     }
+    // Not on a full disk: it may be looked for once more, but the watch goes on.
+    let _ = say_who(&file);
+    Ok(file)
+}
+
+/// For a daemon that did not start us: whom to watch. The lock alone counts, so this may be old while it is not held.
+fn say_who(mut file: &std::fs::File) -> std::io::Result<()> {
+    let own = ProcessIdentity::own().map_err(std::io::Error::other)?;
+    file.set_len(0)?;
+    file.write_all(own.to_string().as_bytes())
 }
 
 /// Never swapped out, never chosen when memory is short, in a session of its own. As an ordinary user, as far as
@@ -106,9 +117,16 @@ impl Watchdog {
         let mut poller = Poller::new()?;
         poller.add(signals, SIGNALS, Interest::READ)?;
         let names = DirWatch::new(self.leases.path())?;
+        if let Some(run) = self.leases.path().parent() {
+            names.also(run)?;
+        }
         loop {
             // Drained before the look: what comes after it wakes the wait below.
             names.drain()?;
+            // A run folder that was taken away (a trial's) has no leases any more, and never will again.
+            if Meta::of(&self.leases)?.links == 0 {
+                return Ok(());
+            }
             let busy = self.look(clock::boot_ms());
             // Names are watched only while there is nothing to do: busy, the next look comes anyway, and jobs should
             // not pay for a wake-up each.

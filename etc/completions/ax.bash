@@ -25,6 +25,9 @@ _ax() {
             ax,completions)
                 cmd="ax__subcmd__completions"
                 ;;
+            ax,demo)
+                cmd="ax__subcmd__demo"
+                ;;
             ax,hold)
                 cmd="ax__subcmd__hold"
                 ;;
@@ -77,7 +80,7 @@ _ax() {
 
     case "${cmd}" in
         ax)
-            opts="-h -V --root --help --version queue status logs cancel hold release suspend resume resolve update why acct resource node reload completions submit"
+            opts="-h -V --root --help --version queue status logs cancel hold release suspend resume resolve update why acct resource node reload completions demo submit"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -240,6 +243,24 @@ _ax() {
             ;;
         ax__subcmd__completions)
             opts="-h --root --help bash zsh fish ax axbatch axctl"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__demo)
+            opts="-h --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -43,6 +43,7 @@ complete -c ax -n "__fish_ax_needs_command" -f -a "resource" -d 'Show every card
 complete -c ax -n "__fish_ax_needs_command" -f -a "node" -d 'Show the nodes'
 complete -c ax -n "__fish_ax_needs_command" -f -a "reload" -d 'Read the configuration again: all of it or, on an error, none of it'
 complete -c ax -n "__fish_ax_needs_command" -f -a "completions" -d 'Print the completion file of a shell'
+complete -c ax -n "__fish_ax_needs_command" -f -a "demo" -d 'A private daemon, a few real jobs, their output and accounts; all cleaned up at the end'
 complete -c ax -n "__fish_ax_needs_command" -f -a "submit" -d 'Submit a command'
 complete -c ax -n "__fish_ax_using_subcommand queue" -s u -l user -d 'Only jobs of these users' -r
 complete -c ax -n "__fish_ax_using_subcommand queue" -s q -l queue -d 'Only jobs in these queues' -r
@@ -134,6 +135,8 @@ complete -c ax -n "__fish_ax_using_subcommand reload" -l json -d 'One JSON docum
 complete -c ax -n "__fish_ax_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand completions" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ax -n "__fish_ax_using_subcommand demo" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand submit" -s J -l job-name -d 'name of the job; default: the script\'s' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s q -l queue -l partition -d 'queue to wait in; default: the configured one' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l priority -d 'priority within the queue; default 50' -r

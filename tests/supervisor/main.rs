@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can not go on should stop")]
 
 mod control;
+mod cost;
 #[cfg(feature = "crash-points")]
 mod crash;
 mod ends;

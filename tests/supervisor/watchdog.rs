@@ -29,6 +29,29 @@ fn a_dead_supervisors_job_is_killed() {
 }
 
 #[test]
+fn the_script_itself_ends_with_its_supervisor_even_without_a_watchdog() {
+    let Some(world) = World::new() else { return };
+    let mut job = world.job("trap '' TERM HUP; echo $$ > pid; while :; do sleep 0.05; done").start();
+    job.begun();
+    let pid = pid_in(&world.home.join("pid"));
+    job.supervisor.send_signal(Signal::KILL).unwrap();
+    job.exit();
+    eventually("the end of the script", || !is_alive(pid));
+}
+
+#[test]
+fn a_kill_after_a_raised_fence_is_a_lost_lease() {
+    let Some(world) = World::new() else { return };
+    let mut job = world.job("trap '' TERM; while :; do sleep 0.05; done").start();
+    job.begun();
+    // As the guard does it: the fence first.
+    world.fence.raise_fence(2);
+    world.groups(job.job.name).unwrap().kill_all().unwrap();
+    let result = job.result();
+    assert_eq!((result.outcome, result.signal), (Outcome::LeaseLost, Some(9)));
+}
+
+#[test]
 fn a_frozen_orphan_is_killed_too() {
     let Some(world) = World::new() else { return };
     let mut job = world.job("echo $$ > pid; exec sleep 1000").start();
@@ -108,4 +131,28 @@ fn with_nothing_to_watch_it_never_wakes() {
     job.supervisor.send_signal(Signal::KILL).unwrap();
     job.exit();
     eventually("the end of the orphan", || !is_alive(pid));
+}
+
+#[test]
+fn nobody_outlives_a_run_folder_that_was_taken_away() {
+    let Some(world) = World::new() else { return };
+    let watchdog = world.watchdog();
+    let mut job = world.job("while [ ! -e go ]; do sleep 0.02; done").start();
+    job.begun();
+    std::fs::remove_dir_all(&world.run).unwrap();
+    assert!(watchdog.process.wait_ended(PATIENCE).unwrap());
+    assert_eq!(watchdog.process.reap().unwrap(), Some(Exit::Code(0)));
+    std::fs::write(world.home.join("go"), "").unwrap();
+    assert_eq!(job.exit(), Exit::Code(0));
+}
+
+#[test]
+fn an_idle_watchdog_notices_that_too() {
+    let Some(world) = World::new() else { return };
+    let watchdog = world.watchdog();
+    eventually("its start", || world.run.join("watchdog.lock").exists());
+    assert!(!watchdog.process.wait_ended(Duration::from_millis(300)).unwrap());
+    std::fs::remove_dir_all(&world.run).unwrap();
+    assert!(watchdog.process.wait_ended(PATIENCE).unwrap());
+    assert_eq!(watchdog.process.reap().unwrap(), Some(Exit::Code(0)));
 }

@@ -306,7 +306,7 @@ pub struct JobsQuery {
 }
 
 /// Answer to `GET /api/v1/jobs`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobsAnswer {
     /// The jobs: running first, then waiting in their order.
     pub jobs: Vec<JobView>,

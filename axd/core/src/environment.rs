@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use thiserror::Error;
+
 use crate::id::AttemptName;
 use crate::job::spec::{Export, ExportItem};
 use crate::node::CardShare;
 use crate::size::Megabytes;
+use crate::text::quoted;
 use crate::time::Span;
 
 /// What the variables say of an attempt.
@@ -58,13 +61,29 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Variables of ax that a job may hand on to jobs that it submits.
 const KEPT: [&str; 2] = ["AX_ROOT", "AX_SOCKET"];
 
+/// Largest environment of a job in bytes, names and values together: as much as Linux hands
+/// to a program under the usual limit of its stack.
+pub const MAX_ENVIRONMENT: usize = 2 << 20;
+
+/// `--env` values that expand to more than any program could be given.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("with the value of {} the environment has more than {MAX_ENVIRONMENT} bytes", quoted(.name))]
+pub struct TooLarge {
+    /// The variable at which it was too much.
+    pub name: String,
+}
+
 /// The whole environment of an attempt, in the order of the names.
+///
+/// # Errors
+/// When it would be larger than [`MAX_ENVIRONMENT`]: a value may name earlier ones, so a few
+/// short ones could otherwise grow without end, in the memory of whoever makes them.
 pub fn environment(
     submitter: &[(String, String)],
     export: &Export,
     extra: &[(String, String)],
     facts: &Facts<'_>,
-) -> Vec<(String, String)> {
+) -> Result<Vec<(String, String)>, TooLarge> {
     let mut all = exported(submitter, export);
     all.retain(|name, _| !is_of_another_job(name));
     for (name, value) in [
@@ -77,11 +96,15 @@ pub fn environment(
         all.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
     all.extend(own_variables(facts).into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let size: usize = all.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    let mut room = MAX_ENVIRONMENT.saturating_sub(size);
     for (name, value) in extra {
-        let value = expand(value, &all);
+        let too_large = || TooLarge { name: name.clone() };
+        let value = expand(value, &all, room).ok_or_else(too_large)?;
+        room = room.checked_sub(name.len() + value.len() + 2).ok_or_else(too_large)?;
         all.insert(name.clone(), value);
     }
-    all.into_iter().collect()
+    Ok(all.into_iter().collect())
 }
 
 fn exported(submitter: &[(String, String)], export: &Export) -> BTreeMap<String, String> {
@@ -195,8 +218,8 @@ fn slurm_variables(facts: &Facts<'_>, number: String) -> Vec<(&'static str, Stri
 }
 
 /// Replaces `$NAME` and `${NAME}` by the job's variables; an unknown one by nothing,
-/// `$$` by a dollar. Data only: nothing here is a shell.
-fn expand(value: &str, variables: &BTreeMap<String, String>) -> String {
+/// `$$` by a dollar. Data only: nothing here is a shell. `None`: more than `room` bytes.
+fn expand(value: &str, variables: &BTreeMap<String, String>, room: usize) -> Option<String> {
     let mut out = String::new();
     let mut rest = value;
     while let Some(at) = rest.find('$') {
@@ -217,10 +240,13 @@ fn expand(value: &str, variables: &BTreeMap<String, String>) -> String {
             None if name.is_empty() => out.push('$'),
             None => {}
         }
+        if out.len() > room {
+            return None;
+        }
         rest = after;
     }
     out.push_str(rest);
-    out
+    (out.len() <= room).then_some(out)
 }
 
 #[cfg(test)]
@@ -265,30 +291,32 @@ mod tests {
             pairs(&[("A", "1"), ("B", "2"), ("PATH", "/x"), ("SLURM_JOB_ID", "9"), ("AX_ROOT", "/r")]);
         let item =
             |name: &str, value: Option<&str>| ExportItem { name: name.into(), value: value.map(Into::into) };
-        let all = environment(&given, &Export::All, &[], &facts(&[]));
+        let all = environment(&given, &Export::All, &[], &facts(&[])).unwrap();
         assert_eq!(
             (get(&all, "A"), get(&all, "PATH"), get(&all, "AX_ROOT")),
             (Some("1"), Some("/x"), Some("/r"))
         );
         assert_eq!(get(&all, "SLURM_JOB_ID"), Some("7"), "of this job, not of the one that submitted it");
-        let none = environment(&given, &Export::None, &[], &facts(&[]));
+        let none = environment(&given, &Export::None, &[], &facts(&[])).unwrap();
         assert_eq!(
             (get(&none, "A"), get(&none, "PATH"), get(&none, "USER")),
             (None, Some(DEFAULT_PATH), Some("li"))
         );
         let only =
-            environment(&given, &Export::Only(vec![item("B", None), item("C", Some("3"))]), &[], &facts(&[]));
+            environment(&given, &Export::Only(vec![item("B", None), item("C", Some("3"))]), &[], &facts(&[]))
+                .unwrap();
         assert_eq!((get(&only, "A"), get(&only, "B"), get(&only, "C")), (None, Some("2"), Some("3")));
-        let and = environment(&given, &Export::AllAnd(vec![item("A", Some("0"))]), &[], &facts(&[]));
+        let and = environment(&given, &Export::AllAnd(vec![item("A", Some("0"))]), &[], &facts(&[])).unwrap();
         assert_eq!((get(&and, "A"), get(&and, "B")), (Some("0"), Some("2")));
     }
 
     #[test]
     fn no_card_means_an_empty_mask_and_cannot_be_widened_by_the_submitter() {
-        let all = environment(&pairs(&[("CUDA_VISIBLE_DEVICES", "0,1")]), &Export::All, &[], &facts(&[]));
+        let all =
+            environment(&pairs(&[("CUDA_VISIBLE_DEVICES", "0,1")]), &Export::All, &[], &facts(&[])).unwrap();
         assert_eq!((get(&all, "CUDA_VISIBLE_DEVICES"), get(&all, "AX_GPUS")), (Some(""), Some("0")));
         let card = CardShare { index: 3, uuid: "GPU-x".into(), slice: Some(Megabytes(20_000)) };
-        let all = environment(&[], &Export::All, &[], &facts(std::slice::from_ref(&card)));
+        let all = environment(&[], &Export::All, &[], &facts(std::slice::from_ref(&card))).unwrap();
         assert_eq!(
             (get(&all, "CUDA_VISIBLE_DEVICES"), get(&all, "AX_GPU_UUIDS")),
             (Some("3"), Some("GPU-x"))
@@ -302,8 +330,19 @@ mod tests {
     #[test]
     fn env_values_expand_the_job_s_variables_and_nothing_else() {
         let extra = pairs(&[("OUT", "/data/$JOB_ID/${AX_ATTEMPT}x"), ("X", "$$5 $ $NOPE. `id` $(id)")]);
-        let all = environment(&[], &Export::All, &extra, &facts(&[]));
+        let all = environment(&[], &Export::All, &extra, &facts(&[])).unwrap();
         assert_eq!(get(&all, "OUT"), Some("/data/ax-2026-0007/2x"));
         assert_eq!(get(&all, "X"), Some("$5 $ . `id` $(id)"));
+    }
+
+    #[test]
+    fn values_that_feed_on_each_other_stay_within_bounds() {
+        let thousand = |name: &str| name.repeat(1000);
+        let extra = pairs(&[("A", &thousand("x")), ("B", &thousand("$A")), ("C", &thousand("$B"))]);
+        let error = environment(&[], &Export::All, &extra, &facts(&[])).unwrap_err();
+        assert_eq!(error, TooLarge { name: "C".into() });
+        assert!(environment(&[], &Export::All, &extra[..2], &facts(&[])).is_ok());
+        let many: Vec<_> = (0..10).map(|n| (format!("V{n}"), "x".repeat(MAX_ENVIRONMENT / 8))).collect();
+        assert_eq!(environment(&[], &Export::All, &many, &facts(&[])).unwrap_err().name, "V7");
     }
 }

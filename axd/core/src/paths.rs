@@ -126,6 +126,11 @@ impl Paths {
         self.attempts().join(attempt.to_string())
     }
 
+    /// The same, as long as it is not complete.
+    pub fn half_made(&self, attempt: AttemptName) -> PathBuf {
+        self.attempts().join(format!(".{attempt}"))
+    }
+
     /// Script and control socket of an attempt, the user's.
     pub fn job_dir(&self, attempt: AttemptName) -> PathBuf {
         self.run.join("jobs").join(attempt.to_string())
@@ -136,7 +141,12 @@ impl Paths {
         self.job_dir(attempt).join("script")
     }
 
-    /// The supervisor's control socket.
+    /// The supervisor's control socket for root, where the job's user can neither remove nor replace it.
+    pub fn root_control(&self, attempt: AttemptName) -> PathBuf {
+        self.attempt_dir(attempt).join("ctl")
+    }
+
+    /// The supervisor's control socket for the job's user, who owns its folder.
     pub fn control(&self, attempt: AttemptName) -> PathBuf {
         self.job_dir(attempt).join("ctl")
     }

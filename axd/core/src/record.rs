@@ -43,7 +43,8 @@ pub struct Assignment {
     pub ending: Ending,
     /// Folder of the attempt's own that the user may write (`AX_SPOOL_JOB_DIR`), made by the supervisor.
     pub work_dir: String,
-    /// Parent group of the job's control groups: paths absolute, one for each hierarchy; empty where no group may be made.
+    /// Parent group of the job's control groups, one line a hierarchy (`memory:/sys/fs/cgroup/memory/ax-…`), as
+    /// `ax_sys::cgroup::Place::to_record` writes them; empty where no group may be made.
     pub cgroup_parents: Vec<String>,
     /// Marks the environment of the job's processes where no control group can hold them: `NAME=VALUE`.
     pub marker: (String, String),
@@ -118,7 +119,7 @@ pub struct Started {
     pub boot_id: String,
     /// The supervisor.
     pub supervisor: ProcessMark,
-    /// The job's control groups, absolute paths; empty where none could be made.
+    /// The job's control groups, as `ax_sys::cgroup::JobGroup::to_record` writes them; empty where none may be made.
     pub cgroups: Vec<String>,
     /// As in the assignment.
     pub marker: (String, String),
@@ -126,7 +127,8 @@ pub struct Started {
     pub started_at: WallTime,
     /// The same instant on the boot clock.
     pub started_boot: BootTime,
-    /// Past this instant the watchdog kills it: limit + kill_wait + 10 s.
+    /// Past this instant the watchdog kills it: limit + kill_wait + 10 s. The record is written anew when that moves:
+    /// absent while the job is frozen, later after a thaw or a slow start.
     pub overdue_boot: Option<BootTime>,
 }
 

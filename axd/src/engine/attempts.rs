@@ -18,8 +18,9 @@ use ax_sys::{SysError, credentials};
 use super::tokens;
 use crate::launch::Running;
 
-/// A supervisor that lives but can't be reached yet is tried again after this.
+/// A supervisor that lives but can't be reached yet is tried again after this, then ever more rarely.
 const RETRY: Span = Span(100);
+const LAST_RETRY: Span = Span::seconds(5);
 
 /// Largest report; reports are small records.
 const MAX_REPORT: usize = 64 << 10;
@@ -34,8 +35,23 @@ struct Supervisor {
     waiting: Vec<Request>,
     /// Its result came over the socket.
     reported: bool,
-    /// Not adopted yet: when to look again.
+    /// Not adopted, or not connected: when to look again, and the pause before that.
     look_again: Option<BootTime>,
+    pause: Span,
+}
+
+impl Supervisor {
+    fn unknown(name: AttemptName) -> Supervisor {
+        Supervisor {
+            name,
+            process: None,
+            socket: None,
+            waiting: Vec::new(),
+            reported: false,
+            look_again: None,
+            pause: RETRY,
+        }
+    }
 }
 
 /// What the loop hears of attempts.
@@ -66,9 +82,7 @@ impl Attempts {
         poller.add(&running.socket, tokens::socket_of(name.epoch), Interest::READ)?;
         poller.add(&running.process, tokens::process_of(name.epoch), Interest::READ)?;
         let (process, socket) = (Some(running.process), Some(running.socket));
-        let entry =
-            Supervisor { name, process, socket, waiting: Vec::new(), reported: false, look_again: None };
-        self.keep(poller, entry);
+        self.keep(poller, Supervisor { process, socket, ..Supervisor::unknown(name) });
         Ok(())
     }
 
@@ -76,7 +90,10 @@ impl Attempts {
     fn keep(&mut self, poller: &Poller, mut entry: Supervisor) {
         let epoch = entry.name.epoch;
         let earlier = self.all.remove(&epoch);
-        entry.waiting.extend(earlier.into_iter().flat_map(|e| e.waiting));
+        if let Some(earlier) = earlier {
+            entry.reported |= earlier.reported;
+            entry.waiting.extend(earlier.waiting);
+        }
         self.all.insert(epoch, entry);
         self.flush(poller, epoch);
     }
@@ -95,40 +112,23 @@ impl Attempts {
         let mark = started.supervisor;
         let identity = ProcessIdentity { pid: mark.pid, start_ticks: mark.start_ticks };
         let Some(process) = PidFd::open_checked(identity)? else { return Ok(false) };
-        let socket = connect(paths, name);
-        let entry = Supervisor {
-            name,
-            process: Some(process),
-            socket: None,
-            waiting: vec![Request::Follow],
-            reported: false,
-            look_again: None,
+        // It has the lease and may not listen yet.
+        let Ok(socket) = connect(paths, name) else {
+            self.look_again(name, now);
+            return Ok(true);
         };
-        match socket {
-            Ok(socket) => {
-                poller.add(&socket, tokens::socket_of(name.epoch), Interest::READ)?;
-                if let Some(process) = &entry.process {
-                    poller.add(process, tokens::process_of(name.epoch), Interest::READ)?;
-                }
-                self.keep(poller, Supervisor { socket: Some(socket), ..entry });
-            }
-            // It has the lease and does not listen yet.
-            Err(_) => self.look_again(name, now),
-        }
+        poller.add(&socket, tokens::socket_of(name.epoch), Interest::READ)?;
+        poller.add(&process, tokens::process_of(name.epoch), Interest::READ)?;
+        let (process, socket, waiting) = (Some(process), Some(socket), vec![Request::Follow]);
+        self.keep(poller, Supervisor { process, socket, waiting, ..Supervisor::unknown(name) });
         Ok(true)
     }
 
     /// An attempt whose supervisor lives but can't be spoken to yet.
     pub(super) fn look_again(&mut self, name: AttemptName, now: BootTime) {
-        let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor {
-            name,
-            process: None,
-            socket: None,
-            waiting: Vec::new(),
-            reported: false,
-            look_again: None,
-        });
-        entry.look_again = Some(now + RETRY);
+        let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor::unknown(name));
+        entry.look_again = Some(now + entry.pause);
+        entry.pause = Span((entry.pause.0 * 2).min(LAST_RETRY.0));
     }
 
     /// Attempts that are to be looked at again now.
@@ -151,12 +151,12 @@ impl Attempts {
         self.all.values().filter(|s| s.process.is_some()).map(|s| s.name)
     }
 
-    /// Asks something of a supervisor, now or as soon as it can be reached.
+    /// Asks something of a supervisor, now or as soon as it can be reached: one that an earlier daemon started may
+    /// not be known yet.
     pub(super) fn ask(&mut self, poller: &Poller, name: AttemptName, request: Request) {
-        if let Some(entry) = self.all.get_mut(&name.epoch) {
-            entry.waiting.push(request);
-            self.flush(poller, name.epoch);
-        }
+        let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor::unknown(name));
+        entry.waiting.push(request);
+        self.flush(poller, name.epoch);
     }
 
     /// Sends what waits. What the socket does not take stays, and is tried when it next says something.
@@ -175,7 +175,7 @@ impl Attempts {
     }
 
     /// Something came on a supervisor's socket.
-    pub(super) fn socket_ready(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
+    pub(super) fn socket_ready(&mut self, poller: &Poller, epoch: Epoch, now: BootTime) -> Vec<News> {
         let mut news = Vec::new();
         self.flush(poller, epoch);
         let Some(entry) = self.all.get_mut(&epoch) else { return news };
@@ -193,6 +193,8 @@ impl Attempts {
                 Incoming::Closed => {
                     let _ = poller.remove(socket);
                     entry.socket = None;
+                    // It is about to end, or had no patience with us: then it is connected to anew.
+                    entry.look_again = Some(now + RETRY);
                 }
             }
         }
@@ -200,9 +202,9 @@ impl Attempts {
     }
 
     /// A supervisor's process has ended.
-    pub(super) fn process_ended(&mut self, poller: &Poller, epoch: Epoch) -> Vec<News> {
+    pub(super) fn process_ended(&mut self, poller: &Poller, epoch: Epoch, now: BootTime) -> Vec<News> {
         // What it said last may still be in the socket.
-        let mut news = self.socket_ready(poller, epoch);
+        let mut news = self.socket_ready(poller, epoch, now);
         let Some(entry) = self.all.remove(&epoch) else { return news };
         if let Some(process) = &entry.process {
             let _ = poller.remove(process);

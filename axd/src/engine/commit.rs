@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::{AttemptName, JobNumber, SubmissionKey};
 use ax_core::job::Job;
@@ -17,7 +18,7 @@ use crate::launch;
 use crate::log::{Level, Line};
 use crate::spool::TakenId;
 use crate::store::events::Step;
-use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Usage};
+use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Row, Usage};
 
 /// What waits for a batch to become durable.
 #[derive(Debug, Default)]
@@ -35,6 +36,13 @@ pub(super) struct Consequences {
 pub(super) struct OpenBatch {
     batch: Batch,
     then: Consequences,
+}
+
+impl OpenBatch {
+    /// Enters the boot whose clock all that follows goes by.
+    pub(super) fn boot(&mut self, id: String) {
+        self.batch.rows.push(Row::Boot(id.into()));
+    }
 }
 
 /// Batches on their way.
@@ -173,6 +181,7 @@ impl Engine {
                 Ack::Committed(id) => self.on_committed(id),
                 Ack::Failing { error, .. } => {
                     self.log.line(Level::Error, &Line::new("read_only").text("error", &error));
+                    self.answer_unsaved(&error);
                     self.read_only = Some(error);
                 }
                 Ack::Recovered => self.on_recovered(),
@@ -184,8 +193,21 @@ impl Engine {
         self.last_commit = now().boot;
         self.quiet_done = false;
         while let Some((_, then)) = self.commits.under_way.pop_front_if(|(up_to, _)| *up_to <= id) {
-            crash_point!("decision committed");
             self.carry_out(then);
+        }
+    }
+
+    /// Nobody waits for a disk. What they asked for is decided and becomes true when it can be written down, which
+    /// nobody can promise: to be asked again under the same key.
+    fn answer_unsaved(&mut self, why: &str) {
+        let error =
+            format!("this can't be written down yet and may still take effect, try again later: {why}");
+        let response = Response::error(&ApiError { class: ErrorClass::TryAgain, error });
+        let waiting = self.commits.under_way.iter_mut().map(|(_, then)| then).chain([&mut self.batch.then]);
+        let waiting: Vec<ConnId> =
+            waiting.flat_map(|then| std::mem::take(&mut then.answers)).map(|(conn, _)| conn).collect();
+        for conn in waiting {
+            self.respond(conn, &response);
         }
     }
 
@@ -199,10 +221,15 @@ impl Engine {
     }
 
     fn carry_out(&mut self, then: Consequences) {
+        let accepts = then.decisions.iter().any(|d| matches!(d, Decision::Accepted { .. }));
         for (conn, response) in then.answers {
-            crash_point!("committed");
+            if accepts {
+                crash_point!("committed");
+            }
             self.respond(conn, &response);
-            crash_point!("answered");
+            if accepts {
+                crash_point!("answered");
+            }
         }
         for (conn, job) in then.shows {
             let response = self.show_job(job);
@@ -211,9 +238,18 @@ impl Engine {
         for drop in then.drops {
             self.finish_drop(drop);
         }
+        let accepted = |decision: &Decision| match decision {
+            Decision::Accepted { job, .. } => Some(job.number),
+            _ => None,
+        };
+        let new: Vec<JobNumber> = then.decisions.iter().filter_map(accepted).collect();
         for decision in then.decisions {
             self.log_decision(&decision);
             self.act(decision);
+        }
+        // Scripts and environments of jobs that wait are in the store: they may be many and large.
+        for number in new {
+            self.parts.remove(&number);
         }
     }
 

@@ -10,7 +10,9 @@ use ax_core::job::state::{JobState, Outcome};
 use ax_core::node::Allocation;
 use ax_core::record::{AttemptResult, Report, Request};
 use ax_core::size::Megabytes;
+use ax_sys::crash_point;
 
+use super::strays::traces;
 use super::{Engine, SPOOL_STAYS, now};
 use crate::launch::{Plan, Running};
 use crate::log::{Level, Line};
@@ -31,13 +33,17 @@ impl Engine {
     pub(super) fn act(&mut self, decision: Decision) {
         match decision {
             Decision::Launch { attempt, number, allocation, .. } => {
+                crash_point!("decision committed");
                 self.launch(Launch { attempt, number, allocation });
             }
             Decision::Terminate { attempt, outcome, message } => self.terminate(attempt, outcome, message),
             Decision::Signal { attempt, signal } => {
                 self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
             }
-            Decision::Closed { attempt, .. } => self.clean_up(attempt),
+            Decision::Closed { attempt, .. } => {
+                crash_point!("end committed");
+                self.clean_up(attempt);
+            }
             Decision::Moved { job, to, .. } if to.is_final() => self.on_job_over(job),
             Decision::Moved { .. }
             | Decision::Noted { .. }
@@ -79,7 +85,7 @@ impl Engine {
         if let Err(error) = self.attempts.started(&self.poller, attempt, running) {
             // It runs all the same; the records say how it goes on.
             self.log.line(Level::Error, &Line::new("watch").text("attempt", &attempt).text("error", &error));
-            self.worker.start_task(Task::Settle(attempt));
+            self.settle(attempt);
         }
     }
 
@@ -156,10 +162,15 @@ impl Engine {
     pub(super) fn on_report(&mut self, attempt: AttemptName, report: Report) {
         match report {
             Report::Started(started) if started.attempt == attempt => {
-                self.happened(Event::AttemptStarted { attempt, at: started.started_at });
+                // One that was adopted says it once more.
+                if self.state_of(attempt).is_none_or(|state| state == JobState::Starting) {
+                    self.happened(Event::AttemptStarted { attempt, at: started.started_at });
+                }
             }
             Report::Ending { attempt: named } if named == attempt => {
-                self.happened(Event::AttemptEnding { attempt });
+                if self.state_of(attempt) != Some(JobState::Completing) {
+                    self.happened(Event::AttemptEnding { attempt });
+                }
             }
             Report::Result(result) if result.attempt == attempt => self.on_result(result),
             Report::Refused { error } => {
@@ -176,7 +187,7 @@ impl Engine {
     /// The end of an attempt, by its supervisor's word or its record.
     fn on_result(&mut self, result: AttemptResult) {
         let attempt = result.attempt;
-        let state = self.controller.job(attempt.job.number).map(|j| j.state);
+        let state = self.state_of(attempt);
         // A short job's start and end may come together, or the start may have been missed.
         if let (Some(JobState::Starting), Some(at)) = (state, result.started_at) {
             self.happened(Event::AttemptStarted { attempt, at });
@@ -192,8 +203,26 @@ impl Engine {
         self.happened(Event::AttemptEnded { attempt, end });
     }
 
+    /// Has it found out what became of an attempt, unless that is known or being found out already.
+    pub(super) fn settle(&mut self, attempt: AttemptName) {
+        if self.is_living(attempt) && self.settling.insert(attempt) {
+            self.worker.start_task(Task::Settle(attempt));
+        }
+    }
+
+    fn state_of(&self, attempt: AttemptName) -> Option<JobState> {
+        self.controller.job(attempt.job.number).map(|job| job.state)
+    }
+
+    fn is_living(&self, attempt: AttemptName) -> bool {
+        let job = self.controller.job(attempt.job.number).filter(|job| job.state.is_active());
+        let own = job.and_then(|job| job.attempt.as_ref());
+        own.is_some_and(|own| own.name == attempt && own.end.is_none())
+    }
+
     /// What was found out about an attempt whose supervisor did not tell.
     pub(super) fn on_settled(&mut self, attempt: AttemptName, answer: Result<Settled, String>) {
+        self.settling.remove(&attempt);
         let now = now().boot;
         match answer {
             Err(error) => {
@@ -215,20 +244,31 @@ impl Engine {
             }
             Ok(Settled::NeverStarted(why)) => {
                 self.attempts.forget(attempt);
-                self.happened(Event::NeverStarted { attempt, why });
+                self.never_started(attempt, why);
             }
         }
+    }
+
+    /// Nothing of it is on this node. If it is known to have run all the same, its traces were removed, or the
+    /// database is an older one that was put back: how it ended nobody can say.
+    fn never_started(&mut self, attempt: AttemptName, why: String) {
+        if self.state_of(attempt).is_none_or(|state| state == JobState::Starting) {
+            return self.happened(Event::NeverStarted { attempt, why });
+        }
+        let end = AttemptEnd {
+            outcome: Outcome::LeaseLost,
+            exit_code: None,
+            signal: None,
+            message: Some("it ran, and its records are gone".to_owned()),
+        };
+        self.happened(Event::AttemptEnded { attempt, end });
     }
 
     /// The attempt is settled and that is durable: its traces on this node may go.
     fn clean_up(&mut self, attempt: AttemptName) {
         let now = now().boot;
-        let traces = vec![
-            self.paths.attempt_dir(attempt),
-            self.paths.job_dir(attempt),
-            self.paths.leases().join(attempt.to_string()),
-        ];
-        self.worker.start_task(Task::Remove(traces));
+        self.attempts.forget(attempt);
+        self.worker.start_task(Task::Remove(traces(&self.paths, attempt)));
         self.leftovers.insert((now + SPOOL_STAYS, attempt), self.paths.epoch_dir(attempt));
     }
 }

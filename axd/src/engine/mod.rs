@@ -13,9 +13,11 @@ mod reload;
 mod requests;
 mod spool;
 mod start;
+mod strays;
 mod tokens;
+mod wishes;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,8 +92,10 @@ pub(crate) struct Engine {
     people: People,
     parked: Parked,
     attempts: Attempts,
+    /// Attempts that the worker is finding out about.
+    settling: BTreeSet<AttemptName>,
     guard: Guard,
-    /// What came with submissions whose first attempt has not started yet.
+    /// What came with submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
     usage: BTreeMap<AttemptName, Usage>,
     /// Spool folders of finished attempts, by the time at which they go.
@@ -155,11 +159,11 @@ impl Engine {
             Some(Source::Signals) => self.on_signals(),
             Some(Source::Guard) => self.guard.ended(&self.poller, now().boot),
             Some(Source::Socket(epoch)) => {
-                let news = self.attempts.socket_ready(&self.poller, epoch);
+                let news = self.attempts.socket_ready(&self.poller, epoch, now().boot);
                 self.on_news(news);
             }
             Some(Source::Process(epoch)) => {
-                let news = self.attempts.process_ended(&self.poller, epoch);
+                let news = self.attempts.process_ended(&self.poller, epoch, now().boot);
                 self.on_news(news);
             }
             None => {}
@@ -179,6 +183,7 @@ impl Engine {
                     self.unpark(uid);
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
+                Done::Listed(_, conn, response) => self.respond(conn, &response),
                 Done::NotRemoved(what) => {
                     self.log.line(Level::Warning, &Line::new("cleanup").text("error", &what));
                 }
@@ -211,7 +216,7 @@ impl Engine {
             self.happened(Event::Tick);
         }
         for attempt in self.attempts.due(now.boot) {
-            self.worker.start_task(Task::Settle(attempt));
+            self.settle(attempt);
         }
         self.guard.look(&self.poller, now.boot, &mut self.log);
         self.remove_leftovers(now.boot);
@@ -244,7 +249,7 @@ impl Engine {
         for each in news {
             match each {
                 News::Reported(attempt, report) => self.on_report(attempt, *report),
-                News::Vanished(attempt) => self.worker.start_task(Task::Settle(attempt)),
+                News::Vanished(attempt) => self.settle(attempt),
                 News::Finished => {}
             }
         }

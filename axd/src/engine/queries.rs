@@ -12,8 +12,10 @@ use ax_core::time::WallTime;
 
 use super::{Engine, now};
 use crate::api::http::{Request, Response};
+use crate::api::server::ConnId;
 use crate::people::Person;
 use crate::store::view;
+use crate::worker::Listing;
 
 fn refused(text: String) -> ApiError {
     ApiError { class: ErrorClass::Refused, error: text }
@@ -60,6 +62,20 @@ fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
     Ok(query)
 }
 
+/// What is asked of the accounts beside the jobs in memory: those that ended lately (`all`), or
+/// as the query says. Never more than an answer can carry.
+fn of_accounts(mut query: JobsQuery, in_memory: usize) -> JobsQuery {
+    const LATELY: i64 = 300_000;
+    const MOST: u32 = 100_000;
+    let has = u32::try_from(in_memory).unwrap_or(u32::MAX);
+    query.limit = Some(query.limit.unwrap_or(MOST).min(MOST).saturating_sub(has));
+    if !query.finished {
+        query.since = Some(query.since.unwrap_or_default().max(WallTime(now().wall.0 - LATELY)));
+        query.state.retain(|s| s.is_final());
+    }
+    query
+}
+
 fn explained(job: &Job, told: Explanation) -> JobView {
     let mut view = view::of_job(job);
     if let Some(first) = told.reasons.first() {
@@ -72,11 +88,8 @@ fn explained(job: &Job, told: Explanation) -> JobView {
 
 impl Engine {
     /// Answers a read; `None` if there is no such thing.
-    pub(super) fn query(&self, path: &[&str], request: &Request, person: &Person) -> Option<Response> {
+    pub(super) fn query(&self, path: &[&str], person: &Person) -> Option<Response> {
         let answer = match path {
-            ["jobs"] => jobs_query(request)
-                .and_then(|query| self.list_jobs(&query, person))
-                .map(|answer| Response::json(200, &answer)),
             ["jobs", job, "why"] => self.why(job, person),
             ["nodes"] => Ok(Response::json(200, &self.nodes())),
             ["cards"] => Ok(Response::json(200, &self.cards())),
@@ -131,18 +144,37 @@ impl Engine {
         owner == Some(person.uid)
     }
 
-    fn list_jobs(&self, query: &JobsQuery, person: &Person) -> Result<JobsAnswer, ApiError> {
-        let mut query = query.clone();
+    /// Lists jobs: at once what is in memory, a little later what has to come out of the accounts.
+    pub(super) fn list_jobs(&mut self, request: &Request, conn: ConnId, person: &Person) {
+        match self.begin_list(request, conn, person) {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.respond(conn, &Response::json(200, &answer)),
+            Err(error) => self.respond(conn, &Response::error(&error)),
+        }
+    }
+
+    /// The whole list, or nothing where the accounts have to be asked first.
+    fn begin_list(
+        &mut self,
+        request: &Request,
+        conn: ConnId,
+        person: &Person,
+    ) -> Result<Option<JobsAnswer>, ApiError> {
+        let query = self.allowed(jobs_query(request)?, person);
+        let answer = if query.finished { JobsAnswer::default() } else { self.living(&query) };
+        if !query.finished && !query.all && !query.state.iter().any(|s| s.is_final()) {
+            return Ok(Some(answer));
+        }
+        let query = of_accounts(query, answer.jobs.len());
+        self.worker.list(Listing { uid: person.uid, conn, answer, query }).map(|()| None)
+    }
+
+    /// In a cluster that keeps jobs private, everybody sees their own.
+    fn allowed(&self, mut query: JobsQuery, person: &Person) -> JobsQuery {
         if self.controller.config().cluster.private_jobs && !person.is_admin(self.controller.config()) {
             query.user = vec![person.name.to_string()];
         }
-        let wants_ended = query.finished || query.all || query.state.iter().any(|s| s.is_final());
-        let mut answer =
-            if query.finished { JobsAnswer { jobs: Vec::new(), left_out: 0 } } else { self.living(&query) };
-        if wants_ended {
-            self.add_ended(&query, &mut answer)?;
-        }
-        Ok(answer)
+        query
     }
 
     /// Running jobs, then waiting ones in their order.
@@ -169,24 +201,6 @@ impl Engine {
         let all = self.controller.jobs().filter(chosen).count();
         answer.left_out = all.saturating_sub(answer.jobs.len()) as u64;
         answer
-    }
-
-    /// Jobs out of the accounts: those that ended lately (`all`), or as the query says.
-    fn add_ended(&self, query: &JobsQuery, answer: &mut JobsAnswer) -> Result<(), ApiError> {
-        const LATELY: i64 = 300_000;
-        let at = now().wall;
-        let mut query = query.clone();
-        query.limit =
-            query.limit.map(|l| l.saturating_sub(u32::try_from(answer.jobs.len()).unwrap_or(u32::MAX)));
-        if !query.finished {
-            query.since = Some(query.since.unwrap_or_default().max(WallTime(at.0 - LATELY)));
-            query.state.retain(|s| s.is_final());
-        }
-        let ended = self.reader.finished(&query, at);
-        let ended = ended.map_err(|e| ApiError { class: ErrorClass::TryAgain, error: e.to_string() })?;
-        answer.left_out += ended.left_out;
-        answer.jobs.extend(ended.jobs);
-        Ok(())
     }
 
     /// Everything about a job.

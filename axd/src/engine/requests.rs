@@ -2,18 +2,14 @@
 //! caller is the socket's peer, as the kernel says; nothing in a request
 //! changes that.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ax_core::api::{
-    Action, ActionAnswer, ActionRequest, ActionResult, ApiError, ErrorClass, JobsQuery, SubmitAnswer,
-    SubmitRequest,
+    ActionAnswer, ActionRequest, ActionResult, ApiError, ErrorClass, JobsQuery, SubmitAnswer, SubmitRequest,
 };
-use ax_core::controller::{Change, Decision, Event};
-use ax_core::directive::{Program, interpret, parse_args};
+use ax_core::controller::{Decision, Event};
 use ax_core::id::{JobId, SubmissionKey, Uid};
-use ax_core::job::Actor;
-use ax_core::job::spec::{JobSpec, TimeLimit};
-use ax_core::time::WallTime;
 use ax_sys::{clock, crash_point, random};
 
 use super::{Engine, now};
@@ -24,12 +20,12 @@ use crate::people::Person;
 use crate::store::NewParts;
 use crate::submission::{self, Checked, Rules};
 
-/// Most jobs that one request may act on one by one.
-const MOST_JOBS: usize = 100_000;
-
-fn error(class: ErrorClass, text: impl Into<String>) -> ApiError {
+pub(super) fn error(class: ErrorClass, text: impl Into<String>) -> ApiError {
     ApiError { class, error: text.into() }
 }
+
+/// A job as it was named, and which one that is.
+type Target = (String, Result<JobId, ApiError>);
 
 impl Engine {
     pub(super) fn on_notice(&mut self, notice: Notice) {
@@ -72,7 +68,8 @@ impl Engine {
                 Ok(id) => self.show_when_durable(conn, id.number),
                 Err(error) => self.respond(conn, &Response::error(&error)),
             },
-            (Method::Get, rest) => match self.query(rest, request, person) {
+            (Method::Get, ["jobs"]) => self.list_jobs(request, conn, person),
+            (Method::Get, rest) => match self.query(rest, person) {
                 Some(response) => self.respond(conn, &response),
                 None => self.not_found(conn, &request.path),
             },
@@ -233,24 +230,12 @@ impl Engine {
         self.accepts()?;
         let request: ActionRequest = serde_json::from_slice(body)
             .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no action: {e}")))?;
+        let wish = self.wish(&request, person)?;
         let actor = person.actor(self.controller.config());
-        let mut targets: Vec<(String, Result<JobId, ApiError>)> =
-            request.jobs.iter().map(|text| (text.clone(), self.find_job(text, person))).collect();
-        if let Some(select) = &request.select {
-            let ids = self.select(select, person)?;
-            targets.extend(ids.into_iter().map(|id| (id.to_string(), Ok(id))));
-        }
-        if targets.is_empty() && request.select.is_none() {
-            return Err(error(ErrorClass::Usage, "no job is named"));
-        }
-        if targets.len() > MOST_JOBS {
-            let text = format!("{} jobs are too many at once, at most {MOST_JOBS}", targets.len());
-            return Err(error(ErrorClass::Usage, text));
-        }
-        let mut results = Vec::with_capacity(targets.len());
-        for (job, target) in targets {
+        let mut results = Vec::new();
+        for (job, target) in self.targets(&request, person)? {
             let id = target.as_ref().ok().copied();
-            let done = target.and_then(|id| self.act_on(id, &actor, &request));
+            let done = target.and_then(|id| said(id, &self.wished(wish.of(id, actor.clone()))?));
             results.push(match done {
                 Ok(done) => ActionResult { job, id, done: Some(done), error: None },
                 Err(error) => ActionResult { job, id, done: None, error: Some(error) },
@@ -259,59 +244,17 @@ impl Engine {
         Ok(ActionAnswer { results })
     }
 
-    fn act_on(&mut self, job: JobId, actor: &Actor, request: &ActionRequest) -> Result<String, ApiError> {
-        let actor = actor.clone();
-        let event = match &request.action {
-            Action::Cancel { signal: None } => {
-                Event::CancelRequested { job, actor, why: request.why.clone() }
-            }
-            Action::Cancel { signal: Some(signal) } => Event::SignalRequested { job, actor, signal: *signal },
-            Action::Hold => Event::HoldRequested { job, actor },
-            Action::Release => Event::ReleaseRequested { job, actor },
-            Action::Resolve { answer } => Event::Resolved { job, actor, answer: *answer },
-            Action::Update { options } => {
-                let change = Box::new(self.change_of(options)?);
-                Event::UpdateRequested { job, actor, change }
-            }
-            Action::Suspend | Action::Resume => {
-                return Err(error(ErrorClass::Refused, "suspend and resume are not supported yet"));
-            }
-        };
-        let decisions = self.wished(event)?;
-        said(job, &decisions)
-    }
-
-    /// Options as on a command line, those that a waiting job can change.
-    fn change_of(&self, options: &[String]) -> Result<Change, ApiError> {
-        let usage = |d: ax_core::directive::Diagnostic| error(ErrorClass::Usage, d.to_string());
-        let line = parse_args(options, Program::Axbatch).map_err(usage)?;
-        let spec = interpret(&[line.source()]).map_err(usage)?.spec;
-        let mut rest = spec.clone();
-        rest.timing.priority = None;
-        rest.timing.limit = None;
-        rest.timing.begin = None;
-        (rest.queue, rest.name) = (None, None);
-        if rest != JobSpec::default() || line.script.is_some() {
-            let text =
-                "only --priority, --time, --begin, --queue and --job-name of a waiting job can be changed";
-            return Err(error(ErrorClass::Usage, text));
+    /// The jobs that a request means, as they were named; each once, however often it was.
+    fn targets(&self, request: &ActionRequest, person: &Person) -> Result<Vec<Target>, ApiError> {
+        let mut targets: Vec<_> =
+            request.jobs.iter().map(|text| (text.clone(), self.find_job(text, person))).collect();
+        if let Some(select) = &request.select {
+            let ids = self.select(select, person)?;
+            targets.extend(ids.into_iter().map(|id| (id.to_string(), Ok(id))));
         }
-        let queue = match spec.queue.as_deref() {
-            None => None,
-            Some(name) => Some(
-                name.parse().map_err(|e: ax_core::id::BadName| error(ErrorClass::Usage, e.to_string()))?,
-            ),
-        };
-        Ok(Change {
-            priority: spec.timing.priority,
-            time_limit: spec.timing.limit.map(|limit| match limit {
-                TimeLimit::After(span) => Some(span),
-                TimeLimit::Unlimited => None,
-            }),
-            queue,
-            name: spec.name.map(Into::into),
-            begin: spec.timing.begin.map(|when| self.calendar.resolve(when, WallTime(clock::wall_ms()))),
-        })
+        let mut seen = BTreeSet::new();
+        targets.retain(|(_, target)| target.as_ref().map_or(true, |id| seen.insert(*id)));
+        Ok(targets)
     }
 
     /// The living jobs that a selection means; of an ordinary user only their own.

@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use ax_core::controller::{Controller, Event, Snapshot};
 use ax_core::job::state::{JobState, Outcome};
-use ax_core::job::{AttemptEnd, Job};
+use ax_core::job::{Attempt, AttemptEnd, Job};
 use ax_core::paths::Paths;
+use ax_core::record::Request;
 use ax_core::time::{BootTime, Now};
+use ax_sys::path::Dir;
+use ax_sys::shared_word::FenceWriter;
 use ax_sys::socket::{Interest, Poller, Waker};
 use ax_sys::{clock, credentials};
 use thiserror::Error;
@@ -31,8 +34,8 @@ use crate::people::People;
 use crate::ready;
 use crate::signals::Signals;
 use crate::spool::Spool;
-use crate::store::{Batch, Broken, Options, Reader, Row, Store, Writer};
-use crate::worker::{Task, Worker};
+use crate::store::{Broken, Options, Reader, Store, Writer};
+use crate::worker::Worker;
 
 /// How the daemon is to run.
 #[derive(Debug, Clone)]
@@ -83,6 +86,10 @@ impl Engine {
             doing: "make the daemon's folders",
             why: format!("{}: {error}", path.display()),
         })?;
+        // Supervisors' children read it before they run anything: it must be there before the first.
+        Dir::open(&paths.run)
+            .and_then(|run| FenceWriter::open(&run, "guard"))
+            .map_err(failed("make the guard's shared words"))?;
         let mut store = Store::open(&paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
         let notices = store.notices().to_vec();
@@ -131,6 +138,7 @@ impl Engine {
             people: People::default(),
             parked: Parked::default(),
             attempts: Attempts::default(),
+            settling: Default::default(),
             parts: Default::default(),
             usage: Default::default(),
             leftovers: Default::default(),
@@ -165,22 +173,33 @@ impl Engine {
     }
 
     /// Opens the doors and settles what was alive.
-    fn begin(&mut self, at: Now, same_boot: bool, boot_id: String) -> Result<(), ax_sys::SysError> {
+    fn begin(&mut self, at: Now, same_boot: bool, boot_id: String) -> Result<(), Box<dyn std::error::Error>> {
         self.server.register(&self.poller)?;
-        self.writer.send(Batch { id: 0, rows: vec![Row::Boot(boot_id.into())] });
         self.writer.record_snapshot(at, self.controller.snapshot());
-        let alive: Vec<_> = self.controller.jobs().filter(|j| j.state.is_active()).collect();
-        let alive: Vec<_> =
-            alive.into_iter().filter_map(|j| Some((j.attempt.as_ref()?.name, j.state))).collect();
+        let active = self.controller.jobs().filter(|job| job.state.is_active());
+        let alive: Vec<(Attempt, JobState)> =
+            active.filter_map(|job| Some((job.attempt.clone()?, job.state))).collect();
+        self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).collect())?;
         for (attempt, state) in alive {
             match same_boot {
-                true => self.worker.start_task(Task::Settle(attempt)),
-                false => self.ended_by_reboot(attempt, state),
+                true => self.take_up(attempt),
+                false => self.ended_by_reboot(attempt.name, state),
             }
         }
+        // Durable together with the ends that a new boot brings, or a crash in between would lose those.
+        self.batch.boot(boot_id);
         self.happened(Event::Tick);
         ready::say_ready();
         Ok(())
+    }
+
+    /// An attempt of an earlier daemon. Whoever was to end it may have died before it was asked to.
+    fn take_up(&mut self, attempt: Attempt) {
+        if let Some((outcome, message)) = attempt.ending {
+            let request = Request::Terminate { outcome, message: message.into(), at_once: false };
+            self.attempts.ask(&self.poller, attempt.name, request);
+        }
+        self.settle(attempt.name);
     }
 
     /// Nothing of an earlier boot runs any more.
@@ -226,7 +245,7 @@ impl LoopParts {
         for descriptor in signals.descriptors() {
             poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
         }
-        let worker = Worker::start(paths.clone(), Arc::clone(&waker))?;
+        let worker = Worker::start(paths, &waker)?;
         let spool = Spool::start(paths, Arc::clone(&waker))?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {

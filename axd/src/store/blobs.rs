@@ -76,3 +76,38 @@ pub(crate) fn unpack(size: i64, packed: bool, content: Vec<u8>) -> Result<Vec<u8
         Err(format!("{} bytes instead of {size}", content.len()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_come_back_as_they_were_whether_packed_or_not() {
+        let connection = Connection::open_in_memory().unwrap();
+        let table = "CREATE TABLE blobs (id INTEGER PRIMARY KEY, sha256 BLOB UNIQUE, size, packed, content)";
+        connection.execute_batch(table).unwrap();
+        let random = ax_sys::random::bytes::<5000>().unwrap();
+        let contents = [&b""[..], b"short", &[7; 100_000], &random];
+        let mut blobs = Blobs::default();
+        for content in contents {
+            let id = blobs.put(&connection, content).unwrap();
+            assert_eq!(blobs.put(&connection, content).unwrap(), id, "remembered");
+            assert_eq!(Blobs::default().put(&connection, content).unwrap(), id, "looked up");
+            let row = connection.query_row(
+                "SELECT size, packed, content, length(content) FROM blobs WHERE id = ?1",
+                [id],
+                |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get::<_, i64>(3)?)),
+            );
+            let (size, packed, stored, length) = row.unwrap();
+            assert!(length <= content.len() as i64);
+            assert_eq!(unpack(size, packed, stored).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn what_claims_to_be_smaller_than_it_is_does_not_fill_the_memory() {
+        let bomb = compress_to_vec(&vec![0; 10_000_000], LEVEL);
+        assert!(unpack(100, true, bomb).is_err());
+        assert!(unpack(-1, false, vec![]).is_err());
+    }
+}

@@ -39,6 +39,11 @@ impl Marks {
         Marks { v: FORMAT, number: JobNumber(0), epoch: Epoch(0), term: 0, run: String::new() }
     }
 
+    /// The first job number that was surely never used.
+    pub(crate) fn after_number(&self) -> JobNumber {
+        JobNumber(self.number.0.saturating_add(1))
+    }
+
     /// The same numbers for a new start.
     pub(crate) fn of_start(self, term: u64, run: String) -> Marks {
         Marks { v: FORMAT, term, run, ..self }
@@ -47,7 +52,7 @@ impl Marks {
 
 /// The marks of a spool.
 #[derive(Debug)]
-pub struct HighWater {
+pub(crate) struct HighWater {
     file: PathBuf,
     marks: Marks,
 }
@@ -76,7 +81,7 @@ impl HighWater {
 
     /// Makes sure that these numbers may be used: on the disk before it returns.
     /// Says whether anything had to be written.
-    pub fn ensure(&mut self, number: JobNumber, epoch: Epoch) -> Result<bool> {
+    pub(crate) fn ensure(&mut self, number: JobNumber, epoch: Epoch) -> Result<bool> {
         if number <= self.marks.number && epoch <= self.marks.epoch {
             return Ok(false);
         }
@@ -98,5 +103,40 @@ impl HighWater {
         let text = serde_json::to_vec(marks).doing("write", &self.file)?;
         atomic_file::write(&Dir::open(folder)?, &name, &text, &Options::durable())?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    #[test]
+    fn a_mark_is_written_before_its_numbers_are_used_and_seldom() {
+        let dir = TempDir::new();
+        let file = dir.path().join("high");
+        assert_eq!(HighWater::read(&file).unwrap(), None);
+        let mut high = HighWater::begin(&file, Marks::none().of_start(3, "run".into())).unwrap();
+        let mut written = 0;
+        for number in 1..=2001 {
+            written += u32::from(high.ensure(JobNumber(number), Epoch(u64::from(number) * 2)).unwrap());
+            let marks = HighWater::read(&file).unwrap().unwrap();
+            assert!(marks.number.0 >= number && marks.epoch.0 >= u64::from(number) * 2);
+            assert_eq!((marks.term, marks.run.as_str()), (3, "run"));
+        }
+        assert!(written <= 7, "{written}");
+        high.ensure(JobNumber::MAX, Epoch(1)).unwrap();
+        assert_eq!(HighWater::read(&file).unwrap().unwrap().number, JobNumber::MAX);
+    }
+
+    #[test]
+    fn marks_that_can_t_be_understood_are_no_marks_to_go_by() {
+        let dir = TempDir::new();
+        let file = dir.path().join("high");
+        for text in ["", "{}", "{\"v\":9,\"number\":1,\"epoch\":1,\"term\":1,\"run\":\"\"}"] {
+            std::fs::write(&file, text).unwrap();
+            let error = HighWater::read(&file).unwrap_err().to_string();
+            assert!(error.contains("/high"), "{error}");
+        }
     }
 }

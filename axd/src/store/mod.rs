@@ -10,7 +10,6 @@ pub mod check;
 pub mod details;
 pub mod error;
 pub mod events;
-pub mod high;
 pub mod read;
 pub mod rows;
 pub mod view;
@@ -18,7 +17,9 @@ pub mod write;
 
 mod apply;
 mod blobs;
+mod high;
 mod meta;
+mod numbers;
 mod open;
 mod reserve;
 mod restore;

@@ -13,13 +13,16 @@ use ax_sys::statfs;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{Doing, Result, StoreError};
-use super::high::{HighWater, Marks};
+use super::high::HighWater;
 use super::reserve::Reserve;
-use super::{meta, schema};
+use super::{meta, numbers, schema};
 
 /// Up to this size the whole database is read and checked at every start;
 /// above it a start would take too long, and `axd --db-check` is there.
-const CHECKED_AT_START: u64 = 256 << 20;
+const CHECKED_AT_START: u64 = 128 << 20;
+
+/// How long a lock of another program on the database is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 48;
@@ -48,10 +51,10 @@ impl Store {
     pub fn open(paths: &Paths) -> Result<Store> {
         let lock = lock(&paths.state)?;
         let database = paths.database();
-        let (mut connection, mut notices) = open_database(&database)?;
+        let (connection, mut notices) = open_database(&database)?;
         quick_check(&connection, &database)?;
-        let (high, next, term, notice) = pair(&mut connection, &database, &paths.high())?;
-        notices.extend(notice);
+        let paired = numbers::pair(&connection, &database, &paths.high())?;
+        notices.extend(paired.notice);
         let reserve = Reserve::at(paths.reserve());
         let mut store = Store {
             _lock: lock,
@@ -59,9 +62,9 @@ impl Store {
             database,
             events: paths.events(),
             reserve,
-            high,
-            next,
-            term,
+            high: paired.high,
+            next: paired.next,
+            term: paired.term,
             notices,
         };
         if let Err(error) = store.reserve.fill() {
@@ -78,6 +81,15 @@ impl Store {
     /// What a person should know about this start, one line each.
     pub fn notices(&self) -> &[String] {
         &self.notices
+    }
+
+    /// Folds the log into the database and looks after the planner's figures. Waits for
+    /// nobody: while a reader holds an old view, as much as can be is folded.
+    pub(crate) fn fold(&self) -> Result<()> {
+        let sql = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;";
+        let folded = self.connection.execute_batch(sql);
+        let patient = self.connection.busy_timeout(PATIENCE);
+        folded.and(patient).doing("tidy", &self.database)
     }
 
     /// The number and the epoch that come next.
@@ -100,11 +112,13 @@ pub fn adopt(paths: &Paths) -> Result<JobNumber> {
         return Err(StoreError::Content { doing: "adopt", path: file, what });
     };
     let (number, epoch) = meta::next_numbers(&connection, &database)?;
-    let number = number.max(JobNumber(marks.number.0.saturating_add(1)));
+    let number = number.max(marks.after_number());
     let epoch = epoch.max(marks.epoch.next());
-    let tx = connection.unchecked_transaction().doing("begin a change of", &database)?;
-    set_numbers(&tx, &marks.run, marks.term, number, epoch).doing("write", &database)?;
-    tx.commit().doing("commit to", &database)?;
+    numbers::set(
+        &connection,
+        &database,
+        &numbers::Numbers { run: marks.run, term: marks.term, number, epoch },
+    )?;
     Ok(number)
 }
 
@@ -156,9 +170,14 @@ fn open_database(path: &Path) -> Result<(Connection, Vec<String>)> {
 
 /// Makes the file, if it is not there, before SQLite does: readable by nobody
 /// else, since it holds environments. Its log and its index get the same mode.
+///
+/// A file that is there is not even opened: closing any descriptor of a database
+/// would take SQLite's locks on it from all connections of this process.
 pub(crate) fn make_private(path: &Path) -> Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600).open(path).doing("open", path).map(drop)
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.doing("create", path).map(drop),
+    }
 }
 
 /// The one connection that writes.
@@ -166,13 +185,15 @@ pub(crate) fn writing_connection(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).doing("open", path)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.busy_timeout(PATIENCE).doing("open", path)?;
     connection
         .execute_batch(
-            "PRAGMA busy_timeout = 5000;
-             PRAGMA journal_mode = WAL;
+            "PRAGMA journal_mode = WAL;
              PRAGMA synchronous = FULL;
              PRAGMA foreign_keys = ON;
              PRAGMA temp_store = MEMORY;
+             PRAGMA cache_size = -8192;
+             PRAGMA wal_autocheckpoint = 4000;
              PRAGMA journal_size_limit = 16777216;",
         )
         .doing("open", path)?;
@@ -184,7 +205,7 @@ pub(crate) fn reading_connection(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).doing("open", path)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    connection.execute_batch("PRAGMA busy_timeout = 5000;").doing("open", path)?;
+    connection.busy_timeout(PATIENCE).doing("open", path)?;
     schema::check_format(&connection, path)?;
     Ok(connection)
 }
@@ -198,56 +219,4 @@ fn quick_check(connection: &Connection, path: &Path) -> Result<()> {
         .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
         .doing("check", path)?;
     if first == "ok" { Ok(()) } else { Err(StoreError::Damaged { path: path.to_owned(), what: first }) }
-}
-
-type Paired = (HighWater, (JobNumber, Epoch), u64, Option<String>);
-
-/// Brings database and spool together: the larger numbers hold, and both get a new token.
-///
-/// Job numbers go on without a gap as long as the database is provably the one that they were
-/// last given from. Epochs are fencing tokens, so they always go on behind the reserved range:
-/// not even a database put back from a raw copy of the same run can repeat one.
-fn pair(connection: &mut Connection, database: &Path, file: &Path) -> Result<Paired> {
-    let marks = HighWater::read(file)?;
-    let run = meta::get(connection, database, meta::RUN)?.unwrap_or_default();
-    let copied = meta::get(connection, database, meta::COPY)?.is_some();
-    let same = marks.as_ref().is_some_and(|m| m.run == run);
-    if marks.is_some() && !same && meta::is_empty(connection, database)? {
-        return Err(StoreError::Orphaned { database: database.to_owned(), high: file.to_owned() });
-    }
-    let marks = marks.unwrap_or_else(Marks::none);
-    let (own_number, own_epoch) = meta::next_numbers(connection, database)?;
-    let trusted = marks.run.is_empty() || (same && !copied);
-    let number =
-        if trusted { own_number } else { own_number.max(JobNumber(marks.number.0.saturating_add(1))) };
-    let epoch = own_epoch.max(marks.epoch.next());
-    let term = meta::get_number(connection, database, meta::TERM)?.max(marks.term).saturating_add(1);
-    let token = ax_sys::random::name()?;
-    let tx = connection.unchecked_transaction().doing("begin a change of", database)?;
-    set_numbers(&tx, &token, term, number, epoch).doing("write", database)?;
-    tx.commit().doing("commit to", database)?;
-    let folder = file.parent().unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o755).create(folder).doing("create", folder)?;
-    let high = HighWater::begin(file, marks.of_start(term, token))?;
-    let jumped = (number > own_number).then(|| {
-        format!(
-            "{} is older than the spool: job numbers go on at {number}, not at {own_number}",
-            database.display()
-        )
-    });
-    Ok((high, (number, epoch), term, jumped))
-}
-
-fn set_numbers(
-    connection: &Connection,
-    run: &str,
-    term: u64,
-    number: JobNumber,
-    epoch: Epoch,
-) -> rusqlite::Result<()> {
-    meta::set(connection, meta::RUN, run)?;
-    meta::set(connection, meta::TERM, &term.to_string())?;
-    meta::set(connection, meta::NEXT_NUMBER, &number.to_string())?;
-    meta::set(connection, meta::NEXT_EPOCH, &epoch.to_string())?;
-    connection.execute("DELETE FROM meta WHERE key = ?1", [meta::COPY]).map(drop)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ax_core::controller::{Controller, Decision};
-use ax_core::id::{AttemptName, Epoch, JobNumber, SubmissionKey};
+use ax_core::id::{AttemptName, Epoch, JobId, JobNumber, SubmissionKey};
 use ax_core::job::state::{Cause, JobState};
 use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
@@ -157,7 +157,7 @@ impl Batch {
         beside: &mut dyn Beside,
     ) {
         let mut changed: BTreeSet<JobNumber> =
-            decisions.iter().filter_map(|d| d.touches().map(|j| j.number)).collect();
+            decisions.iter().filter_map(|d| written_for(d).map(|j| j.number)).collect();
         for decision in decisions {
             if let Decision::Accepted { key, job } = decision
                 && let Some(job) = controller.job(job.number)
@@ -186,6 +186,15 @@ impl Batch {
             }
         }
         highest
+    }
+}
+
+/// The job whose record is written again. Also after an event that was ignored:
+/// what is on the disk must be what the controller holds, to the last time stamp.
+fn written_for(decision: &Decision) -> Option<JobId> {
+    match decision {
+        Decision::Ignored { job, .. } => *job,
+        other => other.touches(),
     }
 }
 

@@ -195,24 +195,31 @@ impl Worker {
         }
     }
 
-    /// Takes what there is; waits if there is nothing to do.
+    /// Takes what there is; waits if there is nothing to do. Events are
+    /// written only when nobody waits for anything else.
     fn receive(&mut self) {
-        if self.queue.is_empty() && self.closing.is_none() {
-            self.flush_events(true);
-            let message = match &self.trouble {
-                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(_) => self.inbox.recv_timeout(RESERVE_RETRY),
-            };
-            match message {
-                Ok(message) => self.take(message),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => self.take(Message::Close),
-            }
+        self.drain();
+        if !self.queue.is_empty() || self.closing.is_some() {
+            return;
         }
+        self.flush_events(true);
+        let message = match &self.trouble {
+            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) => self.inbox.recv_timeout(RESERVE_RETRY),
+        };
+        match message {
+            Ok(message) => self.take(message),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => self.take(Message::Close),
+        }
+        self.drain();
+    }
+
+    fn drain(&mut self) {
         while self.queue.len() < GROUP {
             match self.inbox.try_recv() {
                 Ok(message) => self.take(message),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
             }
         }
     }
@@ -334,18 +341,18 @@ impl Worker {
         }
     }
 
-    /// Nothing here may fail loudly: it is tried again in the next quiet minute.
+    /// What fails here loses nothing: it is tried again in the next quiet minute.
     fn tidy(&mut self, now: WallTime) {
-        let _ = self.store.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;");
+        let _ = self.store.fold();
         if let Some(events) = &mut self.events {
             events.prune(now);
         }
     }
 
+    /// All is durable by now; what can't be folded stays in the log until the next start.
     fn finish(mut self) -> Result<()> {
         self.flush_events(true);
-        let database = &self.store.database;
-        let end = "PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);";
-        self.store.connection.execute_batch(end).doing("tidy", database)
+        let _ = self.store.fold();
+        Ok(())
     }
 }

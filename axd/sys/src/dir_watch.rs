@@ -7,7 +7,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// A watch on the names of one directory; readable when something changed.
+/// A watch on the names of directories; readable when something changed. The removal of a directory that somebody
+/// holds open shows in the one above it only.
 #[derive(Debug)]
 pub struct DirWatch {
     inotify: Inotify,
@@ -20,14 +21,22 @@ impl DirWatch {
     /// When it is missing or no directory, or there are no watches left.
     pub fn new(path: &Path) -> Result<DirWatch> {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        let inotify = Inotify::init(flags).doing("watch", path.display())?;
+        let watch = DirWatch { inotify: Inotify::init(flags).doing("watch", path.display())? };
+        watch.also(path)?;
+        Ok(watch)
+    }
+
+    /// Watches another directory as well.
+    ///
+    /// # Errors
+    /// As [`DirWatch::new`].
+    pub fn also(&self, path: &Path) -> Result<()> {
         let names = AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_ONLYDIR;
-        inotify.add_watch(path, names).doing("watch", path.display())?;
-        Ok(DirWatch { inotify })
+        self.inotify.add_watch(path, names).doing("watch", path.display()).map(drop)
     }
 
     /// Makes it unreadable until the next change. Drain first, then look.

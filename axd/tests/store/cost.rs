@@ -1,56 +1,63 @@
 //! What the store costs. Printed, not asserted: machines differ.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ax_core::controller::Event;
+use axd::store::{Options, Writer};
 
 use crate::fixture::*;
 
-/// CPU time of this process so far.
+/// CPU time of all threads that live now.
 fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let own: u64 = stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let all = threads.filter_map(|t| std::fs::read_to_string(t.path().join("schedstat")).ok());
-    let all: u64 = all.filter_map(|s| s.split(' ').next()?.parse::<u64>().ok()).sum();
-    Duration::from_nanos(all.max(own))
+    threads.map(|t| schedstat(&t.path().join("schedstat"))).sum()
+}
+
+fn cpu_of_this_thread() -> Duration {
+    schedstat(Path::new("/proc/thread-self/schedstat"))
+}
+
+/// The first figure: nanoseconds on a CPU.
+fn schedstat(path: &Path) -> Duration {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
 /// `cargo test -p axd --release --test store -- --ignored --nocapture cost`
 #[test]
 #[ignore = "measures; run it in a release build"]
 fn of_the_whole_life_of_a_job() {
-    for group in [1_u64, 10, 100] {
-        let place = Place::new();
-        let (writer, mut cluster) = (place.writer(), Cluster::new());
-        let (wall, before) = (Instant::now(), cpu());
-        let mut core = Duration::ZERO;
-        for key in 0..5000 {
-            let since = cpu_of_this_thread();
-            let (_, attempt) = cluster.submit(&writer, key * 10_000, submission(u128::from(key), request(1)));
-            cluster.run(&writer, key * 10_000 + 10, attempt.unwrap(), 0);
-            core += cpu_of_this_thread() - since;
-            if key % group == group - 1 {
-                cluster.settle(&writer);
-            }
-        }
-        cluster.settle(&writer);
-        let (wall, used) = (wall.elapsed(), cpu() - before);
-        println!(
-            "{group:3} jobs at once: {:.0} µs of CPU a job (of it {:.0} in the caller), {:.0} µs of wall",
-            used.as_secs_f64() * 1e6 / 5000.0,
-            core.as_secs_f64() * 1e6 / 5000.0,
-            wall.as_secs_f64() * 1e6 / 5000.0
-        );
-        writer.close().unwrap();
-        let size = std::fs::metadata(place.paths.database()).unwrap().len();
-        println!("    {} bytes of database a job", size / 5000);
+    for (group, events) in [(1, false), (1, true), (10, false), (100, false), (100, true)] {
+        measure_lives(group, events);
     }
 }
 
-fn cpu_of_this_thread() -> Duration {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
+fn measure_lives(group: u64, events: bool) {
+    const JOBS: u64 = 3000;
+    let place = Place::new();
+    let writer = Writer::spawn(place.open(), Options { events }, Box::new(|| {})).unwrap();
+    let mut cluster = Cluster::new();
+    let (wall, before, mut caller) = (Instant::now(), cpu(), Duration::ZERO);
+    for key in 0..JOBS {
+        let since = cpu_of_this_thread();
+        let (_, attempt) = cluster.submit(&writer, key * 10_000, submission(u128::from(key), request(1)));
+        cluster.run(&writer, key * 10_000 + 10, attempt.unwrap(), 0);
+        caller += cpu_of_this_thread() - since;
+        if key % group == group - 1 {
+            cluster.settle(&writer);
+        }
+    }
+    let (wall, all) = (wall.elapsed(), cpu() - before);
+    let us = |time: Duration| time.as_secs_f64() * 1e6 / JOBS as f64;
+    println!(
+        "{group:3} jobs at once, events {events:5}: {:4.0} µs of CPU a job, {:3.0} of it in the caller; {:5.0} µs of wall",
+        us(all),
+        us(caller),
+        us(wall)
+    );
+    writer.close().unwrap();
+    let size = |path| std::fs::metadata(path).map_or(0, |m| m.len()) / JOBS;
+    println!("    bytes a job: {} and {}", size(place.paths.database()), size(place.paths.events()));
 }
 
 #[test]
@@ -68,6 +75,4 @@ fn of_a_restart_with_ten_thousand_waiting_jobs() {
     let opened = start.elapsed();
     let jobs = store.restore(at(0).wall).unwrap().jobs.len();
     println!("open {opened:?}, restore of {jobs} jobs {:?}", start.elapsed() - opened);
-    let event = Event::Tick;
-    drop((store, event));
 }

@@ -209,3 +209,21 @@ fn what_was_acknowledged_survives_a_kill() {
         assert!(check::check(&place.paths).unwrap().is_good());
     }
 }
+
+#[test]
+fn a_stranger_s_lock_delays_and_loses_nothing() {
+    let place = Place::new();
+    let (writer, mut cluster) = (place.writer(), Cluster::new());
+    let stranger = rusqlite::Connection::open(place.paths.database()).unwrap();
+    stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for key in 1..50 {
+        cluster.submit(&writer, key, submission(u128::from(key), request(1)));
+    }
+    let mut acks = wait_for(&writer, |a| matches!(a, Ack::Failing { id: 1, disk_full: false, .. }));
+    stranger.execute_batch("ROLLBACK").unwrap();
+    acks.extend(cluster.settle(&writer));
+    assert_eq!(acks.iter().filter(|a| **a == Ack::Recovered).count(), 1);
+    all_in_order(&acks, cluster.batches);
+    writer.close().unwrap();
+    assert!(check::check(&place.paths).unwrap().is_good());
+}

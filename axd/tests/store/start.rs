@@ -59,6 +59,11 @@ fn numbers_go_on_without_a_gap_and_epochs_behind_what_was_reserved() {
     assert_eq!(restored(&place), (vec![1, 2], 3, 1001));
     let first = place.open().term();
     assert!(first < place.open().term());
+    std::fs::remove_file(place.paths.high()).unwrap();
+    let store = place.open();
+    assert!(store.notices()[0].contains("numbers go on from the database alone"), "{:?}", store.notices());
+    drop(store);
+    assert_eq!(restored(&place).1, 3);
 }
 
 #[test]

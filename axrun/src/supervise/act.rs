@@ -5,9 +5,10 @@
 use ax_core::record::Report;
 use ax_core::time::{BootTime, Span};
 use ax_sys::signals::Signal;
+use ax_sys::socket::Interest;
 use ax_sys::{Result, clock};
 
-use super::attempt::{Attempt, Detail};
+use super::attempt::{Attempt, Detail, TREE};
 use super::table::{Action, Event, State};
 use super::tree::Tree;
 use super::verdict::Cause;
@@ -46,7 +47,6 @@ impl Attempt {
     fn act(&mut self, action: Action, detail: &Detail) -> std::result::Result<(), String> {
         match action {
             Action::Begin => self.begin(),
-            Action::NoteLaunchFailed => {}
             Action::NoteCause => {
                 if let Some(cause) = &detail.cause {
                     self.facts.note_cause(cause.clone());
@@ -104,7 +104,25 @@ impl Attempt {
 
     fn kill(&mut self) -> std::result::Result<(), String> {
         self.look_again(clock::boot_ms());
-        self.with_tree(Tree::kill)
+        if self.is_empty() { Ok(()) } else { self.with_tree(Tree::kill) }
+    }
+
+    /// Whether nothing is left of its tree. Where that can't be seen something is.
+    fn is_empty(&self) -> bool {
+        match (&self.tree_events, &self.tree) {
+            // One read of a file that is open.
+            (Some(events), _) => events.populated().is_ok_and(|populated| !populated),
+            (None, Some(tree)) => tree.is_empty().unwrap_or(false),
+            (None, None) => true,
+        }
+    }
+
+    /// Lets the groups wake us from now on. Not before: most jobs are empty when their script has ended, and
+    /// should not pay for being told that they began.
+    fn await_emptiness(&mut self) {
+        if let Some(events) = self.tree_events.as_ref().filter(|_| !self.awaits_tree) {
+            self.awaits_tree = self.poller.add(events, TREE, Interest::PRIORITY).is_ok();
+        }
     }
 
     fn look_again(&mut self, now: u64) {
@@ -145,10 +163,10 @@ impl Attempt {
         if !self.state.is_ending() || self.state == State::Done {
             return;
         }
-        let empty = self.tree.as_ref().is_none_or(|tree| tree.is_empty().unwrap_or(false));
-        if self.script.is_none() && empty {
+        if self.script.is_none() && self.is_empty() {
             return self.on(Event::Empty);
         }
+        self.await_emptiness();
         if self.timers.again.is_none() {
             self.look_again(clock::boot_ms());
         }

@@ -42,6 +42,7 @@ pub(super) struct Attempt {
     pub(super) look: u64,
     pub(super) tree: Option<Tree>,
     pub(super) tree_events: Option<Events>,
+    pub(super) awaits_tree: bool,
     pub(super) fence: Option<Fence>,
     /// The script's own process, until it is reaped.
     pub(super) script: Option<i32>,
@@ -86,6 +87,7 @@ impl Attempt {
             look: FIRST_LOOK,
             tree: None,
             tree_events: None,
+            awaits_tree: false,
             fence: None,
             script: None,
             zombies: false,

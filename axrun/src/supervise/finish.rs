@@ -13,13 +13,17 @@ use super::{FIRST_LOOK, wall_now};
 const LAST_TRY: u64 = 5000;
 
 impl Attempt {
-    /// Records how it ended. Does not return before that has worked: the lease is held so long.
+    /// Records how it ended. Does not return before that has worked (the lease is held so long), or nobody can ever
+    /// read it, as its folder was removed.
     pub(super) fn finish(&mut self) {
         crash_point!("emptied");
         let result = self.settle();
         self.result = Some(result.clone());
         let mut pause = FIRST_LOOK;
         while self.place.write_result(&result).is_err() {
+            if self.place.is_gone() {
+                return;
+            }
             // A full disk. axd may still hear of it, and asks are still answered.
             if pause == FIRST_LOOK {
                 self.control.broadcast(&Report::Result(result.clone()));

@@ -46,6 +46,9 @@ pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
     let own = ProcessIdentity::own().map_err(Failure::system)?;
     let lease = take_lease(&place, own)?;
     crash_point!("lease linked");
+    if place.is_gone() {
+        return Err(too_late(&place));
+    }
     let signals = protect().map_err(Failure::system)?;
     let mut attempt = Attempt::new(place, assignment, own, signals, axd).map_err(Failure::system)?;
     // The lease is held to the very end: a free one says that nothing of the attempt is left to be looked after.
@@ -72,6 +75,13 @@ fn take_lease(place: &Place, own: ProcessIdentity) -> std::result::Result<Lease,
             LeaseError::System(error) => Failure::System(error),
         }
     })
+}
+
+/// axd has sealed and settled this attempt, and removed all that there was of it, before we were awake. Nothing of it
+/// may come back: not even the lease, which nobody would ever look at.
+fn too_late(place: &Place) -> Failure {
+    let _ = place.leases.unlink(place.name.to_string());
+    Failure::LeaseTaken(place.leases.show(place.name.to_string()))
 }
 
 /// Makes this process hard to end by accident: out of axd's session and the reach of its terminal, the last to

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ax_core::id::AttemptName;
 use ax_core::record::{Assignment, AttemptResult, FORMAT, Started};
 use ax_sys::atomic_file::{self, Options};
-use ax_sys::path::Dir;
+use ax_sys::path::{Dir, Meta};
 
 use crate::failure::Failure;
 
@@ -69,6 +69,11 @@ impl Place {
         let bytes = json(started)?;
         atomic_file::write(&self.attempt, "started", &bytes, &Options::default()).map_err(Failure::system)?;
         Ok(())
+    }
+
+    /// Whether the attempt's folder was removed, so that no record can reach anybody.
+    pub(crate) fn is_gone(&self) -> bool {
+        Meta::of(&self.attempt).is_ok_and(|meta| meta.links == 0)
     }
 
     /// Writes `result`; the first record of an attempt stays.

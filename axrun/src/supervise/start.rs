@@ -12,7 +12,7 @@ use ax_sys::shared_word::Fence;
 use ax_sys::socket::Interest;
 use ax_sys::{Result, SysError, clock, crash_point};
 
-use super::attempt::{Attempt, REPORT, TREE};
+use super::attempt::{Attempt, REPORT};
 use super::launch::Launch;
 use super::table::Event;
 use super::tree::Tree;
@@ -86,9 +86,6 @@ impl Attempt {
         self.script = Some(child.process.pid());
         self.poller.add(&child.report, REPORT, Interest::READ)?;
         self.report = Some(child.report);
-        if let Some(events) = &self.tree_events {
-            self.poller.add(events, TREE, Interest::PRIORITY)?;
-        }
         Ok(())
     }
 }

@@ -66,8 +66,6 @@ pub(crate) enum Event {
 pub(crate) enum Action {
     /// Begin to count the time limit and tell the followers that the script runs.
     Begin,
-    /// Note for the verdict that the script never ran.
-    NoteLaunchFailed,
     /// Note for the verdict what ended the attempt. The first note stays.
     NoteCause,
     /// Note for the verdict that memory was short.
@@ -107,8 +105,8 @@ const ALL_BUT_DONE: &[State] =
 const TABLE: &[Row] = &[
     // The start.
     (&[S::Preparing], &[E::Launched],                       Some(S::Running),     &[A::Begin]),
-    (&[S::Preparing], &[E::LaunchFailed],                   Some(S::Draining),    &[A::NoteLaunchFailed, A::Kill]),
-    (&[S::Preparing], &[E::ChildExit],                      Some(S::Draining),    &[A::NoteLaunchFailed, A::Kill]),
+    (&[S::Preparing], &[E::LaunchFailed],                   Some(S::Draining),    &[A::Kill]),
+    (&[S::Preparing], &[E::ChildExit],                      Some(S::Draining),    &[A::Kill]),
     // Nothing of the user's ran yet, so there is nothing to be given grace.
     (&[S::Preparing], &[E::Terminate, E::TerminateNow, E::LeaseLost, E::Limit, E::Overdue],
                                                             Some(S::Killing),     &[A::NoteCause, A::Kill]),

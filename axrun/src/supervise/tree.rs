@@ -82,7 +82,7 @@ impl Tree {
 
     /// KILL to all of it; returns before it is gone.
     pub(crate) fn kill(&self) -> Result<()> {
-        if self.is_empty()? { Ok(()) } else { self.hold.kill_all() }
+        self.hold.kill_all()
     }
 
     /// TERM, then CONT.

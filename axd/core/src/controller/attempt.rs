@@ -127,7 +127,7 @@ impl Controller {
             message: Some(format!("never started: {why}")),
         };
         attempt.end = Some(end.clone());
-        let node = attempt.allocation.node.clone();
+        let (node, pause) = (attempt.allocation.node.clone(), pause_after(attempt.number));
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, end });
         let number = name.job.number;
@@ -137,6 +137,9 @@ impl Controller {
             }
             None => {
                 let why = format!("its last assignment was never started: {why}");
+                if let Some(job) = self.jobs.get_mut(&number) {
+                    job.backoff_until = pause.map(|pause| now.boot + pause);
+                }
                 self.shift(now, number, Move::by_ax(Cause::NeverStarted, JobState::Pending, &why), out);
                 self.settle_waiting(now, number, &Actor::Ax, &why, out);
             }
@@ -177,6 +180,13 @@ fn what_follows(request: &Request, retries_used: u32, end: &AttemptEnd) -> Next 
         Outcome::NodeFail | Outcome::LeaseLost | Outcome::Preempted if request.requeue => Next::Again,
         outcome => Next::Over(outcome.final_state()),
     }
+}
+
+/// A crash leaves one assignment unstarted, and its job starts again at once. Where supervisors can't start at all
+/// their jobs would be assigned without end: those wait a little longer with each attempt.
+fn pause_after(attempt: u32) -> Option<Span> {
+    let doublings = attempt.checked_sub(2)?.min(6);
+    Some(Span::seconds(1 << doublings))
 }
 
 /// The delay doubles with every retry.

@@ -219,6 +219,7 @@ impl Controller {
         let Some(mut job) = self.unindex(number) else { return false };
         job.state = to;
         job.note = (!why.is_empty()).then(|| why.into());
+        job.ended_at = None;
         match to {
             JobState::Ready => job.eligible_at = Some(now.wall),
             _ if to.is_final() => job.ended_at = Some(now.wall),

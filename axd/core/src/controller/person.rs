@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::api::{ErrorClass, Resolution};
+use crate::config::QueueState;
 use crate::id::{JobId, JobNumber};
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, Job};
@@ -166,6 +167,10 @@ impl Controller {
             return Err(format!("there is no queue '{queue}'"));
         };
         let admin = matches!(actor, Actor::Ax | Actor::User { admin: true, .. });
+        let moves = queue.name != job.queue;
+        if moves && queue.state == QueueState::Closed {
+            return Err(format!("queue '{}' is closed: it accepts no new jobs", queue.name));
+        }
         let limit = change.time_limit.unwrap_or(job.request.time_limit);
         match queue.max_time {
             Some(max) if !admin && limit.is_none_or(|l| l > max) => {

@@ -15,6 +15,9 @@ const MAX_PATH: usize = 4095;
 /// The most that one variable or list may have, in bytes.
 const MAX_ENVIRONMENT: usize = 131_072;
 
+/// Most variables of a job's own: more make a list, which belongs into a file.
+const MAX_VARIABLES: usize = 1000;
+
 /// Events of Slurm's `--mail-type`.
 const MAIL_TYPES: [&str; 13] = [
     "NONE",
@@ -97,8 +100,12 @@ pub(in crate::directive) fn env(draft: &mut Draft, given: &Given<'_>) -> Done {
     };
     let name = syntax::variable(name)?;
     let env = &mut draft.out.spec.io.env;
+    let full = env.len() >= MAX_VARIABLES;
     match env.iter_mut().find(|(known, _)| *known == name) {
         Some((_, old)) => *old = value.to_owned(),
+        None if full => {
+            return Err(Fault::new(format!("a job takes at most {MAX_VARIABLES} variables of its own")));
+        }
         None => env.push((name, value.to_owned())),
     }
     Ok(())

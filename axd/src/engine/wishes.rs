@@ -1,0 +1,132 @@
+//! What somebody wants done to jobs: an action as it was asked for, checked and
+//! read once, whatever the number of jobs, and then an event for each of them.
+
+use ax_core::api::{Action, ActionRequest, ApiError, ErrorClass, Resolution};
+use ax_core::controller::{Change, Event};
+use ax_core::directive::{Program, interpret, parse_args};
+use ax_core::id::JobId;
+use ax_core::job::Actor;
+use ax_core::job::spec::{JobSpec, TimeLimit};
+use ax_core::time::WallTime;
+use ax_sys::clock;
+
+use super::Engine;
+use super::requests::error;
+use crate::people::Person;
+use crate::submission;
+
+/// Most jobs that one request may act on one by one.
+const MOST_JOBS: usize = 100_000;
+
+/// A wish, ready for any job.
+#[derive(Debug, Clone)]
+pub(super) enum Wish {
+    Cancel { why: Option<String> },
+    Signal(u8),
+    Hold,
+    Release,
+    Resolve(Resolution),
+    Update(Box<Change>),
+}
+
+impl Wish {
+    /// The wish about this job.
+    pub(super) fn of(&self, job: JobId, actor: Actor) -> Event {
+        match self {
+            Wish::Cancel { why } => Event::CancelRequested { job, actor, why: why.clone() },
+            Wish::Signal(signal) => Event::SignalRequested { job, actor, signal: *signal },
+            Wish::Hold => Event::HoldRequested { job, actor },
+            Wish::Release => Event::ReleaseRequested { job, actor },
+            Wish::Resolve(answer) => Event::Resolved { job, actor, answer: *answer },
+            Wish::Update(change) => Event::UpdateRequested { job, actor, change: change.clone() },
+        }
+    }
+}
+
+/// What can be said of an action before any job is looked up: a bad one must cost nothing.
+fn check(request: &ActionRequest) -> Result<(), ApiError> {
+    if request.jobs.is_empty() && request.select.is_none() {
+        return Err(error(ErrorClass::Usage, "no job is named"));
+    }
+    if request.jobs.len() > MOST_JOBS {
+        let text = format!("{} jobs are too many at once, at most {MOST_JOBS}", request.jobs.len());
+        return Err(error(ErrorClass::Usage, text));
+    }
+    // It travels to the supervisor in one message and is shown with the job for ever.
+    match request.why.as_ref().map_or(0, String::len) {
+        long if long > submission::MAX_COMMENT => {
+            let most = submission::MAX_COMMENT;
+            Err(error(ErrorClass::Usage, format!("the reason has {long} bytes, at most {most} are taken")))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Engine {
+    /// Reads and checks what is asked, before any job is looked up: a bad wish must cost nothing.
+    pub(super) fn wish(&self, request: &ActionRequest, person: &Person) -> Result<Wish, ApiError> {
+        check(request)?;
+        match &request.action {
+            Action::Cancel { signal: None } => Ok(Wish::Cancel { why: request.why.clone() }),
+            Action::Cancel { signal: Some(signal) } => Ok(Wish::Signal(*signal)),
+            Action::Hold => Ok(Wish::Hold),
+            Action::Release => Ok(Wish::Release),
+            Action::Resolve { answer } => Ok(Wish::Resolve(*answer)),
+            Action::Update { options } => {
+                self.change_of(options, person).map(|change| Wish::Update(Box::new(change)))
+            }
+            Action::Suspend | Action::Resume => {
+                Err(error(ErrorClass::Refused, "suspend and resume are not supported yet"))
+            }
+        }
+    }
+
+    /// Options as on a command line, those that a waiting job can change.
+    fn change_of(&self, options: &[String], person: &Person) -> Result<Change, ApiError> {
+        let size: usize = options.iter().map(|o| o.len() + 1).sum();
+        if size > submission::MAX_ARGUMENTS {
+            let most = submission::MAX_ARGUMENTS;
+            return Err(error(
+                ErrorClass::Usage,
+                format!("the options have {size} bytes, at most {most} are taken"),
+            ));
+        }
+        let usage = |d: ax_core::directive::Diagnostic| error(ErrorClass::Usage, d.to_string());
+        let line = parse_args(options, Program::Axbatch).map_err(usage)?;
+        let spec = interpret(&[line.source()]).map_err(usage)?.spec;
+        let mut rest = spec.clone();
+        rest.timing.priority = None;
+        rest.timing.limit = None;
+        rest.timing.begin = None;
+        (rest.queue, rest.name) = (None, None);
+        if rest != JobSpec::default() || line.script.is_some() {
+            let text =
+                "only --priority, --time, --begin, --queue and --job-name of a waiting job can be changed";
+            return Err(error(ErrorClass::Usage, text));
+        }
+        spec.name.as_deref().map_or(Ok(()), submission::check_name)?;
+        let config = self.controller.config();
+        // As at the submission: no way into a queue leads around its rule.
+        if let Some(queue) = spec.queue.as_deref().and_then(|name| config.queue(name))
+            && !person.is_admin(config)
+        {
+            submission::may_use(queue, person)?;
+        }
+        let queue = match spec.queue.as_deref() {
+            None => None,
+            Some(name) => Some(
+                name.parse().map_err(|e: ax_core::id::BadName| error(ErrorClass::Usage, e.to_string()))?,
+            ),
+        };
+        Ok(Change {
+            priority: spec.timing.priority,
+            time_limit: spec.timing.limit.map(|limit| match limit {
+                TimeLimit::After(span) => Some(span),
+                TimeLimit::Unlimited => None,
+            }),
+            queue,
+            name: spec.name.map(Into::into),
+            begin: spec.timing.begin.map(|when| self.calendar.resolve(when, WallTime(clock::wall_ms()))),
+        })
+    }
+}
