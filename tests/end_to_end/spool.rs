@@ -22,8 +22,12 @@ impl Cluster {
     /// A folder of a user's own in `incoming/`, by this name.
     pub(crate) fn folder(&self, user: User, name: &str) -> PathBuf {
         let folder = self.spool().join("incoming").join(name);
-        if fs::DirBuilder::new().mode(0o700).create(&folder).is_ok() {
-            chown(&folder, Some(user.uid), Some(user.gid)).unwrap();
+        if !folder.exists() {
+            // Never root's under this name.
+            let hidden = folder.with_file_name(format!(".{name}"));
+            fs::DirBuilder::new().mode(0o700).create(&hidden).unwrap();
+            chown(&hidden, Some(user.uid), Some(user.gid)).unwrap();
+            fs::rename(hidden, &folder).unwrap();
         }
         folder
     }

@@ -264,32 +264,61 @@ fn what_is_written_after_the_taking_does_not_count() {
     let mut cluster = Cluster::new();
     let folder = cluster.own_folder(ALICE);
     let hidden = folder.join(".job.sh");
-    fs::write(
-        &hidden,
-        format!("{}# hold\n", leaves(&cluster, ALICE, "first")).replace("-c 1", "-c 1 --hold"),
-    )
-    .unwrap();
+    fs::write(&hidden, leaves(&cluster, ALICE, "first").replace("-c 1", "-c 1 --hold")).unwrap();
     own(&hidden, ALICE);
-    let mut kept_open = fs::OpenOptions::new().write(true).open(&hidden).unwrap();
+    // Open for reading, it can be opened for writing by its descriptor wherever it lies now.
+    let kept_open = fs::File::open(&hidden).unwrap();
     fs::rename(&hidden, folder.join("job.sh")).unwrap();
     wait_for("the job", || cluster.jobs().len() == 1);
-    kept_open.write_all(b"#!/bin/sh\necho changed > changed; exit 1\n").unwrap();
+    let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&kept_open));
+    fs::write(again, "#!/bin/sh\nexit 1\n").unwrap();
     assert_eq!(cluster.run(ALICE, "ax", &["release", "1"]).code, 0);
     assert_eq!(cluster.wait_over("1")["state"], "SUCCEEDED");
     assert_eq!(cluster.read(ALICE, "first"), "daemon\n");
-    // Written to all the time: whatever comes of it, it is at most one job, and it is alice's.
-    let other = folder.join(".other");
-    fs::write(&other, "#AX -o /dev/null\n").unwrap();
-    own(&other, ALICE);
-    let mut kept_open = fs::OpenOptions::new().append(true).open(&other).unwrap();
-    fs::rename(&other, folder.join("other.sh")).unwrap();
-    for _ in 0..20_000 {
-        kept_open.write_all(b": more\n").unwrap();
-    }
-    wait_for("its end", || {
-        names_in(&cluster.spool().join("taken")).is_empty() && names_in(&folder).is_empty()
+    // Opened for writing over and over while it is taken: the daemon's lease is broken all the time.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = folder.join(".other");
+            while !stop.load(Ordering::Relaxed) {
+                put_into(&folder, ALICE, "other.sh", "#AX --nonsense\n");
+                let Ok(read) = fs::File::open(folder.join("other.sh")) else { continue };
+                let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&read));
+                for _ in 0..100 {
+                    drop(fs::OpenOptions::new().append(true).open(&again));
+                }
+                let _ = fs::remove_file(&file);
+            }
+        });
+        sleep(Duration::from_secs(2));
+        stop.store(true, Ordering::Relaxed);
     });
-    assert!(cluster.jobs().len() <= 2);
+    assert_eq!(cluster.jobs().len(), 1);
+    is_sound(&mut cluster, BOB);
+}
+
+#[test]
+fn what_is_still_being_written_is_not_taken() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let folder = cluster.own_folder(ALICE);
+    let slow = folder.join("slow.sh");
+    let mut file = fs::File::create(&slow).unwrap();
+    own(&slow, ALICE);
+    let (first, rest) = ("#!/bin/sh\n", leaves(&cluster, ALICE, "whole"));
+    file.write_all(first.as_bytes()).unwrap();
+    // Looked at again and again meanwhile.
+    for number in 0..20 {
+        cluster.put(ALICE, &format!("{number}.sh"), "#AX --nonsense\n");
+        cluster.wait_why(ALICE, &format!("{number}.sh"));
+    }
+    assert!(cluster.jobs().is_empty());
+    file.write_all(rest.as_bytes()).unwrap();
+    drop(file);
+    assert_eq!(cluster.wait_file(ALICE, "whole"), "daemon\n");
+    assert_eq!(cluster.jobs().len(), 1);
     is_sound(&mut cluster, BOB);
 }
 

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use ax_core::id::Uid;
 use ax_core::paths::Paths;
 use ax_sys::SysError;
 use ax_sys::crash_point;
@@ -172,39 +172,49 @@ impl Ingest {
     fn on_verdict(&mut self, id: &TakenId, verdict: Verdict) {
         let Some(taken) = self.under_way.remove(id) else { return };
         let (uid, bytes) = (taken.name.uid, taken.bytes());
-        let later = matches!(verdict, Verdict::Later(_));
-        let new = self.users.ended(uid, bytes, later, Instant::now());
-        match verdict {
+        let wait = match verdict {
             Verdict::Committed => self.unlink(id),
             Verdict::Refused(why) => self.refuse(taken.name, &why),
             Verdict::Later(why) => {
-                if new {
-                    let line = Line::new("drops_wait").text("uid", &uid).text("why", &why);
-                    self.tell(News::Said(Level::Info, line));
-                }
                 self.put_back(taken);
+                Some(why)
             }
+        };
+        self.ended(uid, bytes, wait.as_deref());
+    }
+
+    /// A drop is no longer under way; `wait`: its user's others have to wait, for this reason.
+    pub(super) fn ended(&mut self, uid: Uid, bytes: u64, wait: Option<&str>) {
+        let new = self.users.ended(uid, bytes, wait.is_some(), Instant::now());
+        if let Some(why) = wait.filter(|_| new) {
+            let line = Line::new("drops_wait").text("uid", &uid).text("why", &why);
+            self.tell(News::Said(Level::Info, line));
         }
     }
 
     /// The job is durable. Should the file stay, its key is known at the next start.
-    fn unlink(&mut self, id: &TakenId) {
+    fn unlink(&mut self, id: &TakenId) -> Option<String> {
         let done = self.places.as_ref().map(|places| places.taken.unlink(&id.0));
         if let Some(Err(error)) = done {
             self.failed("drop_unlink", &error);
         }
         crash_point!("drop unlinked");
+        None
     }
 
-    /// Moves a file from `taken/` to its user's refused ones.
-    pub(super) fn refuse(&mut self, name: TakenName, why: &str) {
-        let Some(places) = &self.places else { return };
+    /// Moves a file from `taken/` to its user's refused ones. What stands in the way, if that has to wait.
+    pub(super) fn refuse(&mut self, name: TakenName, why: &str) -> Option<String> {
+        let places = self.places.as_ref()?;
         match refuse(places, &name, why) {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Ok(None) => None,
+            Ok(Some(error)) => {
+                self.failed("drop_refuse", &error);
+                None
+            }
             Err(error) => {
                 self.failed("drop_refuse", &error);
                 self.keep(name);
+                Some(error.to_string())
             }
         }
     }

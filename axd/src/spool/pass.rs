@@ -252,7 +252,7 @@ impl Ingest {
         let Some(places) = &self.places else { return };
         let found = read(places, &taken);
         let (uid, bytes) = (taken.name.uid, taken.bytes());
-        match found {
+        let wait = match found {
             Found::Drop(arrival) => {
                 self.under_way.insert(taken.id(), taken);
                 return self.tell(News::Arrived(arrival));
@@ -260,20 +260,21 @@ impl Ingest {
             Found::Refused(why) => {
                 let (name, key) = (shown(&taken.name.name), taken.name.key);
                 self.tell(News::Refused { uid, key, name, why: why.clone() });
-                self.refuse(taken.name, &why);
+                self.refuse(taken.name, &why)
             }
-            Found::Folder => {
-                self.ignored(&taken.name.name, "it is a folder");
-                self.restore(taken);
-            }
-            Found::Failed(error) if error.kind() == ErrorKind::NotFound => {}
+            // Its closing is a hint, and the next rescan comes anyhow.
+            Found::Busy => match self.restore(taken) {
+                Some(_) => None,
+                None => Some("a file in 'taken' is still being written to".to_owned()),
+            },
+            Found::Failed(error) if error.kind() == ErrorKind::NotFound => None,
             Found::Failed(error) => {
                 self.failed("spool", &error);
-                self.users.ended(uid, bytes, true, Instant::now());
-                return self.put_back(taken);
+                self.put_back(taken);
+                Some(error.to_string())
             }
-        }
-        self.users.ended(uid, bytes, false, Instant::now());
+        };
+        self.ended(uid, bytes, wait.as_deref());
     }
 }
 

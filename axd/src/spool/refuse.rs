@@ -7,30 +7,33 @@ use std::io::ErrorKind;
 
 use ax_core::id::Uid;
 use ax_core::text::escaped;
-use ax_sys::SysError;
 use ax_sys::atomic_file::{self, Options};
 use ax_sys::path::{Dir, Meta};
+use ax_sys::{SysError, random};
 
 use super::name::{TakenName, safe};
 use super::places::{Places, rename_new};
 
-/// Moves a file from `taken/` to its user's refused ones and says why. The name that it has there.
-pub(super) fn refuse(places: &Places, taken: &TakenName, why: &str) -> Result<String, SysError> {
+/// Moves a file from `taken/` to its user's refused ones and says why. `Ok(Some)`: it was moved, the reason
+/// could not be written.
+pub(super) fn refuse(places: &Places, taken: &TakenName, why: &str) -> Result<Option<SysError>, SysError> {
     let folder = folder_of(places, taken.uid)?;
-    let name = free_name(&folder, taken);
+    let name = free_name(&folder, taken)?;
     // The reason first: whoever finds the file finds it too. A full disk keeps the file from nobody.
     let said = put_reason(places, &folder, taken.uid, &format!("{name}.why"), why);
     rename_new(&places.taken, &taken.id().0, &folder, OsStr::new(&name))?;
-    said.map(|()| name)
+    Ok(said.err())
 }
 
-/// The name that it had, made safe; with its key where that is taken.
-fn free_name(folder: &Dir, taken: &TakenName) -> String {
+/// The name that it had, made safe; with its key, and then with chance, where that is taken.
+fn free_name(folder: &Dir, taken: &TakenName) -> Result<String, SysError> {
+    let free = |name: &str| folder.stat(name).is_err() && folder.stat(format!("{name}.why")).is_err();
     let name = safe(&taken.name);
-    let there = |name: &str| folder.stat(name).is_ok();
-    match there(&name) || there(&format!("{name}.why")) {
-        false => name,
-        true => format!("{name}.{}", taken.key),
+    let with_key = format!("{name}.{}", taken.key);
+    match (free(&name), free(&with_key)) {
+        (true, _) => Ok(name),
+        (false, true) => Ok(with_key),
+        (false, false) => Ok(format!("{name}.{}", random::name()?)),
     }
 }
 
@@ -47,7 +50,8 @@ fn folder_of(places: &Places, uid: Uid) -> Result<Dir, SysError> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let folder = places.refused.open_dir(&name)?;
+    // It is the user's: they could mount something on it.
+    let folder = places.refused.open_dir_unmounted(&name)?;
     let meta = Meta::of(&folder)?;
     // An earlier daemon may have died between making it and giving it away.
     if meta.uid != uid.0 {

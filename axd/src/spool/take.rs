@@ -1,6 +1,6 @@
 //! Taking a drop: renamed into `taken/` first, where its owner can no longer
-//! exchange it, then looked at, then read once. A descriptor that the owner
-//! kept open can still write to it; what was read is what counts.
+//! exchange it, then looked at, then read once. By a descriptor that was kept
+//! open its owner can still write to it; what was read is what counts.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ax_core::api::SubmitRequest;
 use ax_core::id::{SubmissionKey, Uid};
 use ax_core::text::quoted;
-use ax_sys::path::{Demand, Dir, FileType, HostileError, Meta};
+use ax_sys::path::{Demand, Dir, FileType, HostileError, Meta, is_open_for_writing};
 use ax_sys::{SysError, clock, crash_point, random};
 
 use super::folder::Folder;
@@ -63,8 +63,8 @@ pub(super) enum Found {
     Drop(Box<Arrival>),
     /// Something that can't become one.
     Refused(String),
-    /// A folder, which was exchanged for the file in the last moment.
-    Folder,
+    /// Its owner still has it open for writing: not whole yet.
+    Busy,
     /// It can't be said for now.
     Failed(SysError),
 }
@@ -113,13 +113,14 @@ pub(super) fn read(places: &Places, taken: &Taken) -> Found {
     let limit = if what == Kind::Script { MAX_SCRIPT as u64 } else { MAX_REQUEST };
     let demand = Demand { owner: Some(taken.name.uid.0), max_size: limit };
     match taken.meta.file_type {
-        FileType::Directory => return Found::Folder,
+        FileType::Directory => return Found::Refused(format!("{}: it is a folder", quoted(&name))),
         FileType::Link => {
             return Found::Refused(format!("{}: a symbolic link is not followed", quoted(&name)));
         }
         FileType::Regular | FileType::Special => {}
     }
     let bytes = match places.taken.open_checked(&id.0, demand) {
+        Ok((file, _)) if !places.shared && is_open_for_writing(&file) => return Found::Busy,
         Ok((file, meta)) => read_once(&file, &meta, limit),
         Err(HostileError::System(error)) => return Found::Failed(error),
         Err(error) => return Found::Refused(refusal(&name, taken.name.uid, &error)),

@@ -24,6 +24,7 @@ pub(super) struct Watched {
     /// The inode that is watched as `incoming/`.
     top: Option<Identity>,
     folders: VecDeque<(OsString, Uid, Identity)>,
+    /// Since the last rescan began, there was a folder that could not be watched.
     refused: bool,
 }
 
@@ -37,8 +38,9 @@ impl Watched {
         self.watch.is_some() && self.top.is_some() && !self.refused
     }
 
-    /// Watches `incoming/` itself.
+    /// Watches `incoming/` itself. All folders are added again after this.
     pub(super) fn add_top(&mut self, identity: Identity) -> Result<(), String> {
+        self.refused = false;
         let Some(watch) = self.watch.as_mut().filter(|_| self.top != Some(identity)) else { return Ok(()) };
         watch.remove(&self.incoming);
         self.top = None;
@@ -78,7 +80,6 @@ impl Watched {
         if let Some(watch) = &mut self.watch {
             watch.remove(&self.incoming.join(name));
         }
-        self.refused &= self.folders.len() >= MOST - 1;
     }
 
     /// The folders that are watched.

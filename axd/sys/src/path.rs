@@ -9,7 +9,7 @@ mod names;
 mod resolve;
 mod tree;
 
-pub use hostile::{Demand, HostileError};
+pub use hostile::{Demand, HostileError, is_open_for_writing};
 pub use names::{Entry, Names};
 pub use nix::fcntl::OFlag;
 pub use resolve::Resolver;
