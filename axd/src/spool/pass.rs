@@ -233,16 +233,13 @@ impl Ingest {
         }
     }
 
+    /// To a journal a rename is one change, so that with the new name the loss of the old one is kept too.
     fn make_durable(&mut self, taken: &[Taken]) {
-        let Some(places) = self.places.as_ref().filter(|_| !taken.is_empty()) else { return };
-        let mut synced = vec![places.taken.sync()];
-        let mut last = None;
-        for origin in taken.iter().filter_map(|each| each.origin.as_ref()) {
-            if last.replace(&origin.folder) != Some(&origin.folder) {
-                synced.push(origin.dir.sync());
-            }
-        }
-        for error in synced.into_iter().filter_map(Result::err) {
+        let synced = match &self.places {
+            Some(places) if !taken.is_empty() => places.taken.sync(),
+            _ => Ok(()),
+        };
+        if let Err(error) = synced {
             self.failed("spool", &error);
         }
     }
