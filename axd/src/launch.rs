@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 
 use ax_core::config::Config;
+use ax_core::directive::is_program;
 use ax_core::environment::{Facts, TooLarge, environment};
 use ax_core::id::AttemptName;
 use ax_core::job::Job;
@@ -234,6 +235,9 @@ fn supervisor_environment() -> Vec<CString> {
 /// A script as it runs: without a byte-order mark, and with plain line ends
 /// where its first line ends in CR LF, so that files from other systems work.
 fn runnable(script: &[u8]) -> Vec<u8> {
+    if is_program(script) {
+        return script.to_vec();
+    }
     let script = script.strip_prefix(b"\xef\xbb\xbf").unwrap_or(script);
     let first_line = script.split_inclusive(|b| *b == b'\n').next().unwrap_or_default();
     if !first_line.ends_with(b"\r\n") {
@@ -274,5 +278,7 @@ mod tests {
         );
         assert_eq!(runnable(b"#!/bin/sh\nprintf 'a\r\n'\n"), b"#!/bin/sh\nprintf 'a\r\n'\n");
         assert_eq!(runnable(b""), b"");
+        let program = b"\x7fELF\x02\x00\r\n\x00\r\n";
+        assert_eq!(runnable(program), program, "a program is not a text");
     }
 }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use ax_core::id::AttemptName;
 use ax_core::job::state::Outcome;
 use ax_core::paths::Paths;
-use ax_core::record::{AttemptResult, FORMAT, ProcessMark, Started};
+use ax_core::record::{Assignment, AttemptResult, FORMAT, ProcessMark, Started};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
-use ax_sys::cgroup::{Containment, ProcessTree};
+use ax_sys::cgroup::{Containment, ProcessTree, Removal};
 use ax_sys::lease::{self, LeaseError, Probe};
 use ax_sys::path::Dir;
 use ax_sys::pidfd::{PidFd, ProcessIdentity};
@@ -78,8 +78,7 @@ fn end_supervisor_and_tree(paths: &Paths, attempt: AttemptName) -> Result<bool, 
     while lease::probe(&leases, &name)? == Probe::Held {
         ran = true;
         if Instant::now() > end {
-            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-            return Err(SysError::new("end", attempt, late));
+            return Err(SysError::new("end", attempt, std::io::ErrorKind::TimedOut));
         }
         if let Some(process) = holder(&leases, attempt)?.map_or(Ok(None), PidFd::open_checked)? {
             process.send_signal(Signal::KILL)?;
@@ -180,6 +179,43 @@ fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Res
     };
     let record = serde_json::from_slice(&bytes);
     record.map(Some).map_err(|e| SysError::new("read", folder.join(name).display(), std::io::Error::other(e)))
+}
+
+/// Removes all that a settled attempt left on this node, each only when those before it are gone: its groups are
+/// found by its records; and without its folder a supervisor that comes late starts nothing, so that the lease, which
+/// kept it from starting, may go last.
+pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String> {
+    if let Some(tree) = any_groups(paths, attempt) {
+        remove_groups(&tree).map_err(|error| format!("clearing {attempt} away: {error}"))?;
+    }
+    remove_folder(&paths.half_made(attempt))?;
+    remove_folder(&paths.attempt_dir(attempt))?;
+    remove_folder(&paths.job_dir(attempt))?;
+    remove_folder(&paths.leases().join(attempt.to_string()))
+}
+
+/// By the record of the start; a supervisor that died before it wrote one made them, if at all, where its assignment
+/// said. Records that can't be read name nothing that could be removed.
+fn any_groups(paths: &Paths, attempt: AttemptName) -> Option<Containment> {
+    if let Ok(Some(started)) = started(paths, attempt) {
+        return containment(&started).ok();
+    }
+    let assignment: Assignment = read_record(&paths.attempt_dir(attempt), "assignment").ok()??;
+    let lines = assignment.cgroup_parents.iter().map(|parent| format!("{parent}/{attempt}"));
+    Containment::from_record(&lines.collect::<Vec<_>>()).ok()
+}
+
+/// The last process may still be on its way out.
+fn remove_groups(tree: &Containment) -> Result<(), SysError> {
+    let end = Instant::now() + KILL_PATIENCE;
+    while tree.remove()? == Removal::NotYet {
+        if Instant::now() > end {
+            return Err(SysError::new("remove", "its groups", std::io::ErrorKind::ResourceBusy));
+        }
+        tree.kill_all()?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Removes a folder with all that is in it, never following a link out of it.

@@ -15,7 +15,7 @@ use ax_core::id::SubmissionKey;
 use ax_core::job::request::{Request, resolve};
 use ax_core::job::spec::{Export, JobSpec};
 use ax_core::node::Node;
-use ax_core::text::{nearest, quoted};
+use ax_core::text::{count, quoted};
 use ax_core::time::WallTime;
 
 use crate::calendar::Calendar;
@@ -200,9 +200,12 @@ fn check_sizes(request: &SubmitRequest, script: &Script) -> Result<(), ApiError>
     }
     let texts =
         request.args.iter().chain(request.environment.iter().flat_map(|(n, v)| [n, v])).chain(&request.cwd);
-    match texts.into_iter().any(|t| t.contains('\0')) {
-        true => Err(data("arguments, environment and folder can't hold a NUL character".to_owned())),
-        false => Ok(()),
+    if texts.into_iter().any(|t| t.contains('\0')) {
+        return Err(data("arguments, environment and folder can't hold a NUL character".to_owned()));
+    }
+    match request.cwd.as_deref().filter(|folder| !folder.starts_with('/')) {
+        Some(folder) => Err(data(format!("the folder {} is no absolute path", quoted(folder)))),
+        None => Ok(()),
     }
 }
 
@@ -260,23 +263,11 @@ fn choose_queue<'a>(
             warnings.push(format!("there is no queue {}: taken as {}", quoted(name), config.default_queue));
             default()
         }
-        Some((name, None)) => return Err(refused(unknown_queue(name, config))),
+        Some((name, None)) => return Err(refused(config.unknown_queue(name))),
     };
     let queue = queue.ok_or_else(|| refused("no queue is configured".to_owned()))?;
     may_use(queue, person)?;
     Ok(queue)
-}
-
-fn unknown_queue(name: &str, config: &Config) -> String {
-    let names = || config.queues.iter().map(|q| q.name.as_str());
-    match nearest(name, names()) {
-        Some(near) => format!("there is no queue {}; did you mean {}?", quoted(name), quoted(near)),
-        None => format!(
-            "there is no queue {}; there are: {}",
-            quoted(name),
-            names().collect::<Vec<_>>().join(", ")
-        ),
-    }
 }
 
 /// Whether a queue is open to this person.
@@ -299,14 +290,8 @@ fn fits_somewhere(request: &Request, rules: &Rules<'_>) -> Result<(), ApiError> 
     if rules.nodes.is_empty() || rules.nodes.iter().any(|n| n.could_ever_hold(request)) {
         return Ok(());
     }
-    let lacks: Vec<String> = rules.nodes.iter().map(|node| lacking(node, request)).collect();
-    Err(refused(format!("no node here could ever hold this job: {}", lacks.join("; "))))
-}
-
-fn lacking(node: &Node, request: &Request) -> String {
-    let empty = Node::new(node.inventory.clone());
-    let texts: Vec<String> = empty.shortages(request).into_iter().map(|s| s.text).collect();
-    format!("it needs {} on {}", texts.join(", and "), node.inventory.name)
+    let lacks: Vec<String> = rules.nodes.iter().filter_map(|node| node.lacks_for_ever(request)).collect();
+    Err(refused(format!("no node here could ever hold this job: it {}", lacks.join("; it "))))
 }
 
 fn job_name(spec: &JobSpec, script_name: &str) -> Result<String, ApiError> {
@@ -365,12 +350,14 @@ fn details(
     }
 }
 
-/// The part of the submitter's environment that `--export` can let through.
+/// The part of the submitter's environment that `--export` can let through. A name that is none
+/// could stand for another variable once it is joined with its value.
 fn wanted_environment(all: Vec<(String, String)>, export: &Export) -> Vec<(String, String)> {
+    let all = all.into_iter().filter(|(name, _)| !name.is_empty() && !name.contains('='));
     match export {
         Export::None => Vec::new(),
-        Export::Only(items) => all.into_iter().filter(|(n, _)| items.iter().any(|i| i.name == *n)).collect(),
-        Export::All | Export::AllAnd(_) => all,
+        Export::Only(items) => all.filter(|(n, _)| items.iter().any(|i| i.name == *n)).collect(),
+        Export::All | Export::AllAnd(_) => all.collect(),
     }
 }
 
@@ -380,13 +367,17 @@ fn in_words(submission: &Submission) -> String {
         None => "no cards".to_owned(),
         Some(c) => {
             let kind = c.kind.as_deref().map_or(String::new(), |k| format!("{k} "));
-            let slice = c.slice.map_or(String::new(), |mb| format!(", {mb} of each"));
-            format!("{} {kind}cards{slice}", c.count)
+            let each = if c.count == 1 { "" } else { " each" };
+            let slice = c.slice.map_or(String::new(), |mem| format!(" with {}{each}", mem.of_card()));
+            format!("{}{slice}", count(c.count, &format!("{kind}card")))
         }
     };
     let limit = request.time_limit.map_or("no time limit".to_owned(), |l| format!("time limit {l}"));
     format!(
-        "queue {}, priority {}, {} CPUs, {} of RAM, {cards}, {limit}",
-        submission.queue, request.priority, request.cpus, request.ram
+        "queue {}, priority {}, {}, {} of RAM, {cards}, {limit}",
+        submission.queue,
+        request.priority,
+        count(request.cpus, "CPU"),
+        request.ram
     )
 }

@@ -28,7 +28,9 @@ pub(crate) enum Task {
     LookUp(Uid),
     /// What became of an attempt whose supervisor is not there?
     Settle(AttemptName),
-    /// These files and folders are no longer needed; each goes only if those before it are gone.
+    /// An attempt is settled: all that it left on this node may go.
+    CleanUp(AttemptName),
+    /// These folders are no longer needed.
     Remove(Vec<PathBuf>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
@@ -67,7 +69,7 @@ impl Task {
     fn lane(&self) -> usize {
         match self {
             Task::LookUp(_) => 0,
-            Task::Settle(_) => 1,
+            Task::Settle(_) | Task::CleanUp(_) => 1,
             Task::Remove(_) => 2,
             Task::Accounts(_) => 3,
         }
@@ -168,9 +170,10 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
     match task {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
         Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
+        Task::CleanUp(attempt) => settle::clean_up(paths, attempt).err().map(Done::NotRemoved),
         Task::Remove(folders) => {
-            let failed = folders.iter().find_map(|folder| settle::remove_folder(folder).err());
-            failed.map(Done::NotRemoved)
+            let failed: Vec<String> = folders.iter().filter_map(|f| settle::remove_folder(f).err()).collect();
+            (!failed.is_empty()).then(|| Done::NotRemoved(failed.join("; ")))
         }
         Task::Accounts(listing) => {
             let (uid, conn) = (listing.uid, listing.conn);

@@ -44,6 +44,10 @@ pub(crate) struct Ran {
 /// A daemon and its world.
 pub(crate) struct Cluster {
     pub(crate) root: PathBuf,
+    /// The daemon's program; its supervisor lies beside it.
+    pub(crate) axd: PathBuf,
+    /// Words before it: what it is started by.
+    pub(crate) wrapper: Vec<String>,
     environment: Vec<(String, String)>,
     daemon: Option<Child>,
 }
@@ -76,7 +80,8 @@ impl Cluster {
         let root = std::env::temp_dir().join(format!("ax-e2e-{}-{number}", std::process::id()));
         fs::create_dir(&root).unwrap();
         fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
-        let cluster = Cluster { root, environment: Vec::new(), daemon: None };
+        let axd = PathBuf::from(env!("CARGO_BIN_EXE_axd"));
+        let cluster = Cluster { root, axd, wrapper: Vec::new(), environment: Vec::new(), daemon: None };
         for user in [ALICE, BOB, ROOT] {
             let home = cluster.home(user);
             fs::create_dir_all(&home).unwrap();
@@ -112,7 +117,7 @@ impl Cluster {
     /// Starts the daemon and waits until it answers.
     pub(crate) fn start(&mut self) {
         self.spawn();
-        wait_for("the daemon to answer", || self.axctl_ready() || self.daemon_ended());
+        wait_for("the daemon to answer", || self.answers() || self.daemon_ended());
         assert!(!self.daemon_ended(), "the daemon ended: {}", self.daemon_output());
     }
 
@@ -121,14 +126,16 @@ impl Cluster {
         assert!(self.daemon.is_none(), "it runs already");
         let output =
             fs::OpenOptions::new().append(true).create(true).open(self.root.join("axd.out")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_axd"));
-        command.arg("--root").arg(&self.root).current_dir("/").stdin(Stdio::null());
+        let mut words = self.wrapper.iter().map(PathBuf::from).chain([self.axd.clone()]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).arg("--root").arg(&self.root).current_dir("/").stdin(Stdio::null());
         command.stdout(output.try_clone().unwrap()).stderr(output);
         command.envs(self.environment.iter().map(|(n, v)| (n, v)));
         self.daemon = Some(command.spawn().unwrap());
     }
 
-    fn axctl_ready(&self) -> bool {
+    /// Whether somebody listens at the socket.
+    pub(crate) fn answers(&self) -> bool {
         std::os::unix::net::UnixStream::connect(self.socket()).is_ok()
     }
 
@@ -298,7 +305,9 @@ impl Drop for Cluster {
         }
         let root = self.root.to_string_lossy().into_owned();
         // Supervisors and the watchdog of this world, then what they held.
-        for pid in processes().filter(|pid| command_line(*pid).contains(&root)) {
+        let names_it =
+            |line: String| line.contains(&format!("{root}/")) || line.contains(&format!("{root} "));
+        for pid in processes().filter(|pid| names_it(command_line(*pid))) {
             signal(pid, "KILL");
         }
         for pid in processes().filter(|pid| environment_has(*pid, &format!("AX_ROOT={root}"))) {
@@ -319,7 +328,7 @@ fn as_root_quietly() -> bool {
 }
 
 /// Removes the control groups of a daemon that is gone.
-fn remove_groups(run: &Path) {
+pub(crate) fn remove_groups(run: &Path) {
     let paths = ax_core::paths::Paths { run: run.to_owned(), ..ax_core::paths::Paths::system() };
     let name = paths.cgroup_name();
     let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return };

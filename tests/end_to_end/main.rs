@@ -3,9 +3,35 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod administration;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod asking;
+mod axrun_outside;
+mod bad_words;
+mod books;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
+mod commands;
+#[cfg(feature = "crash-points")]
+mod crash_points;
+mod disk_full;
+mod false_daemon;
 mod first_job;
+mod hostile_requests;
+mod hostile_submissions;
+mod inside_job;
+mod job_life;
+mod keyed;
+mod other_users;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod raw;
+mod same_decisions;
+mod script_files;
 mod spool;
 mod spool_attacks;
 mod spool_cron;
+mod stays_small;
+mod storm;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod stranger;
+mod survival;

@@ -7,7 +7,7 @@ use ax_core::api::{CardView, JobView, JobsQuery};
 use ax_core::id::JobId;
 
 use crate::failure::Failure;
-use crate::fields::{self, Field, left, megabytes, right};
+use crate::fields::{self, Field, card_memory, left, right};
 use crate::session::Session;
 use crate::style::Paint;
 use crate::table::Cell;
@@ -48,11 +48,11 @@ static FIELDS: [Field<Row>; 15] = [
     right("index", "GPU", |row, _| Cell::new(row.card.index.to_string())),
     left("name", "NAME", Freely(4), |row, _| Cell::new(short_name(&row.card.name))),
     left("uuid", "UUID", Never, |row, _| Cell::new(&row.card.uuid)),
-    right("mem", "MEM", |row, _| Cell::new(megabytes(row.card.mem_mb))),
-    right("free", "FREE", |row, _| Cell::new(megabytes(row.card.free_mb))),
-    right("reserved", "RESERVED", |row, _| Cell::new(megabytes(row.card.reserved_mb))),
-    right("used", "USED", |row, _| Cell::maybe(row.card.used_mb.map(megabytes))),
-    right("p95", "P95", |row, _| Cell::maybe(row.card.p95_mb.map(megabytes))),
+    right("mem", "MEM", |row, _| Cell::new(card_memory(row.card.mem_mb))),
+    right("free", "FREE", |row, _| Cell::new(card_memory(row.card.free_mb))),
+    right("reserved", "RESERVED", |row, _| Cell::new(card_memory(row.card.reserved_mb))),
+    right("used", "USED", |row, _| Cell::maybe(row.card.used_mb.map(card_memory))),
+    right("p95", "P95", |row, _| Cell::maybe(row.card.p95_mb.map(card_memory))),
     right("load", "LOAD", |row, _| Cell::maybe(row.card.load.map(|load| format!("{load}%")))),
     left("limit", "LIMIT", Never, |row, _| Cell::new(&row.card.limit)),
     left("health", "HEALTH", Last(7), |row, _| Cell::painted(&row.card.health, paint(&row.card.health))),
@@ -134,7 +134,7 @@ fn holders(session: &Session<'_, '_>, cards: &[CardView]) -> Result<BTreeMap<Job
 /// `ax-2026-0001 alice 40GB, ax-2026-0002 bob; outside ax: pid 17 (carol)`, or `-`.
 fn in_words(card: &CardView, jobs: &BTreeMap<JobId, JobView>) -> String {
     let one = |id: &JobId| match jobs.get(id) {
-        Some(JobView { user, gpu_mem_mb: Some(mb), .. }) => format!("{id} {user} {}", megabytes(*mb)),
+        Some(JobView { user, gpu_mem_mb: Some(mb), .. }) => format!("{id} {user} {}", card_memory(*mb)),
         Some(job) => format!("{id} {}", job.user),
         None => id.to_string(),
     };

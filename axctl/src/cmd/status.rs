@@ -9,7 +9,7 @@ use ax_core::time::Span;
 
 use super::why;
 use crate::failure::Failure;
-use crate::fields::{exit, megabytes, shown_id};
+use crate::fields::{card_memory, exit, megabytes, shown_id};
 use crate::session::Session;
 use crate::shown::shown;
 use crate::style::Paint;
@@ -112,7 +112,9 @@ impl Page<'_, '_, '_> {
         let job = self.job;
         let mut parts = Vec::new();
         if job.gpus > 0 {
-            let slice = job.gpu_mem_mb.map(|mb| format!(" with {} each", megabytes(mb))).unwrap_or_default();
+            let each = if job.gpus == 1 { "" } else { " each" };
+            let slice =
+                job.gpu_mem_mb.map(|mb| format!(" with {}{each}", card_memory(mb))).unwrap_or_default();
             parts.push(format!("{}{slice}", count(job.gpus, "card")));
         }
         parts.push(count(job.cpus, "CPU"));
@@ -130,7 +132,7 @@ impl Page<'_, '_, '_> {
             self.line("no effect", &job.unused_options.join(" "));
         }
         if !job.nodes.is_empty() {
-            let label = if job.ended_at.is_some() { "ran on" } else { "runs on" };
+            let label = if job.state.is_active() { "runs on" } else { "ran on" };
             self.line(label, &job.nodes.join(", "));
         }
         if !job.gpu_uuids.is_empty() {
@@ -228,7 +230,7 @@ const ATTEMPT_COLUMNS: [Column; 7] = [
 fn used(attempt: &AttemptView) -> Option<String> {
     let cpu = attempt.cpu_time_s.map(|seconds| format!("{} of CPU", length(Span((seconds * 1000.0) as u64))));
     let ram = attempt.max_ram_mb.map(|mb| format!("{} of memory", megabytes(mb)));
-    let gpu = attempt.max_gpu_mem_mb.map(|mb| format!("{} of GPU memory", megabytes(mb)));
+    let gpu = attempt.max_gpu_mem_mb.map(|mb| format!("{} of GPU memory", card_memory(mb)));
     let parts: Vec<String> = [cpu, ram, gpu].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("used {}", parts.join(", ")))
 }

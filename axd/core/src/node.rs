@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AttemptName, HostName};
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
+use crate::text::{count, listed};
 
 /// What a node registered with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,15 +71,6 @@ pub struct CardShare {
     pub slice: Option<Megabytes>,
 }
 
-/// One thing that a node lacks for a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shortage {
-    /// In words with numbers: `8 CPUs, 2 of 16 are free`.
-    pub text: String,
-    /// Even the empty node has too little.
-    pub for_ever: bool,
-}
-
 /// A node and what is given out of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
@@ -86,6 +78,12 @@ pub struct Node {
     pub inventory: Inventory,
     /// What each living attempt holds.
     pub held: BTreeMap<AttemptKey, Allocation>,
+}
+
+/// `2 cards`, `1 h200 card`.
+fn cards_in_words(wanted: &CardRequest) -> String {
+    let kind = wanted.kind.as_ref().map_or(String::new(), |kind| format!("{kind} "));
+    count(wanted.count, &format!("{kind}card"))
 }
 
 /// Attempts are keyed by epoch here: it is unique in a cluster.
@@ -154,44 +152,68 @@ impl Node {
         self.inventory.cards_of(wanted.kind.as_deref()).filter(big_enough).count()
     }
 
-    /// Everything that stands in the way of a request here, in words; empty: it fits now.
-    pub fn shortages(&self, request: &Request) -> Vec<Shortage> {
-        let mut found = Vec::new();
+    /// Why a request does not fit now, in a sentence with numbers; `None`: it fits.
+    pub fn lacks_now(&self, request: &Request) -> Option<String> {
         let has = &self.inventory;
         if !self.admits(request) {
-            found.push(Shortage { text: format!("not on {}, as asked", has.name), for_ever: true });
+            return Some(self.not_admitted());
         }
-        let (cpus, free) = (request.cpus, self.free_cpus());
-        if cpus > free {
-            let text = format!("{cpus} CPUs, {free} of {} are free", has.cpus);
-            found.push(Shortage { text, for_ever: cpus > has.cpus });
+        let mut found = Vec::new();
+        let free = self.free_cpus();
+        if request.cpus > free {
+            found.push(format!("{} ({free} of {} free)", count(request.cpus, "CPU"), has.cpus));
         }
         let free = self.free_ram();
         if request.ram > free {
-            let text = format!("{} of RAM, {free} of {} are free", request.ram, has.ram);
-            found.push(Shortage { text, for_ever: request.ram > has.ram });
+            found.push(format!("{} of RAM ({free} of {} free)", request.ram, has.ram));
         }
         if request.exclusive && !self.held.is_empty() {
-            let text = format!("the whole node, {} jobs are on it", self.held.len());
-            found.push(Shortage { text, for_ever: false });
+            found.push(format!("the whole node (used by {})", count(self.held.len() as u64, "job")));
         }
-        found.extend(request.cards.as_ref().and_then(|c| self.card_shortage(c)));
-        found
+        found.extend(request.cards.as_ref().and_then(|wanted| {
+            let free = self.fitting_cards(wanted).len();
+            let of = format!("{free} of {}", self.cards_big_enough(wanted));
+            (free < wanted.count as usize).then(|| match wanted.slice {
+                None => format!("{} ({of} free)", cards_in_words(wanted)),
+                Some(mem) => {
+                    format!("{} on {} ({of} have so much free)", mem.of_card(), cards_in_words(wanted))
+                }
+            })
+        }));
+        (!found.is_empty()).then(|| format!("needs {} on {}", listed(&found), has.name))
     }
 
-    fn card_shortage(&self, wanted: &CardRequest) -> Option<Shortage> {
-        let kind = wanted.kind.as_deref();
-        let free = self.fitting_cards(wanted).len();
-        if free >= wanted.count as usize {
-            return None;
+    /// Why even the empty node could not hold a request, in a sentence with numbers; `None`: it could.
+    pub fn lacks_for_ever(&self, request: &Request) -> Option<String> {
+        let has = &self.inventory;
+        if !self.admits(request) {
+            return Some(self.not_admitted());
         }
-        let ever = self.cards_big_enough(wanted);
-        let typed = kind.map_or(String::new(), |k| format!("{k} "));
-        let text = match wanted.slice {
-            None => format!("{} {typed}cards, {free} of {ever} are free", wanted.count),
-            Some(mb) => format!("{mb} on {} {typed}cards, {free} of {ever} have so much free", wanted.count),
-        };
-        Some(Shortage { text, for_ever: ever < wanted.count as usize })
+        let mut found = Vec::new();
+        if request.cpus > has.cpus {
+            found.push(format!("{}, and {} has {}", count(request.cpus, "CPU"), has.name, has.cpus));
+        }
+        if request.ram > has.ram {
+            found.push(format!("{} of RAM, and {} has {}", request.ram, has.name, has.ram));
+        }
+        found.extend(request.cards.as_ref().and_then(|wanted| {
+            let all = has.cards_of(wanted.kind.as_deref()).count();
+            let big_enough = self.cards_big_enough(wanted);
+            (big_enough < wanted.count as usize).then(|| match wanted.slice.filter(|_| all > big_enough) {
+                None => format!("{}, and {} has {all}", cards_in_words(wanted), has.name),
+                Some(mem) => format!(
+                    "{} on {}, and {big_enough} of the {all} of {} are so large",
+                    mem.of_card(),
+                    cards_in_words(wanted),
+                    has.name
+                ),
+            })
+        }));
+        (!found.is_empty()).then(|| format!("needs {}", found.join("; ")))
+    }
+
+    fn not_admitted(&self) -> String {
+        format!("may not run on {}, by its --nodelist or --exclude", self.inventory.name)
     }
 
     /// The cards that can take a share of the request now, the tightest first.

@@ -25,6 +25,16 @@ impl Megabytes {
         self.0.saturating_mul(1 << 20)
     }
 
+    /// The memory of cards for people, in powers of 1000 as they are sold and asked for: `80 GB`.
+    pub fn of_card(self) -> String {
+        let bytes = self.bytes() as f64;
+        if bytes < 999.5e6 {
+            return format!("{:.0} MB", bytes / 1e6);
+        }
+        let gigabytes = format!("{:.1}", bytes / 1e9);
+        format!("{} GB", gigabytes.strip_suffix(".0").unwrap_or(&gigabytes))
+    }
+
     /// What is left after taking `other`, never below nothing.
     pub const fn saturating_sub(self, other: Megabytes) -> Megabytes {
         Megabytes(self.0.saturating_sub(other.0))
@@ -61,5 +71,17 @@ impl fmt::Display for Megabytes {
             mb if mb % 1024 == 0 => write!(f, "{} GB", mb / 1024),
             mb => write!(f, "{:.1} GB", mb as f64 / 1024.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_spoken_of_as_they_are_sold() {
+        let said = |bytes: u64| Megabytes::from_bytes(bytes).of_card();
+        assert_eq!((said(80_000_000_000).as_str(), said(10_000_000_000).as_str()), ("80 GB", "10 GB"));
+        assert_eq!((said(1_500_000_000).as_str(), said(512_000_000).as_str()), ("1.5 GB", "512 MB"));
     }
 }

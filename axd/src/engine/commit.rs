@@ -8,7 +8,7 @@ use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::{AttemptName, JobNumber, SubmissionKey};
 use ax_core::job::Job;
-use ax_core::time::Now;
+use ax_core::time::{BootTime, Now, Span};
 use ax_sys::crash_point;
 
 use super::{Engine, now};
@@ -20,13 +20,17 @@ use crate::spool::TakenId;
 use crate::store::events::Step;
 use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Row, Usage};
 
+/// The reserve is given up on a full disk, and then most commits succeed after all.
+const UNSAVED_WAITS: Span = Span::seconds(2);
+
+/// How often the recorded events get a snapshot of the whole.
+pub(super) const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
+
 /// What waits for a batch to become durable.
 #[derive(Debug, Default)]
 pub(super) struct Consequences {
     pub(super) decisions: Vec<Decision>,
     pub(super) answers: Vec<(ConnId, Response)>,
-    /// Who wants to see a job as it is then.
-    pub(super) shows: Vec<(ConnId, JobNumber)>,
     /// Drops whose jobs are in it.
     pub(super) drops: Vec<TakenId>,
 }
@@ -49,6 +53,8 @@ impl OpenBatch {
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     next: u64,
+    /// Since when they fail.
+    failing_since: Option<BootTime>,
     under_way: VecDeque<(u64, Consequences)>,
 }
 
@@ -123,6 +129,11 @@ impl Engine {
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
         if self.writer.records() && !(event == Event::Tick && decisions.is_empty()) {
             self.writer.record(now, Step { event, decisions: decisions.to_vec() });
+            // Old events can go only as far as there is a later snapshot to begin from.
+            if now.boot >= self.next_snapshot {
+                self.next_snapshot = now.boot + SNAPSHOT_EVERY;
+                self.writer.record_snapshot(now, self.controller.snapshot());
+            }
         }
     }
 
@@ -134,15 +145,16 @@ impl Engine {
         }
     }
 
-    /// Shows a job once what the store has of it is as new as what the controller has.
-    pub(super) fn show_when_durable(&mut self, conn: ConnId, job: JobNumber) {
-        match self.not_durable() {
-            Some(then) => then.shows.push((conn, job)),
-            None => {
-                let response = self.show_job(job);
-                self.respond(conn, &response);
-            }
-        }
+    /// Whether something was decided about a job that is not durable yet.
+    pub(super) fn is_unsettled(&self, number: JobNumber) -> bool {
+        let open = std::iter::once(&self.batch.then);
+        let all = open.chain(self.commits.under_way.iter().map(|(_, then)| then));
+        all.flat_map(|then| &then.decisions).any(|d| d.touches().is_some_and(|job| job.number == number))
+    }
+
+    /// Whether somebody waits for a commit.
+    pub(super) fn commits_wait(&self) -> bool {
+        !self.commits.under_way.is_empty() || !self.batch.batch.rows.is_empty()
     }
 
     /// Lets the spool remove a drop once its job is durable.
@@ -181,8 +193,9 @@ impl Engine {
                 Ack::Committed(id) => self.on_committed(id),
                 Ack::Failing { error, .. } => {
                     self.log.line(Level::Error, &Line::new("read_only").text("error", &error));
-                    self.answer_unsaved(&error);
+                    self.commits.failing_since = Some(now().boot);
                     self.read_only = Some(error);
+                    self.answer_reads();
                 }
                 Ack::Recovered => self.on_recovered(),
             }
@@ -195,17 +208,28 @@ impl Engine {
         while let Some((_, then)) = self.commits.under_way.pop_front_if(|(up_to, _)| *up_to <= id) {
             self.carry_out(then);
         }
+        self.answer_reads();
     }
 
-    /// Nobody waits for a disk. What they asked for is decided and becomes true when it can be written down, which
-    /// nobody can promise: to be asked again under the same key.
-    fn answer_unsaved(&mut self, why: &str) {
+    /// Until when those who asked before commits failed wait for theirs.
+    pub(super) fn answers_due(&self) -> Option<BootTime> {
+        let waits = self.commits.under_way.iter().any(|(_, then)| !then.answers.is_empty());
+        self.commits.failing_since.filter(|_| waits).map(|since| since + UNSAVED_WAITS)
+    }
+
+    /// Nobody waits for a disk for long. What they asked for is decided and becomes true when it can be written down,
+    /// which nobody can promise: to be asked again under the same key.
+    pub(super) fn answer_unsaved(&mut self, now: BootTime) {
+        let Some(why) = self.read_only.clone().filter(|_| self.answers_due().is_some_and(|at| at <= now))
+        else {
+            return;
+        };
         let error =
             format!("this can't be written down yet and may still take effect, try again later: {why}");
         let response = Response::error(&ApiError { class: ErrorClass::TryAgain, error });
-        let waiting = self.commits.under_way.iter_mut().map(|(_, then)| then).chain([&mut self.batch.then]);
+        let waiting = self.commits.under_way.iter_mut();
         let waiting: Vec<ConnId> =
-            waiting.flat_map(|then| std::mem::take(&mut then.answers)).map(|(conn, _)| conn).collect();
+            waiting.flat_map(|(_, then)| std::mem::take(&mut then.answers)).map(|(conn, _)| conn).collect();
         for conn in waiting {
             self.respond(conn, &response);
         }
@@ -214,6 +238,7 @@ impl Engine {
     fn on_recovered(&mut self) {
         self.log.line(Level::Info, &Line::new("writable"));
         self.read_only = None;
+        self.commits.failing_since = None;
         for event in std::mem::take(&mut self.deferred) {
             self.step(event);
         }
@@ -230,10 +255,6 @@ impl Engine {
             if accepts {
                 crash_point!("answered");
             }
-        }
-        for (conn, job) in then.shows {
-            let response = self.show_job(job);
-            self.respond(conn, &response);
         }
         for drop in then.drops {
             self.finish_drop(drop);

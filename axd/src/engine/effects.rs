@@ -12,7 +12,6 @@ use ax_core::record::{AttemptResult, Report, Request};
 use ax_core::size::Megabytes;
 use ax_sys::crash_point;
 
-use super::strays::traces;
 use super::{Engine, SPOOL_STAYS, now};
 use crate::launch::{Plan, Running};
 use crate::log::{Level, Line};
@@ -36,7 +35,10 @@ impl Engine {
                 crash_point!("decision committed");
                 self.launch(Launch { attempt, number, allocation });
             }
-            Decision::Terminate { attempt, outcome, message } => self.terminate(attempt, outcome, message),
+            Decision::Terminate { attempt, outcome, message } => {
+                crash_point!("end asked");
+                self.terminate(attempt, outcome, message);
+            }
             Decision::Signal { attempt, signal } => {
                 self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
             }
@@ -76,7 +78,7 @@ impl Engine {
             }
             Some(Ok(person)) => match self.start_attempt(&launch, &person) {
                 Ok(running) => self.watch(launch.attempt, running),
-                Err(error) => self.launch_failed(launch.attempt, error),
+                Err(error) => self.not_started(launch.attempt, error),
             },
         }
     }
@@ -133,6 +135,13 @@ impl Engine {
         };
         let stored = read().map_err(|e| e.to_string())?;
         stored.ok_or_else(|| format!("{} is not in the database", attempt.job))
+    }
+
+    /// This node could not: a full disk, no process to be had. That is no fault of the job's, which waits again.
+    fn not_started(&mut self, attempt: AttemptName, why: String) {
+        let line = Line::new("not_started").text("attempt", &attempt).text("error", &why);
+        self.log.line(Level::Error, &line);
+        self.happened(Event::NeverStarted { attempt, why });
     }
 
     fn launch_failed(&mut self, attempt: AttemptName, error: String) {
@@ -268,7 +277,7 @@ impl Engine {
     fn clean_up(&mut self, attempt: AttemptName) {
         let now = now().boot;
         self.attempts.forget(attempt);
-        self.worker.start_task(Task::Remove(traces(&self.paths, attempt)));
+        self.worker.start_task(Task::CleanUp(attempt));
         self.leftovers.insert((now + SPOOL_STAYS, attempt), self.paths.epoch_dir(attempt));
     }
 }

@@ -13,6 +13,7 @@ mod reload;
 mod requests;
 mod spool;
 mod start;
+mod stop;
 mod strays;
 mod tokens;
 mod wishes;
@@ -101,8 +102,12 @@ pub(crate) struct Engine {
     /// Spool folders of finished attempts, by the time at which they go.
     leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,
     next_rescan: BootTime,
+    next_snapshot: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
+    /// An administrator wants it to stop, with the jobs or without them.
+    leaving: bool,
+    ends_jobs: bool,
     stopping: bool,
 }
 
@@ -123,6 +128,7 @@ impl Engine {
             }
             self.on_time();
             self.flush();
+            self.stop_if_done();
         }
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
@@ -142,6 +148,7 @@ impl Engine {
         [wake.boot, by_wall, server, leftovers, quiet, rescan]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
+            .chain([self.answers_due()])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -211,6 +218,7 @@ impl Engine {
         let now = now();
         self.server.sweep(&self.poller, now.boot.0);
         self.answer_late_waiters(now);
+        self.answer_unsaved(now.boot);
         let wake = self.controller.next_wake();
         if wake.boot.is_some_and(|at| at <= now.boot) || wake.wall.is_some_and(|at| at <= now.wall) {
             self.happened(Event::Tick);

@@ -22,6 +22,8 @@ pub(super) struct Parked {
     pub(super) launches: Vec<(Uid, Launch)>,
     /// Long polls: by connection, the job and until when.
     waiters: BTreeMap<ConnId, (JobNumber, BootTime)>,
+    /// Questions about jobs of which something is not durable yet.
+    reads: Vec<(ConnId, JobNumber)>,
 }
 
 impl Parked {
@@ -38,6 +40,7 @@ impl Parked {
     /// A client has gone.
     pub(super) fn gone(&mut self, conn: ConnId) {
         self.waiters.remove(&conn);
+        self.reads.retain(|(of, _)| *of != conn);
         self.requests.retain(|(_, request)| request.conn != conn);
     }
 
@@ -85,19 +88,35 @@ impl Engine {
         }
     }
 
+    /// Everything about a job: as soon as what was decided about it is durable, so that
+    /// memory and accounts say the same; at once while commits fail.
+    pub(super) fn tell(&mut self, conn: ConnId, job: JobNumber) {
+        if self.read_only.is_none() && self.is_unsettled(job) {
+            self.parked.reads.push((conn, job));
+            return;
+        }
+        let response = self.show_job(job);
+        self.respond(conn, &response);
+    }
+
+    /// Questions that waited for a commit.
+    pub(super) fn answer_reads(&mut self) {
+        for (conn, job) in std::mem::take(&mut self.parked.reads) {
+            self.tell(conn, job);
+        }
+    }
+
     /// A job is over, and that is durable.
     pub(super) fn answer_waiters(&mut self, job: JobId) {
         for (conn, number) in self.parked.take_waiters(|of, _| of == job.number) {
-            let response = self.show_job(number);
-            self.respond(conn, &response);
+            self.tell(conn, number);
         }
     }
 
     /// Long polls that have waited long enough are told how things stand.
     pub(super) fn answer_late_waiters(&mut self, at: Now) {
         for (conn, number) in self.parked.take_waiters(|_, until| until <= at.boot) {
-            let response = self.show_job(number);
-            self.respond(conn, &response);
+            self.tell(conn, number);
         }
     }
 

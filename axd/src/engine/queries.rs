@@ -91,8 +91,8 @@ impl Engine {
     pub(super) fn query(&self, path: &[&str], person: &Person) -> Option<Response> {
         let answer = match path {
             ["jobs", job, "why"] => self.why(job, person),
-            ["nodes"] => Ok(Response::json(200, &self.nodes())),
-            ["cards"] => Ok(Response::json(200, &self.cards())),
+            ["nodes"] => Ok(Response::json(200, &self.nodes(person))),
+            ["cards"] => Ok(Response::json(200, &self.cards(person))),
             ["status"] => Ok(Response::json(200, &self.daemon())),
             _ => return None,
         };
@@ -160,7 +160,9 @@ impl Engine {
         conn: ConnId,
         person: &Person,
     ) -> Result<Option<JobsAnswer>, ApiError> {
-        let query = self.allowed(jobs_query(request)?, person);
+        let Some(query) = self.allowed(jobs_query(request)?, person) else {
+            return Ok(Some(JobsAnswer::default()));
+        };
         let answer = if query.finished { JobsAnswer::default() } else { self.living(&query) };
         if !query.finished && !query.all && !query.state.iter().any(|s| s.is_final()) {
             return Ok(Some(answer));
@@ -169,12 +171,16 @@ impl Engine {
         self.worker.list(Listing { uid: person.uid, conn, answer, query }).map(|()| None)
     }
 
-    /// In a cluster that keeps jobs private, everybody sees their own.
-    fn allowed(&self, mut query: JobsQuery, person: &Person) -> JobsQuery {
+    /// In a cluster that keeps jobs private, everybody sees their own; `None`: only others were asked for.
+    fn allowed(&self, mut query: JobsQuery, person: &Person) -> Option<JobsQuery> {
         if self.controller.config().cluster.private_jobs && !person.is_admin(self.controller.config()) {
-            query.user = vec![person.name.to_string()];
+            let own = person.name.to_string();
+            if !query.user.is_empty() && !query.user.contains(&own) {
+                return None;
+            }
+            query.user = vec![own];
         }
-        query
+        Some(query)
     }
 
     /// Running jobs, then waiting ones in their order.
@@ -232,8 +238,8 @@ impl Engine {
         Ok(Response::json(200, &stored.map(|view| view.decisions).unwrap_or_default()))
     }
 
-    fn nodes(&self) -> Vec<NodeView> {
-        let mut views: Vec<NodeView> = self.controller.nodes().map(|node| self.node(node)).collect();
+    fn nodes(&self, person: &Person) -> Vec<NodeView> {
+        let mut views: Vec<NodeView> = self.controller.nodes().map(|node| self.node(node, person)).collect();
         let here = |host: &str| views.iter().any(|v| v.name == host);
         let config = self.controller.config();
         let absent: Vec<NodeView> = config
@@ -260,7 +266,7 @@ impl Engine {
         views
     }
 
-    fn node(&self, node: &Node) -> NodeView {
+    fn node(&self, node: &Node, person: &Person) -> NodeView {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
         let warnings = if has.name == self.local.inventory.name {
@@ -280,26 +286,32 @@ impl Engine {
             gpus_used: u32::try_from(has.cards.iter().filter(used).count()).unwrap_or(u32::MAX),
             epoch: has.epoch,
             last_heartbeat_at: Some(now().wall),
-            jobs: self.jobs_on(node, |_| true),
+            jobs: self.jobs_on(node, person, |_| true),
         }
     }
 
-    /// The jobs that hold something of a node.
-    fn jobs_on(&self, node: &Node, which: impl Fn(&ax_core::node::Allocation) -> bool) -> Vec<JobId> {
+    /// The jobs that hold something of a node, as far as this person sees them.
+    fn jobs_on(
+        &self,
+        node: &Node,
+        person: &Person,
+        which: impl Fn(&ax_core::node::Allocation) -> bool,
+    ) -> Vec<JobId> {
         let active = self.controller.jobs().filter(|j| j.state.is_active());
         let here = active.filter(|job| {
             let held = job.attempt.as_ref().map(|a| &a.allocation);
             held.is_some_and(|a| a.node == node.inventory.name && which(a))
         });
-        here.map(|job| job.id).collect()
+        here.map(|job| job.id).filter(|id| self.may_see(*id, person)).collect()
     }
 
-    fn cards(&self) -> Vec<CardView> {
+    fn cards(&self, person: &Person) -> Vec<CardView> {
         let nodes = self.controller.nodes();
-        nodes.flat_map(|node| node.inventory.cards.iter().map(move |card| self.card(node, card))).collect()
+        let of = |node| move |card| self.card(node, card, person);
+        nodes.flat_map(|node| node.inventory.cards.iter().map(of(node))).collect()
     }
 
-    fn card(&self, node: &Node, card: &Card) -> CardView {
+    fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
         let reserved = node.card_reserved(card);
         CardView {
             node: node.inventory.name.to_string(),
@@ -312,7 +324,7 @@ impl Engine {
             used_mb: None,
             p95_mb: None,
             load: None,
-            jobs: self.jobs_on(node, |a| a.cards.iter().any(|share| share.index == card.index)),
+            jobs: self.jobs_on(node, person, |a| a.cards.iter().any(|share| share.index == card.index)),
             foreign: Vec::new(),
             limit: "none".to_owned(),
             health: "healthy".to_owned(),

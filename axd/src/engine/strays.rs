@@ -4,7 +4,7 @@
 //! anything is started, or a job could run twice.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ax_core::id::AttemptName;
 use ax_core::paths::Paths;
@@ -25,7 +25,7 @@ impl Engine {
                 let text = "it ran, and the database does not know it: ended";
                 self.log.line(Level::Warning, &Line::new("stray").text("attempt", stray).text("text", &text));
             }
-            self.worker.start_task(Task::Remove(traces(&self.paths, *stray)));
+            self.worker.start_task(Task::CleanUp(*stray));
         }
         let due = now().boot + SPOOL_STAYS;
         for stray in in_the_spool(&self.paths).difference(living) {
@@ -33,17 +33,6 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-/// All that an attempt leaves on its node, in the order in which it has to go: without its folder a supervisor
-/// that comes late starts nothing, so that the lease, which kept it from starting, may go last.
-pub(super) fn traces(paths: &Paths, attempt: AttemptName) -> Vec<PathBuf> {
-    vec![
-        paths.half_made(attempt),
-        paths.attempt_dir(attempt),
-        paths.job_dir(attempt),
-        paths.leases().join(attempt.to_string()),
-    ]
 }
 
 fn on_this_node(paths: &Paths) -> BTreeSet<AttemptName> {

@@ -9,6 +9,7 @@ use ax_core::job::Actor;
 use ax_core::job::spec::{JobSpec, TimeLimit};
 use ax_core::time::WallTime;
 use ax_sys::clock;
+use ax_sys::signals::Signal;
 
 use super::Engine;
 use super::requests::error;
@@ -68,7 +69,10 @@ impl Engine {
         check(request)?;
         match &request.action {
             Action::Cancel { signal: None } => Ok(Wish::Cancel { why: request.why.clone() }),
-            Action::Cancel { signal: Some(signal) } => Ok(Wish::Signal(*signal)),
+            Action::Cancel { signal: Some(number) } => match Signal::from_number(i32::from(*number)) {
+                Some(_) => Ok(Wish::Signal(*number)),
+                None => Err(error(ErrorClass::Usage, format!("there is no signal {number}"))),
+            },
             Action::Hold => Ok(Wish::Hold),
             Action::Release => Ok(Wish::Release),
             Action::Resolve { answer } => Ok(Wish::Resolve(*answer)),

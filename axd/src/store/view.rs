@@ -19,6 +19,8 @@ pub fn of_job(job: &Job) -> JobView {
     let end = attempt.and_then(|a| a.end.as_ref());
     let cards = job.request.cards.as_ref();
     let node = attempt.map(|a| a.allocation.node.to_string());
+    // A whole node is more than was asked for: what is held counts.
+    let held = attempt.map(|a| &a.allocation).filter(|_| !job.state.is_waiting());
     JobView {
         id: job.id,
         number: job.id.number.0,
@@ -39,8 +41,8 @@ pub fn of_job(job: &Job) -> JobView {
         signal: end.and_then(|e| e.signal),
         nodes: node.iter().cloned().collect(),
         node,
-        cpus: job.request.cpus,
-        ram_mb: Some(job.request.ram.0),
+        cpus: held.map_or(job.request.cpus, |a| u32::try_from(a.cpus.len()).unwrap_or(u32::MAX)),
+        ram_mb: Some(held.map_or(job.request.ram, |a| a.ram).0),
         gpus: cards.map_or(0, |c| c.count),
         gpu_uuids: attempt
             .map(|a| a.allocation.cards.iter().map(|c| c.uuid.clone()).collect())
@@ -97,6 +99,7 @@ fn attempt_view(attempt: &AttemptRecord, job: JobState) -> AttemptView {
         max_ram_mb: attempt.usage.max_ram.map(|mb| mb.0),
         max_gpu_mem_mb: attempt.usage.max_gpu_mem.map(|mb| mb.0),
         stdout: attempt.files.stdout.clone(),
+        stderr: attempt.files.stderr.clone(),
         message: end.and_then(|e| e.message.clone()),
         outcome: end.map(|e| e.outcome),
     }

@@ -77,12 +77,13 @@ impl Attempt {
         poller.add(&signals, SIGNALS, Interest::READ)?;
         let control = Control::new(axd, assignment.user.uid.0)?;
         poller.add(&control, CONTROL, Interest::READ)?;
+        let ram = assignment.limits.ram;
         Ok(Attempt {
             place,
             assignment,
             own,
             state: State::Preparing,
-            facts: Facts::default(),
+            facts: Facts { ram, ..Facts::default() },
             timers: Timers::default(),
             look: FIRST_LOOK,
             tree: None,

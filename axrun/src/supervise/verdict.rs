@@ -2,6 +2,7 @@
 //! Pure. The order of the rules is the policy: who ended it, then whether it ever ran, then memory, then its exit.
 
 use ax_core::job::state::Outcome;
+use ax_core::size::Megabytes;
 use ax_core::time::Span;
 
 /// How the script's own process ended.
@@ -40,6 +41,8 @@ pub(crate) struct Facts {
     pub(crate) cause: Option<Cause>,
     /// A process of it was killed for memory.
     pub(crate) out_of_memory: bool,
+    /// How much memory it was given.
+    pub(crate) ram: Option<Megabytes>,
     /// How the script ended.
     pub(crate) exit: Option<ScriptExit>,
 }
@@ -53,7 +56,10 @@ impl Facts {
     /// Outcome and words for the record.
     pub(crate) fn verdict(&self) -> (Outcome, Option<String>) {
         match &self.cause {
-            Some(Cause::Limit(limit)) => (Outcome::Timeout, Some(over_limit(*limit))),
+            Some(Cause::Limit(limit)) => {
+                let when = if self.launched { "" } else { ", still opening its files" };
+                (Outcome::Timeout, Some(format!("{}{when}", over_limit(*limit))))
+            }
             Some(Cause::Asked { outcome, message }) => (*outcome, Some(message.clone())),
             Some(Cause::LeaseLost) => (Outcome::LeaseLost, Some("the lease was lost".to_owned())),
             None if !self.launched => {
@@ -68,11 +74,16 @@ impl Facts {
     fn own_end(&self) -> (Outcome, Option<String>) {
         match self.exit {
             Some(ScriptExit::Code(0)) => (Outcome::Succeeded, None),
-            _ if self.out_of_memory => {
-                (Outcome::OutOfMemory, Some("killed for host memory: it used more than its limit".to_owned()))
-            }
+            _ if self.out_of_memory => (Outcome::OutOfMemory, Some(over_memory(self.ram))),
             _ => (Outcome::Failed, None),
         }
+    }
+}
+
+fn over_memory(limit: Option<Megabytes>) -> String {
+    match limit {
+        Some(limit) => format!("killed for host memory: it used more than its {limit}; see --ram"),
+        None => "killed for host memory".to_owned(),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::id::{HostName, QueueName};
 use crate::job::spec::PreemptMode;
 use crate::paths::Paths;
 use crate::size::Megabytes;
+use crate::text::{nearest, quoted};
 use crate::time::Span;
 
 /// The whole configuration. `Default` is what holds without a file.
@@ -330,5 +331,14 @@ impl Config {
     /// The queue of that name.
     pub fn queue(&self, name: &str) -> Option<&Queue> {
         self.queues.iter().find(|q| q.name.as_str() == name)
+    }
+
+    /// What to say to somebody who named a queue that is not there.
+    pub fn unknown_queue(&self, name: &str) -> String {
+        let names: Vec<&str> = self.queues.iter().map(|q| q.name.as_str()).collect();
+        match nearest(name, names.iter().copied()) {
+            Some(near) => format!("there is no queue {}; did you mean {}?", quoted(name), quoted(near)),
+            None => format!("there is no queue {}; there are: {}", quoted(name), names.join(", ")),
+        }
     }
 }

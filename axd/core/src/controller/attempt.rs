@@ -1,6 +1,7 @@
 //! The life of attempts: started, ending, ended, lost; and what becomes of the
 //! job then: its end, a retry with back-off, or another start.
 
+use crate::directive::signals;
 use crate::id::{AttemptName, HostName, JobNumber};
 use crate::job::request::Request;
 use crate::job::state::{Cause, JobState, MOVES, Outcome};
@@ -81,7 +82,15 @@ impl Controller {
     }
 
     fn follow(&mut self, now: Now, number: JobNumber, next: Next, end: &AttemptEnd, out: &mut Vec<Decision>) {
-        let why = in_words(end);
+        let mut why = in_words(end);
+        if let Some(job) =
+            self.jobs.get(&number).filter(|_| matches!(next, Next::Over(JobState::FailedUnknownState)))
+        {
+            let id = job.id;
+            why = format!(
+                "{why}; nobody knows whether its work is done: say so with 'ax resolve {id} succeeded', 'failed' or 'rerun'"
+            );
+        }
         match next {
             Next::Over(to) => {
                 self.shift(now, number, Move::by_ax(Cause::Ended, to, &why), out);
@@ -197,13 +206,13 @@ fn backoff(first: Span, retries_used: u32) -> Span {
 
 fn in_words(end: &AttemptEnd) -> String {
     let what = match (end.exit_code, end.signal) {
-        (_, Some(signal)) => format!("signal {signal}"),
+        (_, Some(signal)) => format!("signal {}", signals::in_words(signal)),
         (Some(code), None) => format!("exit code {code}"),
         (None, None) => String::new(),
     };
     match (&end.message, what.is_empty()) {
         (Some(message), true) => message.clone(),
-        (Some(message), false) => format!("{message} ({what})"),
+        (Some(message), false) => format!("{message}; {what}"),
         (None, false) => what,
         (None, true) => end.outcome.word().to_owned(),
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::api::{ErrorClass, Resolution};
 use crate::config::QueueState;
+use crate::directive::signals;
 use crate::id::{JobId, JobNumber};
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, Job};
@@ -97,7 +98,7 @@ impl Controller {
         let Some(job) = self.own_living(id, actor, out) else { return };
         match (job.state, &job.attempt) {
             (JobState::Running | JobState::Suspended, Some(attempt)) => {
-                let what = format!("signal {signal} by {}", actor.name());
+                let what = format!("signal {} by {}", signals::in_words(signal), actor.name());
                 let attempt = attempt.name;
                 out.push(Decision::Noted { job: id, actor: Arc::from(actor.name()), what });
                 out.push(Decision::Signal { attempt, signal });
@@ -125,9 +126,17 @@ impl Controller {
 
     pub(super) fn release(&mut self, now: Now, id: JobId, actor: &Actor, out: &mut Vec<Decision>) {
         let Some(job) = self.own_living(id, actor, out) else { return };
-        if job.hold.is_none() {
-            let why = format!("{id} is not held");
-            out.push(Decision::Refused { class: ErrorClass::Refused, why });
+        let refusal = match &job.hold {
+            None => Some((ErrorClass::Refused, format!("{id} is not held"))),
+            // Only the owner and administrators can hold a job at all.
+            Some(who) if **who != *job.owner.name && !actor.is_admin() => {
+                let why = format!("{id} is held by {who}, an administrator, and released by one");
+                Some((ErrorClass::NoPermission, why))
+            }
+            Some(_) => None,
+        };
+        if let Some((class, why)) = refusal {
+            out.push(Decision::Refused { class, why });
             return;
         }
         if let Some(job) = self.jobs.get_mut(&id.number) {
@@ -164,13 +173,13 @@ impl Controller {
         }
         let queue = change.queue.as_ref().unwrap_or(&job.queue);
         let Some(queue) = self.config.queue(queue.as_str()) else {
-            return Err(format!("there is no queue '{queue}'"));
+            return Err(self.config.unknown_queue(queue.as_str()));
         };
-        let admin = matches!(actor, Actor::Ax | Actor::User { admin: true, .. });
         let moves = queue.name != job.queue;
         if moves && queue.state == QueueState::Closed {
             return Err(format!("queue '{}' is closed: it accepts no new jobs", queue.name));
         }
+        let admin = actor.is_admin();
         let limit = change.time_limit.unwrap_or(job.request.time_limit);
         match queue.max_time {
             Some(max) if !admin && limit.is_none_or(|l| l > max) => {

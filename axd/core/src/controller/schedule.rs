@@ -10,6 +10,7 @@ use crate::id::{AttemptName, JobNumber, QueueName};
 use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job};
 use crate::node::Allocation;
+use crate::text::count;
 use crate::time::Now;
 
 use super::{Controller, Decision, Move};
@@ -174,15 +175,16 @@ fn why_it(job: &Job, allocation: &Allocation) -> String {
     let cards = match allocation.cards.as_slice() {
         [] => String::new(),
         cards => {
-            format!(", cards {}", cards.iter().map(|c| c.index.to_string()).collect::<Vec<_>>().join(","))
+            let word = if cards.len() == 1 { "card" } else { "cards" };
+            format!(", {word} {}", cards.iter().map(|c| c.index.to_string()).collect::<Vec<_>>().join(","))
         }
     };
     format!(
-        "first in queue {} with priority {}; {} has {} CPUs and {} free for it{cards}",
+        "first in queue {} with priority {}; {} has {} and {} free for it{cards}",
         job.queue,
         job.request.priority,
         allocation.node,
-        allocation.cpus.len(),
+        count(allocation.cpus.len() as u64, "CPU"),
         allocation.ram
     )
 }

@@ -62,7 +62,7 @@ impl Controller {
     /// Whether the queue takes jobs and the user has not too many in it.
     fn admits(&self, uid: Uid, queue: &str) -> Result<(), (ErrorClass, String)> {
         match self.config.queue(queue).map(|q| q.state) {
-            None => Err((ErrorClass::Refused, format!("there is no queue '{queue}'"))),
+            None => Err((ErrorClass::Refused, self.config.unknown_queue(queue))),
             Some(QueueState::Closed) => {
                 Err((ErrorClass::Refused, format!("queue '{queue}' is closed: it accepts no new jobs")))
             }

@@ -24,7 +24,7 @@ pub use diagnostic::{Diagnostic, Place};
 pub use interpret::{Conduct, Interpretation, interpret};
 pub use options::OptionDef;
 pub use print::print;
-pub use script::{MAX_SCRIPT, ScriptDirectives, parse_script};
+pub use script::{MAX_SCRIPT, ScriptDirectives, is_program, parse_script};
 pub use syntax::MAX_ELEMENTS;
 pub use table::OPTIONS;
 pub use words::quote;

@@ -55,7 +55,9 @@ pub fn parse_script(name: &str, body: &[u8]) -> Result<ScriptDirectives, Diagnos
     check_is_text(body).map_err(|(place, fault)| Diagnostic::new(Some(name), place, fault))?;
     let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let mut scan = Scan::new(name);
-    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+    // A program has no lines; what looks like a directive in it is a text of its own.
+    let lines: &[u8] = if is_program(text) { b"" } else { text };
+    for (index, line) in lines.split(|byte| *byte == b'\n').enumerate() {
         scan.line(index, line);
     }
     let dialect = if scan.ax.is_empty() && !scan.sbatch.is_empty() { Dialect::Slurm } else { Dialect::Ax };
@@ -76,6 +78,11 @@ pub fn parse_script(name: &str, body: &[u8]) -> Result<ScriptDirectives, Diagnos
     })
 }
 
+/// Whether this is a program of Linux's own format, which runs without a shell.
+pub fn is_program(body: &[u8]) -> bool {
+    body.starts_with(b"\x7fELF")
+}
+
 /// A NUL, nothing but blanks, or line ends that are none make a file that no shell runs.
 fn check_is_text(body: &[u8]) -> Result<(), (Option<Place>, Fault)> {
     if body.len() > MAX_SCRIPT {
@@ -85,12 +92,16 @@ fn check_is_text(body: &[u8]) -> Result<(), (Option<Place>, Fault)> {
     if text.iter().all(|byte| byte.is_ascii_whitespace()) {
         return Err((None, Fault::new("the script is empty")));
     }
+    if is_program(text) {
+        return Ok(());
+    }
     if let Some(at) = text.iter().position(|byte| *byte == 0) {
         let before = &text[..at];
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = 1 + String::from_utf8_lossy(&before[start..]).chars().count();
-        let fault = Fault::new("a NUL byte").hint("this is not a shell script; perhaps a program, or UTF-16");
+        let fault = Fault::new("a NUL byte")
+            .hint("this is not a shell script; perhaps UTF-16, or a program, which --wrap starts");
         return Err((Some(Place { line: count(line), column: count(column) }), fault));
     }
     let lonely = text.contains(&b'\r') && !text.contains(&b'\n');

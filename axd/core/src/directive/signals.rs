@@ -26,6 +26,12 @@ pub fn name(number: u8) -> String {
     known.map_or_else(|| number.to_string(), |name| (*name).to_owned())
 }
 
+/// `9 (KILL)`; a number alone where there is no name.
+pub fn in_words(number: u8) -> String {
+    let name = name(number);
+    if name == number.to_string() { name } else { format!("{number} ({name})") }
+}
+
 /// All names without `SIG`, for help and for the nearest name.
 pub fn names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter()

@@ -48,6 +48,11 @@ impl Actor {
         }
     }
 
+    /// Whether administrators' rules hold: for them, and for ax itself.
+    pub fn is_admin(&self) -> bool {
+        matches!(self, Actor::Ax | Actor::User { admin: true, .. })
+    }
+
     /// Owners act on their own jobs, administrators on all.
     pub fn may_act_on(&self, owner: &Owner) -> bool {
         match self {

@@ -1,0 +1,130 @@
+//! What administrators do: reload the configuration, check it and scripts,
+//! look after the database; and what nobody else may.
+
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, signal, wait_for};
+
+const LONG: &str = "#!/bin/sh\nsleep 600\n";
+
+fn queues(more: &str) -> String {
+    format!("resources: {{cpus: 16}}\nqueues:\n  - {{name: default}}\n{more}")
+}
+
+#[test]
+fn a_reload_is_all_or_nothing() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(&queues("  - {name: q, max_running: 1}\n"));
+    let first = cluster.submit(ALICE, &["-q", "q"], LONG);
+    let second = cluster.submit(ALICE, &["-q", "q"], LONG);
+    cluster.wait_state(&first, &["RUNNING"]);
+    assert_eq!(cluster.state(&second), "READY");
+    // A mistake changes nothing, not even what is right in the same file.
+    cluster.configure(&queues("  - {name: q, max_running: 2}\n  - {name: r, max_runing: 1}\n"));
+    let line = cluster.refused(78, ROOT, "ax", &["reload"]);
+    assert!(line.contains("config.yaml:5:") && line.contains("did you mean 'max_running'?"), "{line}");
+    assert_eq!(cluster.reason(&second), "queue q runs 1 of at most 1 job");
+    // What jobs use can't be taken away.
+    cluster.configure(&queues(""));
+    let line = cluster.refused(78, ROOT, "ax", &["reload"]);
+    assert!(line.contains("queue 'q'") && line.contains(&first) && line.contains(&second), "{line}");
+    // A changed limit holds at once.
+    cluster.configure(&queues("  - {name: q, max_running: 2}\n"));
+    let said = cluster.ok(ROOT, "ax", &["reload"]);
+    assert!(said.contains("queue 'q'") && said.contains("max_running"), "{said}");
+    cluster.wait_state(&second, &["RUNNING"]);
+    // Running jobs stay when it shrinks.
+    cluster.configure(&queues("  - {name: q, max_running: 1}\n"));
+    cluster.ok(ROOT, "ax", &["reload"]);
+    assert_eq!((cluster.state(&first).as_str(), cluster.state(&second).as_str()), ("RUNNING", "RUNNING"));
+    let third = cluster.submit(ALICE, &["-q", "q"], LONG);
+    assert_eq!(cluster.reason(&third), "queue q runs 2 of at most 1 job");
+}
+
+#[test]
+fn a_signal_reloads_and_a_mistake_is_in_the_log() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(&queues(""));
+    cluster.configure(&queues("  - {name: new}\n"));
+    signal(cluster.pid(), "HUP");
+    wait_for("the new queue", || cluster.log().contains("queue 'new' is new"));
+    cluster.submit(ALICE, &["-q", "new", "--hold"], LONG);
+    cluster.configure("queues: 3\n");
+    signal(cluster.pid(), "HUP");
+    wait_for("the complaint", || cluster.log().contains("config.yaml:1:9"));
+    cluster.submit(ALICE, &["-q", "new", "--hold"], LONG);
+}
+
+#[test]
+fn only_administrators_reload() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("cluster: {admins: [bin]}\n");
+    let line = cluster.refused(77, ALICE, "ax", &["reload"]);
+    assert_eq!(line, "ax: only administrators reload the configuration; you are daemon");
+    cluster.ok(BOB, "ax", &["reload"]);
+    let id = cluster.submit(ALICE, &["--hold"], LONG);
+    cluster.ok(BOB, "ax", &["cancel", &id]);
+}
+
+#[test]
+fn a_daemon_with_a_bad_configuration_does_not_start() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::stopped("policy:\n  schedluer: fifo\n");
+    cluster.spawn();
+    wait_for("its end", || cluster.daemon_ended());
+    let said = cluster.daemon_output();
+    assert!(said.contains("config.yaml:2:3") && said.contains("did you mean 'scheduler'?"), "{said}");
+}
+
+#[test]
+fn files_are_checked_without_a_daemon() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::stopped("");
+    cluster.write(ALICE, "j.sh", "#!/bin/sh\n#AX --gpus=2 --mem=40 --time=90\ntrue\n");
+    let said = cluster.ok(ALICE, "axctl", &["check", "j.sh"]);
+    assert!(said.contains("--gpus=2") && said.ends_with("j.sh: a script that axbatch accepts\n"), "{said}");
+    cluster.write(ALICE, "bad.sh", "#!/bin/sh\n#AX --tmie=3\n");
+    let line = cluster.refused(65, ALICE, "axctl", &["check", "bad.sh"]);
+    assert!(line.contains("bad.sh:2:5: unknown option '--tmie'; did you mean '--time'?"), "{line}");
+    cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: 2}\n");
+    cluster.ok(ALICE, "axctl", &["check", "c.yaml"]);
+    cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: many}\n");
+    let line = cluster.refused(78, ALICE, "axctl", &["check", "c.yaml"]);
+    assert!(line.contains("c.yaml:2:"), "{line}");
+}
+
+#[test]
+fn the_database_is_copied_and_checked_while_jobs_run() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let id = cluster.submit(ALICE, &[], LONG);
+    cluster.wait_state(&id, &["RUNNING"]);
+    let said = cluster.ok(ROOT, "axctl", &["db", "check"]);
+    assert_eq!(said, "good: 1 job, 1 attempt, 2 scripts and environments\n");
+    let copy = cluster.root.join("copy.db");
+    cluster.ok(ROOT, "axctl", &["db", "backup", copy.to_str().unwrap()]);
+    assert!(std::fs::metadata(&copy).unwrap().len() > 10_000);
+    let line = cluster.refused(1, ROOT, "axctl", &["db", "backup", copy.to_str().unwrap()]);
+    assert!(line.contains("copy.db"), "an older copy is not overwritten: {line}");
+    let stranger = cluster.run(ALICE, "axctl", &["db", "check"]);
+    assert_ne!(stranger.code, 0);
+    // The copy is whole: a daemon goes on from it.
+    cluster.stop();
+    let state = cluster.root.join("var/lib/ax");
+    for old in ["ax.db", "ax.db-wal", "ax.db-shm"] {
+        let _ = std::fs::remove_file(state.join(old));
+    }
+    std::fs::copy(&copy, state.join("ax.db")).unwrap();
+    cluster.start();
+    cluster.wait_state(&id, &["RUNNING"]);
+}

@@ -1,0 +1,132 @@
+//! What goes wrong between people and the daemon: one clear line and the code
+//! that stands in the contract.
+
+use crate::cluster::{ALICE, Cluster, as_root, ran};
+
+const LONG: &str = "#!/bin/sh\nsleep 600\n";
+
+#[test]
+fn unknown_jobs_and_queues_are_named() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("queues:\n  - {name: default}\n  - {name: high}\n");
+    for command in ["status", "cancel", "hold", "release", "why", "logs"] {
+        assert_eq!(
+            cluster.refused(1, ALICE, "ax", &[command, "17"]),
+            "ax: there is no job '17'",
+            "{command}"
+        );
+        assert_eq!(
+            cluster.refused(1, ALICE, "ax", &[command, "ax-2020-0017"]),
+            "ax: there is no job 'ax-2020-0017'"
+        );
+        let line = cluster.refused(1, ALICE, "ax", &[command, "job"]);
+        assert_eq!(line, "ax: 'job' is no job: ids look like ax-2026-0001, or 1", "{command}");
+    }
+    // The number alone is not enough: the year is part of the id.
+    let id = cluster.submit(ALICE, &["--hold"], LONG);
+    cluster.refused(1, ALICE, "ax", &["status", &id.replace("ax-2", "ax-1")]);
+    cluster.write(ALICE, "j.sh", LONG);
+    let line = cluster.refused(1, ALICE, "axbatch", &["-q", "hihg", "j.sh"]);
+    assert_eq!(line, "axbatch: there is no queue 'hihg'; did you mean 'high'?");
+    let line = cluster.refused(1, ALICE, "axbatch", &["-q", "weekend", "j.sh"]);
+    assert_eq!(line, "axbatch: there is no queue 'weekend'; there are: default, high");
+}
+
+#[test]
+fn wrong_usage_is_2_with_a_hint() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    cluster.submit(ALICE, &["--hold"], LONG);
+    for (program, words, expected) in [
+        ("ax", &["qeue"][..], "queue"),
+        ("ax", &["queue", "--stat=R"], "--state"),
+        ("ax", &["queue", "-t", "RUNING"], "did you mean 'RUNNING'?"),
+        ("ax", &["status"], "JOB"),
+        ("ax", &["update", "1", "--gpus=2"], "can be changed"),
+        ("ax", &["cancel", "--signal=NOPE", "1"], "NOPE"),
+        ("axbatch", &["--tiem=3", "x.sh"], "did you mean '--time'?"),
+        ("axbatch", &["--time=never", "--wrap=true"], "'never'"),
+        ("axbatch", &["--mem=10", "--wrap=true"], "--ram"),
+        ("axctl", &["chekc"], "check"),
+    ] {
+        let line = cluster.refused(2, ALICE, program, words);
+        assert!(line.starts_with(&format!("{program}: ")) && line.contains(expected), "{words:?}: {line}");
+    }
+}
+
+#[test]
+fn without_a_daemon_questions_fail_with_69_and_how_to_go_on() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::stopped("");
+    for words in [&["queue"][..], &["status", "1"], &["cancel", "1"], &["reload"], &["node", "list"]] {
+        let line = cluster.refused(69, ALICE, "ax", words);
+        assert!(line.contains("no daemon answers at") && line.contains("axd.sock"), "{line}");
+    }
+}
+
+#[test]
+fn a_socket_can_be_named_alone() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let id = cluster.submit(ALICE, &["--hold"], LONG);
+    let mut command = cluster.command(ALICE, cluster.program("ax"));
+    command.env_remove("AX_ROOT").env("AX_SOCKET", cluster.socket()).args([
+        "queue",
+        "-o",
+        "id",
+        "--noheader",
+    ]);
+    assert_eq!(ran(command.output().unwrap()).out.trim(), id);
+    let mut command = cluster.command(ALICE, cluster.program("ax"));
+    command.env_remove("AX_ROOT").args([
+        "--root",
+        cluster.root.to_str().unwrap(),
+        "queue",
+        "-o",
+        "id",
+        "--noheader",
+    ]);
+    assert_eq!(ran(command.output().unwrap()).out.trim(), id);
+}
+
+#[test]
+fn control_characters_reach_no_terminal() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let id = cluster.submit(ALICE, &["--hold", "-J", "a\x1b[31mred", "--comment=b\nc"], LONG);
+    for words in [&["queue", "--long"][..], &["status", &id], &["why", &id]] {
+        let out = cluster.ok(ALICE, "ax", words);
+        assert!(!out.contains('\x1b'), "{out:?}");
+    }
+    let log = cluster.log();
+    assert!(!log.contains('\x1b'));
+    let job = cluster.job(&id);
+    assert_eq!((&job["name"], &job["comment"]), (&"a\x1b[31mred".into(), &"b\nc".into()), "kept as they are");
+}
+
+#[test]
+fn help_and_versions_are_there() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::stopped("");
+    for program in ["ax", "axbatch", "axctl", "axd", "axrun"] {
+        assert!(cluster.ok(ALICE, program, &["--version"]).contains(env!("CARGO_PKG_VERSION")), "{program}");
+        assert!(cluster.ok(ALICE, program, &["--help"]).lines().count() > 3, "{program}");
+    }
+    for command in
+        "queue status logs cancel hold release update why acct resource node reload resolve submit".split(' ')
+    {
+        assert!(cluster.ok(ALICE, "ax", &[command, "--help"]).contains(command), "{command}");
+    }
+}
