@@ -189,7 +189,7 @@ fn a_ticket_of_a_stopped_daemon_becomes_a_job_that_it_names() {
     assert_eq!(cluster.wait_over(&parsable)["state"], "SUCCEEDED");
     let unknown = format!("spool-{}", SubmissionKey(1));
     let asked = cluster.run(ALICE, "ax", &["status", &unknown]);
-    assert!(asked.code == 1 && asked.err.contains("was not taken so far"), "{asked:?}");
+    assert!(asked.code == 1 && asked.err.contains("was not taken yet"), "{asked:?}");
 }
 
 fn post(cluster: &Cluster, body: &str) -> String {
@@ -283,7 +283,7 @@ fn a_drop_for_which_there_is_no_room_waits_in_its_place() {
     wait_for("the daemon's word", || cluster.log().contains("drops_wait"));
     wait_for("the drop back in its place", || drop.exists());
     let asked = cluster.run(ALICE, "ax", &["status", &key.ticket()]);
-    assert!(asked.code == 1 && asked.err.contains("it waits in the spool: 1 of your jobs"), "{asked:?}");
+    assert!(asked.code == 1 && asked.err.contains("waits in the spool: 1 of your jobs"), "{asked:?}");
     // Others are not concerned.
     cluster.put(BOB, "other.sh", leaves(&cluster, BOB, "other"));
     cluster.wait_file(BOB, "other");

@@ -44,10 +44,9 @@ impl Tickets {
         let ticket = key.ticket();
         let known = self.known.get(&key).filter(|(uid, _)| *uid == person.uid || person.is_admin(config));
         match known {
-            Some((_, what)) => format!("{ticket} is no job: {what}"),
+            Some((_, what)) => format!("{ticket} {what}"),
             None => format!(
-                "{ticket} is no job (yet): it was not taken so far, or was refused; see refused/{} in the \
-                 spool and ax-spool(5)",
+                "{ticket} was not taken yet, or was refused; see refused/{} in the spool and ax-spool(5)",
                 person.uid
             ),
         }
@@ -95,7 +94,7 @@ impl Engine {
                 self.finish_drop_when_durable(id);
             }
             Err(ApiError { class: ErrorClass::TryAgain, error }) => {
-                self.tickets.put(key, owner, format!("it waits in the spool: {error}"));
+                self.tickets.put(key, owner, format!("waits in the spool: {error}"));
                 self.spool.verdict(id, Verdict::Later(error));
             }
             Err(ApiError { error, .. }) => {
@@ -136,7 +135,7 @@ impl Engine {
     fn drop_refused(&mut self, uid: Uid, key: SubmissionKey, name: &str, why: String) {
         let line = Line::new("drop_refused").text("ticket", &key.ticket()).text("uid", &uid);
         self.log.line(Level::Warning, &line.text("name", &name).text("why", &why));
-        self.tickets.put(key, uid, format!("it was refused: {why}"));
+        self.tickets.put(key, uid, format!("was refused: {why}"));
     }
 
     /// A drop's job is durable.
