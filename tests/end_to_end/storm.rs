@@ -93,7 +93,14 @@ fn submit_without_pause(
 
 fn supervisors(cluster: &Cluster) -> Vec<u32> {
     let words = format!("--supervise {}/", cluster.root.display());
-    processes().filter(|pid| command_line(*pid).contains(&words)).collect()
+    let all: Vec<u32> = processes().filter(|pid| command_line(*pid).contains(&words)).collect();
+    // A child that is about to become the script still has its supervisor's words.
+    let parent = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok())
+    };
+    let own = |pid: &u32| parent(*pid).is_some_and(|parent| !all.contains(&parent));
+    all.iter().copied().filter(own).collect()
 }
 
 fn watchdogs(cluster: &Cluster) -> Vec<u32> {
