@@ -66,8 +66,10 @@ pub(crate) fn wait_begun(cluster: &Cluster, user: User, id: &str, nth: usize) ->
 /// accounts name each start once.
 pub(crate) fn assert_at_most_once(cluster: &Cluster, user: User, id: &str) {
     let book = book(cluster, user, id);
-    assert_eq!(book.overlaps, 0, "{id} ran twice at once: {book:?}\n{}", cluster.log());
-    assert!(book.begun.is_sorted_by(|a, b| a < b), "{id}: epochs must grow: {book:?}\n{}", cluster.log());
+    let log =
+        || cluster.log().lines().filter(|l| l.contains(id)).map(|l| format!("{l}\n")).collect::<String>();
+    assert_eq!(book.overlaps, 0, "{id} ran twice at once: {book:?}\n{}", log());
+    assert!(book.begun.is_sorted_by(|a, b| a < b), "{id}: epochs must grow: {book:?}\n{}", log());
     let job = cluster.job(id);
     let epochs: Vec<u64> = attempts(&job).iter().map(|a| a["epoch"].as_u64().unwrap()).collect();
     assert!(epochs.is_sorted_by(|a, b| a < b), "{id}: {job:#}");

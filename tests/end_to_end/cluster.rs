@@ -117,7 +117,7 @@ impl Cluster {
     /// Starts the daemon and waits until it answers.
     pub(crate) fn start(&mut self) {
         self.spawn();
-        wait_for("the daemon to answer", || self.axctl_ready() || self.daemon_ended());
+        wait_for("the daemon to answer", || self.answers() || self.daemon_ended());
         assert!(!self.daemon_ended(), "the daemon ended: {}", self.daemon_output());
     }
 
@@ -134,7 +134,8 @@ impl Cluster {
         self.daemon = Some(command.spawn().unwrap());
     }
 
-    fn axctl_ready(&self) -> bool {
+    /// Whether somebody listens at the socket.
+    pub(crate) fn answers(&self) -> bool {
         std::os::unix::net::UnixStream::connect(self.socket()).is_ok()
     }
 

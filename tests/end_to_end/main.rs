@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod administration;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod asking;
+mod axrun_outside;
 mod bad_words;
 mod books;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
@@ -12,6 +14,7 @@ mod cluster;
 mod commands;
 #[cfg(feature = "crash-points")]
 mod crash_points;
+mod disk_full;
 mod false_daemon;
 mod first_job;
 mod hostile_requests;

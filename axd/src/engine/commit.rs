@@ -8,7 +8,7 @@ use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::{AttemptName, JobNumber, SubmissionKey};
 use ax_core::job::Job;
-use ax_core::time::{Now, Span};
+use ax_core::time::{BootTime, Now, Span};
 use ax_sys::crash_point;
 
 use super::{Engine, now};
@@ -18,6 +18,9 @@ use crate::launch;
 use crate::log::{Level, Line};
 use crate::store::events::Step;
 use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Row, Usage};
+
+/// The reserve is given up on a full disk, and then most commits succeed after all.
+const UNSAVED_WAITS: Span = Span::seconds(2);
 
 /// How often the recorded events get a snapshot of the whole.
 pub(super) const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
@@ -47,6 +50,8 @@ impl OpenBatch {
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     next: u64,
+    /// Since when they fail.
+    failing_since: Option<BootTime>,
     under_way: VecDeque<(u64, Consequences)>,
 }
 
@@ -147,6 +152,11 @@ impl Engine {
         all.flat_map(|then| &then.decisions).any(|d| d.touches().is_some_and(|job| job.number == number))
     }
 
+    /// Whether somebody waits for a commit.
+    pub(super) fn commits_wait(&self) -> bool {
+        !self.commits.under_way.is_empty() || !self.batch.batch.rows.is_empty()
+    }
+
     /// Hands the open batch to the writer. What leaves no row is done at once.
     pub(super) fn flush(&mut self) {
         let open = std::mem::take(&mut self.batch);
@@ -167,7 +177,7 @@ impl Engine {
                 Ack::Committed(id) => self.on_committed(id),
                 Ack::Failing { error, .. } => {
                     self.log.line(Level::Error, &Line::new("read_only").text("error", &error));
-                    self.answer_unsaved(&error);
+                    self.commits.failing_since = Some(now().boot);
                     self.read_only = Some(error);
                     self.answer_reads();
                 }
@@ -185,15 +195,25 @@ impl Engine {
         self.answer_reads();
     }
 
-    /// Nobody waits for a disk. What they asked for is decided and becomes true when it can be written down, which
-    /// nobody can promise: to be asked again under the same key.
-    fn answer_unsaved(&mut self, why: &str) {
+    /// Until when those who asked before commits failed wait for theirs.
+    pub(super) fn answers_due(&self) -> Option<BootTime> {
+        let waits = self.commits.under_way.iter().any(|(_, then)| !then.answers.is_empty());
+        self.commits.failing_since.filter(|_| waits).map(|since| since + UNSAVED_WAITS)
+    }
+
+    /// Nobody waits for a disk for long. What they asked for is decided and becomes true when it can be written down,
+    /// which nobody can promise: to be asked again under the same key.
+    pub(super) fn answer_unsaved(&mut self, now: BootTime) {
+        let Some(why) = self.read_only.clone().filter(|_| self.answers_due().is_some_and(|at| at <= now))
+        else {
+            return;
+        };
         let error =
             format!("this can't be written down yet and may still take effect, try again later: {why}");
         let response = Response::error(&ApiError { class: ErrorClass::TryAgain, error });
-        let waiting = self.commits.under_way.iter_mut().map(|(_, then)| then).chain([&mut self.batch.then]);
+        let waiting = self.commits.under_way.iter_mut();
         let waiting: Vec<ConnId> =
-            waiting.flat_map(|then| std::mem::take(&mut then.answers)).map(|(conn, _)| conn).collect();
+            waiting.flat_map(|(_, then)| std::mem::take(&mut then.answers)).map(|(conn, _)| conn).collect();
         for conn in waiting {
             self.respond(conn, &response);
         }
@@ -202,6 +222,7 @@ impl Engine {
     fn on_recovered(&mut self) {
         self.log.line(Level::Info, &Line::new("writable"));
         self.read_only = None;
+        self.commits.failing_since = None;
         for event in std::mem::take(&mut self.deferred) {
             self.step(event);
         }

@@ -78,7 +78,7 @@ impl Engine {
             }
             Some(Ok(person)) => match self.start_attempt(&launch, &person) {
                 Ok(running) => self.watch(launch.attempt, running),
-                Err(error) => self.launch_failed(launch.attempt, error),
+                Err(error) => self.not_started(launch.attempt, error),
             },
         }
     }
@@ -135,6 +135,13 @@ impl Engine {
         };
         let stored = read().map_err(|e| e.to_string())?;
         stored.ok_or_else(|| format!("{} is not in the database", attempt.job))
+    }
+
+    /// This node could not: a full disk, no process to be had. That is no fault of the job's, which waits again.
+    fn not_started(&mut self, attempt: AttemptName, why: String) {
+        let line = Line::new("not_started").text("attempt", &attempt).text("error", &why);
+        self.log.line(Level::Error, &line);
+        self.happened(Event::NeverStarted { attempt, why });
     }
 
     fn launch_failed(&mut self, attempt: AttemptName, error: String) {

@@ -12,6 +12,7 @@ mod queries;
 mod reload;
 mod requests;
 mod start;
+mod stop;
 mod strays;
 mod tokens;
 mod wishes;
@@ -98,6 +99,9 @@ pub(crate) struct Engine {
     next_snapshot: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
+    /// An administrator wants it to stop, with the jobs or without them.
+    leaving: bool,
+    ends_jobs: bool,
     stopping: bool,
 }
 
@@ -118,6 +122,7 @@ impl Engine {
             }
             self.on_time();
             self.flush();
+            self.stop_if_done();
         }
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
@@ -137,6 +142,7 @@ impl Engine {
         [wake.boot, by_wall, server, leftovers, quiet, rescan]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
+            .chain([self.answers_due()])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -205,6 +211,7 @@ impl Engine {
         let now = now();
         self.server.sweep(&self.poller, now.boot.0);
         self.answer_late_waiters(now);
+        self.answer_unsaved(now.boot);
         let wake = self.controller.next_wake();
         if wake.boot.is_some_and(|at| at <= now.boot) || wake.wall.is_some_and(|at| at <= now.wall) {
             self.happened(Event::Tick);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ax_core::controller::{Controller, Event, Snapshot};
+use ax_core::id::AttemptName;
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Attempt, AttemptEnd, Job};
 use ax_core::paths::Paths;
@@ -143,11 +144,14 @@ impl Engine {
             next_snapshot: at.boot + SNAPSHOT_EVERY,
             last_commit: at.boot,
             quiet_done: false,
+            leaving: false,
+            ends_jobs: false,
             stopping: false,
             paths,
         };
         engine.say_how_it_starts(&config_warnings, &notices, &restored.broken);
-        engine.begin(at, same_boot, boot_id).map_err(failed("begin"))?;
+        let unreadable = restored.broken.iter().flat_map(Broken::may_run).collect();
+        engine.begin(at, (same_boot, boot_id), unreadable).map_err(failed("begin"))?;
         Ok(engine)
     }
 
@@ -171,13 +175,18 @@ impl Engine {
     }
 
     /// Opens the doors and settles what was alive.
-    fn begin(&mut self, at: Now, same_boot: bool, boot_id: String) -> Result<(), Box<dyn std::error::Error>> {
+    fn begin(
+        &mut self,
+        at: Now,
+        (same_boot, boot_id): (bool, String),
+        unreadable: Vec<AttemptName>,
+    ) -> Result<(), Box<dyn std::error::Error>> {
         self.server.register(&self.poller)?;
         self.writer.record_snapshot(at, self.controller.snapshot());
         let active = self.controller.jobs().filter(|job| job.state.is_active());
         let alive: Vec<(Attempt, JobState)> =
             active.filter_map(|job| Some((job.attempt.clone()?, job.state))).collect();
-        self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).collect())?;
+        self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect())?;
         for (attempt, state) in alive {
             match same_boot {
                 true => self.take_up(attempt),
@@ -201,7 +210,7 @@ impl Engine {
     }
 
     /// Nothing of an earlier boot runs any more.
-    fn ended_by_reboot(&mut self, attempt: ax_core::id::AttemptName, state: JobState) {
+    fn ended_by_reboot(&mut self, attempt: AttemptName, state: JobState) {
         let message = match state {
             JobState::Starting => "the machine was restarted before its start was confirmed",
             _ => "the machine was restarted",

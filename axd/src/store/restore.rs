@@ -1,7 +1,7 @@
 //! What a restart gets back: the jobs that are not over, and where the numbers
 //! go on. A record that can't be read is set aside, and the daemon goes on.
 
-use ax_core::id::{Epoch, JobNumber};
+use ax_core::id::{AttemptName, Epoch, JobNumber};
 use ax_core::job::Job;
 use ax_core::time::WallTime;
 
@@ -35,6 +35,14 @@ pub struct Broken {
     pub reason: String,
     /// Attempts of it that have not ended, as far as is known: they may still run.
     pub open_attempts: Vec<Epoch>,
+}
+
+impl Broken {
+    /// Its attempts that may still run. Nobody starts it again, so they do no harm, and are somebody's work.
+    pub fn may_run(&self) -> Vec<AttemptName> {
+        let name = |epoch: &Epoch| format!("{}.{epoch}", self.id).parse().ok();
+        self.open_attempts.iter().filter_map(name).collect()
+    }
 }
 
 /// Jobs that can't be read, each with the reason.

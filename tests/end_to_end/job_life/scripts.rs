@@ -51,13 +51,18 @@ fn python_runs_where_there_is_one() {
 }
 
 #[test]
-fn a_program_is_a_job_too() {
+fn a_program_is_a_job_too_and_a_command_can_start_one() {
     if !as_root() {
         return;
     }
     let cluster = Cluster::new();
-    let program = fs::read("/bin/echo").unwrap();
-    assert_eq!(prints(&cluster, &program, &["compiled", "words"]), "compiled words\n");
+    cluster.write(ALICE, "echo", fs::read("/bin/echo").unwrap());
+    let id = cluster.ok(ALICE, "axbatch", &["--parsable", "-o", "p", "echo", "direct"]);
+    assert_eq!(cluster.wait_over(id.trim())["state"], "SUCCEEDED");
+    assert_eq!(cluster.read(ALICE, "p"), "direct\n");
+    let id = cluster.ok(ALICE, "axbatch", &["--parsable", "-o", "o", "--wrap=/bin/echo compiled"]);
+    assert_eq!(cluster.wait_over(id.trim())["state"], "SUCCEEDED");
+    assert_eq!(cluster.read(ALICE, "o"), "compiled\n");
 }
 
 #[test]
