@@ -74,7 +74,7 @@ const DIRECTIVES: &[(&str, &str)] = &[
     ("#AX --\x1b[31m=x", "job.sh:1:5: unknown option '--\\x1b[31m'"),
     (
         "#AX --job-name=a\0b",
-        "job.sh:1:17: a NUL byte; this is not a shell script; perhaps a program, or UTF-16",
+        "job.sh:1:17: a NUL byte; this is not a shell script; perhaps UTF-16, or a program, which --wrap starts",
     ),
     ("", "job.sh: the script is empty"),
     ("#!/bin/sh\r#AX -n 2\rls\r", "job.sh: lines end in CR alone; save the script with Unix line ends"),
@@ -154,7 +154,10 @@ const DIRECTIVES: &[(&str, &str)] = &[
         "#SBATCH --get-user-env 5",
         "job.sh:1:24: '5' is not an option; put a value with blanks in quotes, and a comment behind '#'",
     ),
-    ("\0\0", "job.sh:1:1: a NUL byte; this is not a shell script; perhaps a program, or UTF-16"),
+    (
+        "\0\0",
+        "job.sh:1:1: a NUL byte; this is not a shell script; perhaps UTF-16, or a program, which --wrap starts",
+    ),
     ("#AX --window=22:00-06:00", "job.sh:1:5: '--window' is not supported yet"),
     ("#AX --preempt=never", "job.sh:1:5: '--preempt' is not supported yet"),
 ];

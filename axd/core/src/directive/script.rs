@@ -100,7 +100,8 @@ fn check_is_text(body: &[u8]) -> Result<(), (Option<Place>, Fault)> {
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = 1 + String::from_utf8_lossy(&before[start..]).chars().count();
-        let fault = Fault::new("a NUL byte").hint("this is not a shell script; perhaps a program, or UTF-16");
+        let fault = Fault::new("a NUL byte")
+            .hint("this is not a shell script; perhaps UTF-16, or a program, which --wrap starts");
         return Err((Some(Place { line: count(line), column: count(column) }), fault));
     }
     let lonely = text.contains(&b'\r') && !text.contains(&b'\n');
