@@ -23,6 +23,7 @@ use ax_core::size::Megabytes;
 use ax_sys::pidfd::PidFd;
 use ax_sys::process::Spawn;
 use ax_sys::{crash_point, socket};
+use thiserror::Error;
 
 use crate::people::Person;
 use crate::store::Details;
@@ -64,6 +65,17 @@ pub(crate) struct Plan<'a> {
     pub node_epoch: u64,
     /// Whether files are given to the submitter; not where the daemon is that user itself.
     pub as_root: bool,
+}
+
+/// Why an attempt could not be started.
+#[derive(Debug, Error)]
+pub(crate) enum LaunchError {
+    /// The job can't be run as it is: it would be the same each time.
+    #[error("{0}")]
+    Job(TooLarge),
+    /// This node could not, which is no fault of the job's.
+    #[error("{0}")]
+    Node(String),
 }
 
 /// A supervisor that was started.
@@ -110,16 +122,18 @@ pub(crate) fn files(job: &Job, details: &Details, number: u32, node: &str) -> Fi
 
 impl Plan<'_> {
     /// Puts the attempt into place and starts its supervisor.
-    pub(crate) fn start(&self) -> Result<Running, String> {
-        self.place().map_err(|error| format!("preparing {}: {error}", self.attempt))?;
+    pub(crate) fn start(&self) -> Result<Running, LaunchError> {
+        let assignment = self.assignment().map_err(LaunchError::Job)?;
+        let here =
+            |doing: &str, error: String| LaunchError::Node(format!("{doing} {}: {error}", self.attempt));
+        self.place(&assignment).map_err(|error| here("preparing", error.to_string()))?;
         crash_point!("claimed");
-        self.spawn().map_err(|error| format!("starting the supervisor of {}: {error}", self.attempt))
+        self.spawn().map_err(|error| here("starting the supervisor of", error.to_string()))
     }
 
     /// Folder, records and script, visible all at once.
-    fn place(&self) -> std::io::Result<()> {
-        let assignment = self.assignment().map_err(std::io::Error::other)?;
-        let assignment = serde_json::to_vec(&assignment).map_err(std::io::Error::other)?;
+    fn place(&self, assignment: &Assignment) -> std::io::Result<()> {
+        let assignment = serde_json::to_vec(assignment).map_err(std::io::Error::other)?;
         self.place_script()?;
         let hidden = self.paths.half_made(self.attempt);
         make_folder(&hidden, 0o700)?;
