@@ -67,17 +67,6 @@ pub(crate) struct Plan<'a> {
     pub as_root: bool,
 }
 
-/// Why an attempt could not be started.
-#[derive(Debug, Error)]
-pub(crate) enum LaunchError {
-    /// The job can't be run as it is: it would be the same each time.
-    #[error("{0}")]
-    Job(TooLarge),
-    /// This node could not, which is no fault of the job's.
-    #[error("{0}")]
-    Node(String),
-}
-
 /// A supervisor that was started.
 pub(crate) struct Running {
     /// The process.
@@ -120,15 +109,25 @@ pub(crate) fn files(job: &Job, details: &Details, number: u32, node: &str) -> Fi
     }
 }
 
+/// Why an attempt could not be started.
+#[derive(Debug, Error)]
+pub(crate) enum LaunchError {
+    /// The job can't be started as it is, here or anywhere.
+    #[error("{0}")]
+    Job(String),
+    /// This node could not: a full disk, no process to be had.
+    #[error("{0}")]
+    Node(String),
+}
+
 impl Plan<'_> {
     /// Puts the attempt into place and starts its supervisor.
     pub(crate) fn start(&self) -> Result<Running, LaunchError> {
-        let assignment = self.assignment().map_err(LaunchError::Job)?;
-        let here =
-            |doing: &str, error: String| LaunchError::Node(format!("{doing} {}: {error}", self.attempt));
-        self.place(&assignment).map_err(|error| here("preparing", error.to_string()))?;
+        let failed = |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
+        let assignment = self.assignment().map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
+        self.place(&assignment).map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         crash_point!("claimed");
-        self.spawn().map_err(|error| here("starting the supervisor of", error.to_string()))
+        self.spawn().map_err(|e| LaunchError::Node(failed("starting the supervisor of", &e)))
     }
 
     /// Folder, records and script, visible all at once.

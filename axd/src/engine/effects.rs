@@ -78,7 +78,7 @@ impl Engine {
             }
             Some(Ok(person)) => match self.start_attempt(&launch, &person) {
                 Ok(running) => self.watch(launch.attempt, running),
-                Err(LaunchError::Job(why)) => self.launch_failed(launch.attempt, why.to_string()),
+                Err(LaunchError::Job(why)) => self.launch_failed(launch.attempt, why),
                 Err(LaunchError::Node(why)) => self.not_started(launch.attempt, why),
             },
         }
@@ -98,8 +98,7 @@ impl Engine {
             Some(parts) => parts,
             None => self.stored_parts(launch.attempt).map_err(LaunchError::Node)?,
         };
-        let gone = || LaunchError::Node("the job is gone".to_owned());
-        let job = self.controller.job(number).ok_or_else(gone)?;
+        let job = self.controller.job(number).ok_or_else(|| LaunchError::Job("the job is gone".to_owned()))?;
         let cards = &self.local.inventory.cards;
         let card_mem = launch.allocation.cards.first();
         let card_mem =
