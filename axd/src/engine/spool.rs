@@ -82,6 +82,8 @@ impl Engine {
                 self.worker.look_up(uid);
                 return self.parked.drops.push((uid, arrival));
             }
+            // As on the socket: root named somebody who is not there.
+            Some(Err(why)) if uid != owner => Err(refused(why)),
             // A name service that is down says the same as one that knows nobody: nothing is lost by waiting.
             Some(Err(why)) => Err(ApiError { class: ErrorClass::TryAgain, error: why }),
             Some(Ok(person)) => self.try_take(arrival, &person),
