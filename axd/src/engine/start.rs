@@ -135,6 +135,7 @@ impl Engine {
             worker: loop_parts.worker,
             people: People::default(),
             parked: Parked::default(),
+            fairness: Default::default(),
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),
