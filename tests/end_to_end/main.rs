@@ -27,6 +27,9 @@ mod other_users;
 mod raw;
 mod same_decisions;
 mod script_files;
+mod spool;
+mod spool_attacks;
+mod spool_cron;
 mod stays_small;
 mod storm;
 #[allow(dead_code, reason = "each test uses what it needs of it")]

@@ -12,6 +12,7 @@ mod parked;
 mod queries;
 mod reload;
 mod requests;
+mod spool;
 mod start;
 mod stop;
 mod strays;
@@ -38,6 +39,7 @@ use crate::local::Local;
 use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::signals::{Asked, Signals};
+use crate::spool::Spool;
 use crate::store::{NewParts, Reader, Usage, Writer};
 use crate::worker::{Done, Task, Worker};
 use attempts::{Attempts, News};
@@ -45,6 +47,7 @@ use commit::{Commits, OpenBatch};
 use fairness::Fairness;
 use guard::Guard;
 use parked::Parked;
+use spool::Tickets;
 use tokens::Source;
 
 pub(crate) use start::{Setup, StartError};
@@ -86,6 +89,9 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    spool: Spool,
+    /// What is known of submissions that are no jobs.
+    tickets: Tickets,
     people: People,
     parked: Parked,
     fairness: Fairness,
@@ -180,6 +186,7 @@ impl Engine {
         // A waker that can't be drained wakes us again: slower, not wrong.
         let _ = self.waker.drain();
         self.on_acks();
+        self.on_spool();
         while let Some(done) = self.worker.next() {
             match done {
                 Done::LookedUp(uid, answer) => {

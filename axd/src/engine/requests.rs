@@ -215,17 +215,21 @@ impl Engine {
     }
 
     pub(super) fn check(&self, request: SubmitRequest, person: &Person) -> Result<Checked, ApiError> {
-        let rules = Rules {
+        submission::check(request, person, &self.rules())
+    }
+
+    /// What submissions are checked against.
+    pub(super) fn rules(&self) -> Rules<'_> {
+        Rules {
             config: self.controller.config(),
             nodes: self.controller.nodes().collect(),
             calendar: &self.calendar,
             now: now().wall,
-        };
-        submission::check(request, person, &rules)
+        }
     }
 
     /// What would become of a submission: tried on a copy of the controller.
-    fn foretell(&self, checked: Checked) -> SubmitAnswer {
+    pub(super) fn foretell(&self, checked: Checked) -> SubmitAnswer {
         let mut copy = self.controller.clone();
         let at = now();
         let decisions = copy.step(at, Event::Submitted(Box::new(checked.submission)));
