@@ -23,6 +23,7 @@ mod inside_job;
 mod job_life;
 mod keyed;
 mod other_users;
+mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod raw;
 mod same_decisions;

@@ -138,6 +138,7 @@ impl Engine {
             tickets: Default::default(),
             people: People::default(),
             parked: Parked::default(),
+            fairness: Default::default(),
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),
