@@ -16,8 +16,9 @@ use crate::keyed::{Asked, Keyed};
 use crate::survival::{another_boot, power_cut};
 
 /// Where the daemon dies, and whether the client has its answer then.
-const OF_AXD: [(&str, bool); 9] = [
+const OF_AXD: [(&str, bool); 10] = [
     ("request read", false),
+    ("durable", false),
     ("committed", false),
     ("answered", true),
     ("decision committed", true),
@@ -215,10 +216,10 @@ fn a_crash_right_after_a_reboot_loses_no_end() {
     power_cut(&mut cluster);
     fs::remove_dir_all(cluster.root.join("run/ax")).unwrap();
     another_boot(&mut cluster);
-    arm(&mut cluster, "end committed");
+    arm(&mut cluster, "durable");
     cluster.spawn();
     cluster.wait_daemon_ended();
-    assert!(is_reached(&cluster, "end committed"), "{}", cluster.daemon_output());
+    assert!(is_reached(&cluster, "durable"), "{}", cluster.daemon_output());
     disarm(&mut cluster);
     cluster.start();
     assert_eq!(cluster.wait_over(&alone)["state"], "NODE_FAIL");
