@@ -16,9 +16,8 @@ use crate::keyed::{Asked, Keyed};
 use crate::survival::{another_boot, power_cut};
 
 /// Where the daemon dies, and whether the client has its answer then.
-const OF_AXD: [(&str, bool); 10] = [
+const OF_AXD: [(&str, bool); 9] = [
     ("request read", false),
-    ("durable", false),
     ("committed", false),
     ("answered", true),
     ("decision committed", true),
