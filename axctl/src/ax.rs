@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use ax_core::directive::Program;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::axrun;
 use crate::client::Client;
 use crate::cmd::{
     acct, act, cancel, completions, demo, logs, node, queue, reload, resource, status, submit, update, why,
@@ -53,14 +54,18 @@ enum Command {
     Demo(demo::Arguments),
 }
 
-/// Runs the command with the arguments of this process.
+/// Runs the command with the arguments of this process: `ax`, or the one that its name means.
 pub fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if axrun::is_meant(&arguments) {
+        return axrun::main(&arguments);
+    }
     let stdout = io::stdout();
     let terminal = stdout.is_terminal();
     let own_width = terminal_size::terminal_size_of(&stdout).map(|(width, _)| usize::from(width.0));
     with_process(|mut world| {
         let screen = Screen::new(terminal, own_width, &world.vars);
-        ExitCode::from(run(std::env::args_os().collect(), &mut world, screen, Zone::Local))
+        ExitCode::from(run(arguments, &mut world, screen, Zone::Local))
     })
 }
 

@@ -9,12 +9,17 @@ use std::process::{Command as Process, ExitCode};
 
 use ax_core::api::ErrorClass;
 use ax_core::directive::{interpret, parse_script, print};
+use ax_core::time::WallTime;
 use clap::{Parser, Subcommand};
 
 use crate::ax::explain;
+use crate::client::Client;
+use crate::connect;
 use crate::failure::{Failure, finish};
 use crate::shown::{plain, shown};
+use crate::stop;
 use crate::submit::said;
+use crate::when::{Clock, Zone};
 use crate::world::{World, with_process};
 
 /// Check and look after ax.
@@ -36,6 +41,12 @@ enum Command {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
+    /// Stop the daemon; jobs go on without it
+    Stop {
+        /// End the running jobs too, and stop when they are over
+        #[arg(long)]
+        jobs: bool,
+    },
     /// The database of jobs
     #[command(arg_required_else_help = false)]
     Db {
@@ -54,8 +65,23 @@ enum Database {
     },
     /// Check that the database is whole
     Check,
+    /// Print what happened and what was decided, as it was recorded
+    Events(Events),
     /// Let an empty database go on with the numbers of a used spool
     Adopt,
+}
+
+#[derive(clap::Args)]
+struct Events {
+    /// At or after: today, yesterday, 7d (ago), 14:30, 2026-11-29, 2026-11-29T14:30
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Before
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// One JSON document: a list with an object an event
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command with the arguments of this process.
@@ -73,6 +99,7 @@ pub fn run(arguments: Vec<OsString>, world: &mut World<'_>) -> u8 {
 }
 
 fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> {
+    let place = connect::find(arguments.root.as_deref(), &world.vars);
     let mut daemon = Daemon::new(arguments.root, world);
     match arguments.command {
         Command::Check { file: Some(file) } if !is_configuration(&file) => check_script(&file, world),
@@ -83,14 +110,30 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> 
             }
             daemon.become_it()
         }
+        Command::Stop { jobs } => stop::run(&Client::new(place), jobs, world),
         Command::Db { command } => {
             match command {
                 Database::Backup { file } => daemon.0.arg("--db-backup").arg(file),
                 Database::Check => daemon.0.arg("--db-check"),
+                Database::Events(events) => events.ask(&mut daemon.0, world.now)?,
                 Database::Adopt => daemon.0.arg("--db-adopt"),
             };
             daemon.become_it()
         }
+    }
+}
+
+impl Events {
+    /// The words for `axd`, which reads times in one form only.
+    fn ask<'a>(&self, daemon: &'a mut Process, now: WallTime) -> Result<&'a mut Process, Failure> {
+        let clock = Clock { now, zone: Zone::Local };
+        daemon.arg("--db-events");
+        for (option, text) in [("--from", &self.from), ("--to", &self.to)] {
+            if let Some(text) = text {
+                daemon.arg(option).arg(clock.read(text)?.to_string());
+            }
+        }
+        Ok(if self.json { daemon.arg("--json") } else { daemon })
     }
 }
 

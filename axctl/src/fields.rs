@@ -9,7 +9,7 @@ use ax_sys::signals::Signal;
 
 use crate::failure::Failure;
 use crate::style::Paint;
-use crate::table::Shrink::{self, Freely, Last, Never};
+use crate::table::Shrink::{self, Freely, Goes, Last, Never};
 use crate::table::{Cell, Column, Table};
 use crate::when::Clock;
 
@@ -79,11 +79,11 @@ pub(crate) fn table<T>(
 pub(crate) static JOB_FIELDS: [Field<JobView>; 31] = [
     left("id", "ID", Freely(0), |job, _| id(job)),
     right("number", "NUMBER", |job, _| Cell::new(job.number.to_string())),
-    left("name", "NAME", Freely(4), |job, _| Cell::new(&job.name)),
-    left("user", "USER", Freely(4), |job, _| Cell::new(&job.user)),
+    left("name", "NAME", Freely(8), |job, _| Cell::new(&job.name)),
+    left("user", "USER", Last(4), |job, _| Cell::new(&job.user)),
     right("uid", "UID", |job, _| Cell::new(job.uid.to_string())),
     left("account", "ACCOUNT", Freely(4), |job, _| Cell::maybe(job.account.as_ref())),
-    left("queue", "QUEUE", Freely(4), |job, _| Cell::new(&job.queue)),
+    left("queue", "QUEUE", Goes, |job, _| Cell::new(&job.queue)),
     left("state", "STATE", Last(9), |job, _| Cell::painted(job.state.word(), Paint::of_state(job.state))),
     left("st", "ST", Never, |job, _| Cell::painted(job.state.slurm_word(), Paint::of_state(job.state))),
     left("reason", "REASON", Freely(6), |job, _| Cell::maybe(job.reason.as_ref())),
@@ -94,7 +94,7 @@ pub(crate) static JOB_FIELDS: [Field<JobView>; 31] = [
     left("ended", "ENDED", Never, |job, clock| time(job.ended_at, clock)),
     left("expected", "EXPECTED", Never, |job, clock| time(job.expected_start, clock)),
     right("time", "TIME", time_or_start),
-    right("elapsed", "ELAPSED", |job, clock| Cell::maybe(elapsed(job, clock).map(|span| span.to_string()))),
+    right("elapsed", "TIME", |job, clock| Cell::maybe(elapsed(job, clock).map(narrow))),
     right("limit", "LIMIT", |job, _| Cell::maybe(job.time_limit_s.map(|s| Span::seconds(s).to_string()))),
     left("exit", "EXIT", Never, |job, _| Cell::new(exit(job.exit_code, job.signal))),
     left("node", "NODE", Freely(4), |job, _| Cell::new(nodes(job))),
@@ -104,7 +104,7 @@ pub(crate) static JOB_FIELDS: [Field<JobView>; 31] = [
     right("gpus", "GPUS", |job, _| Cell::new(job.gpus.to_string())),
     right("gpumem", "GPUMEM", |job, _| Cell::maybe(job.gpu_mem_mb.map(card_memory))),
     right("attempt", "ATT", |job, _| Cell::new(job.attempt.to_string())),
-    right("cpu", "CPU", |job, _| Cell::maybe(cpu_time(job).map(|span| span.to_string()))),
+    right("cpu", "CPU", |job, _| Cell::maybe(cpu_time(job).map(narrow))),
     right("maxram", "MAXRAM", |job, _| Cell::maybe(max_ram(job).map(megabytes))),
     left("stdout", "STDOUT", Freely(8), |job, _| Cell::maybe(job.stdout.as_ref())),
     left("comment", "COMMENT", Freely(7), |job, _| Cell::maybe(job.comment.as_ref())),
@@ -135,7 +135,15 @@ fn time_or_start(job: &JobView, clock: &Clock) -> Cell {
     if job.state.is_waiting() {
         return Cell::maybe(job.expected_start.map(|start| clock.relative(start)));
     }
-    Cell::maybe(elapsed(job, clock).map(|span| span.to_string()))
+    Cell::maybe(elapsed(job, clock).map(narrow))
+}
+
+/// `0:02`, `51:01`, `1:01:01`, `2-03:04:05`: no wider than it has to be, and what `--time` reads as the same.
+fn narrow(span: Span) -> String {
+    let text = span.to_string();
+    // `00:51:01` loses its hours, and what is left one leading zero.
+    let text = text.strip_prefix("00:").unwrap_or(&text);
+    text.strip_prefix('0').unwrap_or(text).to_owned()
 }
 
 /// How long the last attempt has run, or ran.
@@ -210,6 +218,15 @@ mod tests {
         let error = choose(&JOB_FIELDS, "id,nmae").err().unwrap();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().starts_with("no column 'nmae'; did you mean 'name'?"), "{error}");
+    }
+
+    #[test]
+    fn lengths_are_no_wider_than_they_have_to_be() {
+        let texts =
+            [(2, "0:02"), (611, "10:11"), (3661, "1:01:01"), (36_061, "10:01:01"), (90_061, "1-01:01:01")];
+        for (seconds, text) in texts {
+            assert_eq!(narrow(Span::seconds(seconds)), text);
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub fn files() -> Vec<(&'static str, String)> {
         ("etc/completions/axctl.bash", file(ForShell::Bash, Of::Axctl)),
         ("etc/completions/_axctl", file(ForShell::Zsh, Of::Axctl)),
         ("etc/completions/axctl.fish", file(ForShell::Fish, Of::Axctl)),
+        ("etc/completions/axrun.bash", file(ForShell::Bash, Of::Axrun)),
+        ("etc/completions/_axrun", file(ForShell::Zsh, Of::Axrun)),
+        ("etc/completions/axrun.fish", file(ForShell::Fish, Of::Axrun)),
         ("man/ax-script.5", script_page::text()),
         ("man/ax-states.7", states_page::text()),
     ]

@@ -1,4 +1,4 @@
-//! The commands that people type: `ax`, `axbatch`, `axctl`.
+//! The commands that people type: `ax`, `axbatch`, `axctl`, `axrun`.
 //!
 //! They talk to the daemon's local socket with the types of `ax_core::api`
 //! and never link the daemon. `axbatch` starts fast: it reaches only `submit` and what
@@ -7,6 +7,7 @@
 pub mod ax;
 pub mod axbatch;
 pub mod axctl;
+mod axrun;
 pub mod client;
 mod cmd;
 pub mod connect;
@@ -16,6 +17,7 @@ pub mod generated;
 pub mod http;
 mod session;
 mod shown;
+mod stop;
 mod style;
 mod submit;
 mod table;

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::shown::json_shown;
 use crate::table::Table;
 use crate::when::Clock;
 use crate::world::{Screen, World};
+use ax_core::text::json_escaped;
 
 /// The surroundings of one subcommand.
 pub(crate) struct Session<'s, 'w> {
@@ -42,7 +42,7 @@ impl Session<'_, '_> {
     pub(crate) fn json(&mut self, document: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(document)
             .map_err(|error| Failure::said(ErrorClass::Data, format!("cannot write JSON: {error}")))?;
-        writeln!(self.world.out, "{}", json_shown(&text))?;
+        writeln!(self.world.out, "{}", json_escaped(&text))?;
         Ok(self.world.out.flush()?)
     }
 

@@ -19,21 +19,6 @@ pub(crate) fn plain(error: &io::Error) -> String {
     }
 }
 
-/// A JSON document in which no character can act on a terminal. Inside JSON such characters
-/// stand in strings only, where `\uXXXX` means the same.
-pub(crate) fn json_shown(document: &str) -> String {
-    let mut safe = String::with_capacity(document.len());
-    for c in document.chars() {
-        let acts = c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if acts && c != '\n' {
-            safe.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,13 +33,5 @@ mod tests {
     fn errors_of_the_system_are_words() {
         assert_eq!(plain(&io::Error::from_raw_os_error(2)), "No such file or directory");
         assert_eq!(plain(&io::Error::other("x (os error")), "x (os error");
-    }
-
-    #[test]
-    fn json_keeps_its_meaning() {
-        let document = serde_json::to_string(&"x\u{9b}\x1b\u{202e}").unwrap();
-        let safe = json_shown(&document);
-        assert!(safe.is_ascii());
-        assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), "x\u{9b}\x1b\u{202e}");
     }
 }

@@ -1,5 +1,5 @@
 //! Tables fitted to a width: columns that may shrink do so, widest first, and what they hold
-//! is cut with `…`; others never lose a character. Knows nothing of jobs; escapes what it shows.
+//! is cut with `…`; one may go as a whole before that; others never lose a character. Knows nothing of jobs; escapes what it shows.
 
 use std::fmt::Write;
 
@@ -31,7 +31,12 @@ pub(crate) enum Shrink {
     Freely(usize),
     /// The same, but only when nothing else helps.
     Last(usize),
+    /// Not at all, but the whole column goes before others are cramped.
+    Goes,
 }
+
+/// So much of a column is enough to be told from others: fewer, where it holds more, is cramped.
+const COMFORT: usize = 16;
 
 /// What stands in one place of the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,6 +96,13 @@ impl Table {
         self.rows.push(Row { cells, note: note.map(shown) });
     }
 
+    /// Has all columns stay, as somebody chose them.
+    pub(crate) fn keep_all(&mut self) {
+        for column in self.columns.iter_mut().filter(|column| column.shrink == Shrink::Goes) {
+            column.shrink = Shrink::Freely(4);
+        }
+    }
+
     /// The whole table as text; `width` is that of the screen or, to cut nothing, `usize::MAX`.
     pub(crate) fn text(&self, head: bool, width: usize, screen: &Screen) -> String {
         let widths = self.widths(head, width);
@@ -110,42 +122,73 @@ impl Table {
         text
     }
 
-    fn widths(&self, head: bool, width: usize) -> Vec<usize> {
+    /// The width of each column; `None` for one that goes.
+    fn widths(&self, head: bool, width: usize) -> Vec<Option<usize>> {
+        let natural = self.natural(head);
+        let goes = |column: &Column| column.shrink == Shrink::Goes;
+        let all = self.fitted(&natural, width, |_| true);
+        if !self.columns.iter().any(goes) || !self.is_cramped(&natural, &all) {
+            return all;
+        }
+        self.fitted(&natural, width, |column| !goes(column))
+    }
+
+    /// What each column would have on a screen without end.
+    fn natural(&self, head: bool) -> Vec<usize> {
         let natural = |(index, column): (usize, &Column)| {
             let cells = self.rows.iter().filter_map(|row| row.cells.get(index)).map(Cell::width);
             let title = if head { column.title.width() } else { 0 };
             cells.max().unwrap_or(0).max(title)
         };
-        let mut widths: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();
-        let gaps = GAP * self.columns.len().saturating_sub(1);
-        for shrinks in [|s| matches!(s, Shrink::Freely(_)), |s| s != Shrink::Never] {
-            let total = widths.iter().sum::<usize>() + gaps;
+        self.columns.iter().enumerate().map(natural).collect()
+    }
+
+    /// These columns within a width, as far as they give way.
+    fn fitted(&self, natural: &[usize], width: usize, stays: impl Fn(&Column) -> bool) -> Vec<Option<usize>> {
+        let kept = natural.iter().zip(&self.columns).map(|(width, column)| stays(column).then_some(*width));
+        let mut widths: Vec<Option<usize>> = kept.collect();
+        let gaps = GAP * widths.iter().flatten().count().saturating_sub(1);
+        let freely: fn(Shrink) -> bool = |shrink| matches!(shrink, Shrink::Freely(_));
+        let at_all: fn(Shrink) -> bool = |shrink| matches!(shrink, Shrink::Freely(_) | Shrink::Last(_));
+        for shrinks in [freely, at_all] {
+            let total = widths.iter().flatten().sum::<usize>() + gaps;
             self.shrink(&mut widths, total.saturating_sub(width), shrinks);
         }
         widths
     }
 
     /// Takes `over` columns away, each time from the widest that may give one.
-    fn shrink(&self, widths: &mut [usize], over: usize, shrinks: fn(Shrink) -> bool) {
+    fn shrink(&self, widths: &mut [Option<usize>], over: usize, shrinks: fn(Shrink) -> bool) {
         let least: Vec<usize> = (0..widths.len()).map(|index| self.least(index)).collect();
         for _ in 0..over {
-            let gives = |i: &usize| shrinks(self.columns[*i].shrink) && widths[*i] > least[*i];
+            let gives = |i: &usize| shrinks(self.columns[*i].shrink) && widths[*i] > Some(least[*i]);
             let Some(index) = (0..widths.len()).filter(gives).max_by_key(|i| widths[*i]) else { break };
-            widths[index] -= 1;
+            widths[index] = widths[index].map(|width| width - 1);
         }
+    }
+
+    /// Whether a column shows less than it should.
+    fn is_cramped(&self, natural: &[usize], widths: &[Option<usize>]) -> bool {
+        let enough = |(column, natural): (&Column, &usize)| match column.shrink {
+            Shrink::Freely(_) => (*natural).min(COMFORT),
+            _ => *natural,
+        };
+        let enough = self.columns.iter().zip(natural).map(enough);
+        enough.zip(widths).any(|(enough, width)| width.is_some_and(|width| width < enough))
     }
 
     fn least(&self, index: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.cells.get(index)).map(|cell| cell.least);
         match self.columns[index].shrink {
-            Shrink::Never => usize::MAX,
+            Shrink::Never | Shrink::Goes => usize::MAX,
             Shrink::Freely(least) | Shrink::Last(least) => cells.max().unwrap_or(0).max(least),
         }
     }
 
-    fn line(&self, text: &mut String, cells: &[Cell], widths: &[usize], screen: &Screen) {
+    fn line(&self, text: &mut String, cells: &[Cell], widths: &[Option<usize>], screen: &Screen) {
         let mut line = String::new();
         for ((cell, width), column) in cells.iter().zip(widths).zip(&self.columns) {
+            let Some(width) = width else { continue };
             if !line.is_empty() {
                 line.push_str("  ");
             }
@@ -225,6 +268,16 @@ mod tests {
         let text = "ax-2026-0001  a l…   7\nax-2026-0002  日…   12\n";
         assert_eq!(table().text(false, 22, &SCREEN), text);
         assert_eq!(table().text(false, 5, &SCREEN), text);
+    }
+
+    #[test]
+    fn a_column_goes_before_others_are_cramped() {
+        let mut table = table();
+        table.columns[2].shrink = Shrink::Goes;
+        assert!(table.text(true, 28, &SCREEN).contains('N'));
+        assert_eq!(table.text(false, 25, &SCREEN), "ax-2026-0001  a long name\nax-2026-0002  日本語\n");
+        table.keep_all();
+        assert!(table.text(false, 25, &SCREEN).ends_with("12\n"));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use ax_core::time::{Span, WallTime};
 use chrono::{DateTime, Datelike, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc};
 
+use crate::failure::Failure;
+
 /// The zone that times are shown in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zone {
@@ -73,15 +75,28 @@ impl Clock {
         format!("{} ({})", self.absolute(time), self.relative(time))
     }
 
-    /// `2h05m ago`, `in 12s`, `now`.
+    /// `2h05m ago`, `just now`, `now`, `in 12s`. What is past is never `now`: it reads as if it were going on.
     pub fn relative(&self, time: WallTime) -> String {
         if time.0.abs_diff(self.now.0) < 1000 {
-            "now".to_owned()
+            if time < self.now { "just now" } else { "now" }.to_owned()
         } else if time > self.now {
             format!("in {}", length(time - self.now))
         } else {
             format!("{} ago", length(self.now - time))
         }
+    }
+
+    /// A time that a person typed, as [`Clock::parse`] reads it.
+    ///
+    /// # Errors
+    /// Usage, with examples.
+    pub fn read(&self, text: &str) -> Result<WallTime, Failure> {
+        let unknown = || {
+            Failure::usage(format!(
+                "'{text}' is not a time such as today, 7d (ago), 14:30, 2026-11-29 or 2026-11-29T14:30"
+            ))
+        };
+        self.parse(text).ok_or_else(unknown)
     }
 
     /// A time that a person typed: `today`, `yesterday`, `now`, `7d` (ago), `14:30`, `2026-11-29`,
@@ -155,7 +170,9 @@ mod tests {
         assert_eq!(CLOCK.short(WallTime(CLOCK.now.0 - 86_400_000)), "Nov 28 16:32");
         assert_eq!(CLOCK.short(WallTime(0)), "1970-01-01 01:00");
         assert_eq!(CLOCK.both(WallTime(CLOCK.now.0 + 12_000)), "2026-11-29 16:32:26 +01:00 (in 12s)");
-        assert_eq!(CLOCK.relative(WallTime(CLOCK.now.0 - 7_500_000)), "2h05m ago");
+        for (ago, text) in [(7_500_000, "2h05m ago"), (2000, "2s ago"), (500, "just now"), (0, "now")] {
+            assert_eq!(CLOCK.relative(WallTime(CLOCK.now.0 - ago)), text);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The daemon's command line.
 
-use std::io::IsTerminal;
+use std::io::{BufWriter, ErrorKind, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -8,10 +8,12 @@ use std::process::{Command, ExitCode};
 use ax_core::api::ErrorClass;
 use ax_core::paths::Paths;
 use ax_core::text::count;
+use ax_core::time::WallTime;
 use clap::Parser;
 
 use crate::config;
 use crate::engine::{Engine, Setup, StartError};
+use crate::recorded::{self, PrintError, Wanted};
 use crate::store;
 
 /// The daemon of ax, a batch system: watches the spool, schedules jobs, starts their supervisors, keeps their accounts.
@@ -39,6 +41,18 @@ struct Arguments {
     /// Let an empty database go on with the numbers of a used spool, and exit
     #[arg(long, group = "instead")]
     db_adopt: bool,
+    /// Print the recorded events and exit; the daemon may run
+    #[arg(long, group = "instead")]
+    db_events: bool,
+    /// Only events at or after this time, such as 2026-11-29T15:32:14Z
+    #[arg(long, value_name = "TIME", requires = "db_events")]
+    from: Option<WallTime>,
+    /// Only events before this time
+    #[arg(long, value_name = "TIME", requires = "db_events")]
+    to: Option<WallTime>,
+    /// One JSON document
+    #[arg(long, requires = "db_events")]
+    json: bool,
 }
 
 /// Runs the daemon with the arguments of this process.
@@ -49,7 +63,7 @@ pub fn main() -> ExitCode {
         Err(why) => return fail(ErrorClass::Usage, &why),
     };
     if arguments.check {
-        return config::check(arguments.config.as_deref().unwrap_or(&paths.config));
+        return config::check(arguments.config.as_deref(), &paths.config);
     }
     match instead(&arguments, &paths) {
         Some(exit) => exit,
@@ -96,6 +110,9 @@ fn instead(arguments: &Arguments, paths: &Paths) -> Option<ExitCode> {
     if arguments.db_check {
         return Some(db_check(paths));
     }
+    if arguments.db_events {
+        return Some(db_events(arguments, paths));
+    }
     arguments.db_adopt.then(|| match store::adopt(paths) {
         Ok(number) => said(&format!("adopted: the next job has number {number}")),
         Err(error) => fail(ErrorClass::Refused, &error.to_string()),
@@ -105,6 +122,17 @@ fn instead(arguments: &Arguments, paths: &Paths) -> Option<ExitCode> {
 fn said(text: &str) -> ExitCode {
     println!("{text}");
     ExitCode::SUCCESS
+}
+
+fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
+    let wanted = Wanted { from: arguments.from, to: arguments.to, json: arguments.json };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match recorded::print(&paths.events(), wanted, &mut out) {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has gone away (`| head`) is no error.
+        Err(PrintError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(ErrorClass::Refused, &error.to_string()),
+    }
 }
 
 fn db_check(paths: &Paths) -> ExitCode {

@@ -15,6 +15,7 @@ mod local;
 mod log;
 mod people;
 mod ready;
+mod recorded;
 mod settle;
 mod signals;
 pub mod store;

@@ -355,7 +355,8 @@ fn in_words(submission: &Submission) -> String {
         None => "no cards".to_owned(),
         Some(c) => {
             let kind = c.kind.as_deref().map_or(String::new(), |k| format!("{k} "));
-            let slice = c.slice.map_or(String::new(), |mem| format!(" with {} of each", mem.of_card()));
+            let each = if c.count == 1 { "" } else { " each" };
+            let slice = c.slice.map_or(String::new(), |mem| format!(" with {}{each}", mem.of_card()));
             format!("{}{slice}", count(c.count, &format!("{kind}card")))
         }
     };

@@ -22,6 +22,14 @@ pub(crate) enum Failure {
         /// What is wrong.
         text: String,
     },
+    /// The program that holds the users' command can't be run.
+    #[error("cannot run {}: {source}; is ax installed as a whole?", program.display())]
+    NoCommand {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A file that has to be there can't be read.
     #[error("{0}")]
     Input(SysError),
@@ -51,6 +59,7 @@ impl Failure {
             Failure::LeaseTaken(_) => 10,
             Failure::BadRecord { .. } => 65,
             Failure::Input(_) => 66,
+            Failure::NoCommand { .. } => 69,
             Failure::System(_) | Failure::Internal(_) => 71,
         }
     }

@@ -3,8 +3,10 @@
 //! One binary, a mode for each process: `--supervise` for one attempt of one job, `--watchdog` for what no living
 //! supervisor looks after. Single-threaded, without unsafe code and without state beyond the files of an attempt.
 //! It decides nothing about queues or retries: it does what the assignment says and records what happened.
+//! Whoever types `axrun COMMAND` means a command of users, which is in another program: see `hand_over`.
 
 mod failure;
+mod hand_over;
 mod supervise;
 mod watchdog;
 
@@ -14,15 +16,13 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 
-const HELP: &str = "Supervise one attempt of a job, or watch over all attempts of this machine.\n\
-    The daemon starts it; there is nothing here for people yet.";
 const USAGE: &str = "usage: axrun --supervise ATTEMPT-FOLDER | --watchdog RUN-FOLDER";
 
-/// Runs the mode that the arguments of this process name.
+/// Runs the mode that the arguments of this process name; without one of ours, the users' command.
 ///
 /// Exit codes: 0 the attempt's result is recorded (whatever it is), or the watchdog was told to end; 2 wrong usage; 10
 /// the lease was made before and nothing was touched (for the watchdog: another one runs); 65 the assignment does not say
-/// what it should; 66 it can't be read; 71 the system refused something before anything was started.
+/// what it should; 66 it can't be read; 69 the program of the users' command is missing; 71 the system refused something before anything was started.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
@@ -37,19 +37,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Steps inside a job (`axrun command…`) will be a third mode, with a module of its own beside these two.
 fn dispatch(words: &[&OsStr]) -> Result<(), Failure> {
     match words {
         [mode, folder] if *mode == "--supervise" => supervise::run(Path::new(folder)),
         [mode, folder] if *mode == "--watchdog" => watchdog::run(Path::new(folder)),
-        [word] if *word == "--version" || *word == "-V" => {
-            println!("axrun {}", env!("CARGO_PKG_VERSION"));
-            Ok(())
+        [mode, ..] if *mode == "--supervise" || *mode == "--watchdog" => {
+            Err(Failure::Usage(USAGE.to_owned()))
         }
-        [word] if *word == "--help" || *word == "-h" => {
-            println!("{HELP}\n\n{USAGE}");
-            Ok(())
-        }
-        _ => Err(Failure::Usage(USAGE.to_owned())),
+        words => Err(hand_over::to_command(words)),
     }
 }

@@ -242,7 +242,7 @@ _ax() {
             return 0
             ;;
         ax__subcmd__completions)
-            opts="-h --root --help bash zsh fish ax axbatch axctl"
+            opts="-h --root --help bash zsh fish ax axbatch axctl axrun"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -300,7 +300,7 @@ _ax() {
             return 0
             ;;
         ax__subcmd__logs)
-            opts="-f -h --follow --attempt --root --help"
+            opts="-f -h --follow --attempt --err --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

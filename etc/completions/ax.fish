@@ -64,6 +64,7 @@ complete -c ax -n "__fish_ax_using_subcommand status" -s h -l help -d 'Print hel
 complete -c ax -n "__fish_ax_using_subcommand logs" -l attempt -d 'Of this attempt, from 1; without it the last' -r
 complete -c ax -n "__fish_ax_using_subcommand logs" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand logs" -s f -l follow -d 'Go on until the job has ended'
+complete -c ax -n "__fish_ax_using_subcommand logs" -l err -d 'The errors, of a job that writes them into a file of their own'
 complete -c ax -n "__fish_ax_using_subcommand logs" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand cancel" -l job-id -d 'The same as naming the job' -r
 complete -c ax -n "__fish_ax_using_subcommand cancel" -s s -l signal -d 'Send this signal and do no more' -r

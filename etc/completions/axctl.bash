@@ -22,6 +22,9 @@ _axctl() {
             axctl,db)
                 cmd="axctl__subcmd__db"
                 ;;
+            axctl,stop)
+                cmd="axctl__subcmd__stop"
+                ;;
             axctl__subcmd__db,adopt)
                 cmd="axctl__subcmd__db__subcmd__adopt"
                 ;;
@@ -31,6 +34,9 @@ _axctl() {
             axctl__subcmd__db,check)
                 cmd="axctl__subcmd__db__subcmd__check"
                 ;;
+            axctl__subcmd__db,events)
+                cmd="axctl__subcmd__db__subcmd__events"
+                ;;
             *)
                 ;;
         esac
@@ -38,7 +44,7 @@ _axctl() {
 
     case "${cmd}" in
         axctl)
-            opts="-h -V --root --help --version check db"
+            opts="-h -V --root --help --version check stop db"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -74,7 +80,7 @@ _axctl() {
             return 0
             ;;
         axctl__subcmd__db)
-            opts="-h --root --help backup check adopt"
+            opts="-h --root --help backup check events adopt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -130,6 +136,50 @@ _axctl() {
         axctl__subcmd__db__subcmd__check)
             opts="-h --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        axctl__subcmd__db__subcmd__events)
+            opts="-h --from --to --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        axctl__subcmd__stop)
+            opts="-h --jobs --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

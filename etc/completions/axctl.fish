@@ -28,17 +28,27 @@ complete -c axctl -n "__fish_axctl_needs_command" -l root -d 'The daemon whose f
 complete -c axctl -n "__fish_axctl_needs_command" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_needs_command" -s V -l version -d 'Print version'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "check" -d 'Check a script, or a configuration (*.yaml), without a daemon'
+complete -c axctl -n "__fish_axctl_needs_command" -f -a "stop" -d 'Stop the daemon; jobs go on without it'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "db" -d 'The database of jobs'
 complete -c axctl -n "__fish_axctl_using_subcommand check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand check" -s h -l help -d 'Print help'
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -s h -l help -d 'Print help'
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -f -a "backup" -d 'Copy the database while the daemon runs'
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -f -a "check" -d 'Check that the database is whole'
-complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check adopt" -f -a "adopt" -d 'Let an empty database go on with the numbers of a used spool'
+complete -c axctl -n "__fish_axctl_using_subcommand stop" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand stop" -l jobs -d 'End the running jobs too, and stop when they are over'
+complete -c axctl -n "__fish_axctl_using_subcommand stop" -s h -l help -d 'Print help'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -s h -l help -d 'Print help'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -f -a "backup" -d 'Copy the database while the daemon runs'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -f -a "check" -d 'Check that the database is whole'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -f -a "events" -d 'Print what happened and what was decided, as it was recorded'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -f -a "adopt" -d 'Let an empty database go on with the numbers of a used spool'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from backup" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from backup" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -l from -d 'At or after: today, yesterday, 7d (ago), 14:30, 2026-11-29, 2026-11-29T14:30' -r
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -l to -d 'Before' -r
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -l json -d 'One JSON document: a list with an object an event'
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from adopt" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help'

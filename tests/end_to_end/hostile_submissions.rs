@@ -128,7 +128,7 @@ fn what_is_no_submission_is_refused() {
             &json!({"script": "a\u{0}b", "script_name": "nul.sh"}),
             400,
             "data",
-            "nul.sh:1:2: a NUL byte; this is not a shell script; perhaps a program, or UTF-16",
+            "nul.sh:1:2: a NUL byte; this is not a shell script; perhaps UTF-16, or a program, which --wrap starts",
         ),
         submit(
             &json!({"script": "x".repeat((4 << 20) + 1), "script_name": "big.sh"}),
@@ -262,7 +262,7 @@ fn what_is_no_submission_is_refused() {
             &json!({"cmd": "true", "cpus_per_task": 900_000}),
             409,
             "refused",
-            "no node here could ever hold this job: it needs 900000 CPUs, 2 of 2 are free on vm",
+            "no node here could ever hold this job: it needs 900000 CPUs, and vm has 2",
         ),
         submit(
             &json!({"cmd": "true", "nodelist": "elsewhere"}),

@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod administration;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod asking;
+mod axrun_outside;
 mod bad_words;
 mod books;
 #[allow(dead_code, reason = "each test uses what it needs of it")]

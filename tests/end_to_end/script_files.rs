@@ -70,13 +70,13 @@ macro_rules! files {
     ($($name:ident: $fate:expr, |$cluster:ident| $make:expr;)*) => { $(
         #[test]
         fn $name() {
-            check(|$cluster| { $make; }, &$fate);
+            check(|$cluster| $make, &$fate);
         }
     )* };
 }
 
 files! {
-    a_missing_file: Refused(66, "cannot read job.sh: No such file or directory"), |_c| ();
+    a_missing_file: Refused(66, "cannot read job.sh: No such file or directory"), |_c| {};
     a_folder: Refused(66, "cannot read job.sh: it is a folder"), |c| fs::create_dir(path(c)).unwrap();
     an_unreadable_file: Refused(66, "cannot read job.sh: Permission denied"), |c| {
         write(c, "#!/bin/sh\n");

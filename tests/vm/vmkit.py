@@ -26,7 +26,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.environ.get("AX_VM_CACHE") or os.path.expanduser("~/.cache/ax-vm")
-# Emulation runs everywhere, and is what timings in scenarios are made for; "kvm" is some ten times faster.
+# Emulation runs everywhere, and the times in scenarios are made for it. "kvm" is faster where it works.
 ACCEL = os.environ.get("AX_VM_ACCEL") or "tcg"
 
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ax_core::api::JobView;
-use ax_core::time::{Span, WallTime};
+use ax_core::time::Span;
 
 use super::select::Filters;
 use crate::failure::Failure;
@@ -48,8 +48,8 @@ impl Arguments {
         let mut query = self.filters.query()?;
         query.finished = true;
         query.limit = self.limit;
-        query.since = Some(read_time(&self.since, session)?);
-        query.until = self.until.as_ref().map(|until| read_time(until, session)).transpose()?;
+        query.since = Some(session.clock.read(&self.since)?);
+        query.until = self.until.as_ref().map(|until| session.clock.read(until)).transpose()?;
         let names = self.format.as_deref().unwrap_or(if self.long { LONG } else { COLUMNS });
         let columns = fields::choose(&JOB_FIELDS, names)?;
         let answer = session.client.jobs(&query)?;
@@ -57,7 +57,10 @@ impl Arguments {
             session.json(&answer.jobs)?;
             return Ok(0);
         }
-        let table = fields::table(&columns, &answer.jobs, &session.clock, |_| None);
+        let mut table = fields::table(&columns, &answer.jobs, &session.clock, |_| None);
+        if self.format.is_some() {
+            table.keep_all();
+        }
         session.table(&table, !self.noheader, self.long)?;
         if !self.noheader && self.format.is_none() {
             let sums = sums(&answer.jobs, session);
@@ -68,15 +71,6 @@ impl Arguments {
         }
         Ok(0)
     }
-}
-
-fn read_time(text: &str, session: &Session<'_, '_>) -> Result<WallTime, Failure> {
-    let unknown = || {
-        Failure::usage(format!(
-            "'{text}' is not a time such as today, 7d (ago), 14:30, 2026-11-29 or 2026-11-29T14:30"
-        ))
-    };
-    session.clock.parse(text).ok_or_else(unknown)
 }
 
 /// `3 jobs (2 SUCCEEDED, 1 FAILED); elapsed 03:00:00, CPU 01:00:00, GPU 06:00:00`.

@@ -41,6 +41,8 @@ pub(crate) enum Of {
     Axbatch,
     /// axctl
     Axctl,
+    /// axrun
+    Axrun,
 }
 
 impl Arguments {
@@ -57,6 +59,7 @@ pub(crate) fn file(shell: ForShell, program: Of) -> String {
         Of::Ax => (ax::command(), "ax"),
         Of::Axbatch => (submit::axbatch(), "axbatch"),
         Of::Axctl => (axctl::Arguments::command(), "axctl"),
+        Of::Axrun => (submit::axrun(), "axrun"),
     };
     let shell = match shell {
         ForShell::Bash => Shell::Bash,

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ax_core::api::{ErrorClass, JobView};
+use ax_core::job::state::JobState;
 
 use crate::failure::Failure;
 use crate::fields::shown_id;
@@ -30,6 +31,9 @@ pub(crate) struct Arguments {
     /// Of this attempt, from 1; without it the last
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
+    /// The errors, of a job that writes them into a file of their own
+    #[arg(long)]
+    err: bool,
 }
 
 impl Arguments {
@@ -40,7 +44,12 @@ impl Arguments {
             self.follow(session, job)?;
         } else {
             let attempt = self.attempt.unwrap_or(job.attempt);
-            let path = path_of(&job, attempt)?;
+            let path = self.path_of(&job, attempt)?;
+            let coming = attempt == job.attempt && job.state == JobState::Starting;
+            if coming && !Path::new(path).exists() {
+                let line = format!("{} is being started, so there is no output yet", shown_id(&job));
+                return Err(Failure::said(ErrorClass::Refused, line));
+            }
             let mut file = open(path, &job)?;
             copy(&mut file, session.world.out)?;
             session.world.out.flush()?;
@@ -78,7 +87,7 @@ impl Arguments {
             // Whether it is over is asked before the last read, so that nothing is missed after it.
             let over = is_over(&job, number);
             if file.is_none() {
-                let path = path_of(&job, number)?;
+                let path = self.path_of(&job, number)?;
                 // The file appears when the script starts, and not at all if that failed.
                 file = Path::new(path).exists().then(|| open(path, &job)).transpose()?;
             }
@@ -97,6 +106,23 @@ impl Arguments {
                 job = look_again(session, &self.job, job)?;
                 looked = Instant::now();
             }
+        }
+    }
+
+    /// The file that was asked for, of an attempt.
+    fn path_of<'j>(&self, job: &'j JobView, number: u32) -> Result<&'j str, Failure> {
+        let attempt = job.attempts.iter().find(|attempt| attempt.number == number);
+        let is_last = number == job.attempt && number > 0;
+        let output = attempt.and_then(|a| a.stdout.as_ref()).or(job.stdout.as_ref().filter(|_| is_last));
+        let errors = attempt.and_then(|a| a.stderr.as_ref()).or(job.stderr.as_ref().filter(|_| is_last));
+        match (self.err, output, errors) {
+            (false, Some(path), _) | (true, _, Some(path)) => Ok(path),
+            (true, Some(_), None) => {
+                let line =
+                    format!("{} writes its errors into its output; see it without --err", shown_id(job));
+                Err(Failure::said(ErrorClass::Refused, line))
+            }
+            _ => Err(no_output(job, number)),
         }
     }
 }
@@ -129,13 +155,6 @@ fn look_again(session: &Session<'_, '_>, name: &str, before: JobView) -> Result<
 fn is_over(job: &JobView, number: u32) -> bool {
     let attempt = job.attempts.iter().find(|attempt| attempt.number == number);
     job.attempt > number || job.state.is_final() || attempt.is_some_and(|attempt| attempt.ended_at.is_some())
-}
-
-fn path_of(job: &JobView, number: u32) -> Result<&str, Failure> {
-    let attempt = job.attempts.iter().find(|attempt| attempt.number == number);
-    let path = attempt.and_then(|attempt| attempt.stdout.as_ref());
-    let last = job.stdout.as_ref().filter(|_| number == job.attempt && number > 0);
-    path.or(last).map(String::as_str).ok_or_else(|| no_output(job, number))
 }
 
 fn no_output(job: &JobView, number: u32) -> Failure {

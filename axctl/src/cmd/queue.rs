@@ -51,7 +51,10 @@ impl Arguments {
         } else {
             let below = self.format.is_none() && !self.long && session.has_room_below();
             let note = |job: &JobView| reason(job).filter(|_| below);
-            let table = fields::table(&columns, &answer.jobs, &session.clock, note);
+            let mut table = fields::table(&columns, &answer.jobs, &session.clock, note);
+            if self.format.is_some() {
+                table.keep_all();
+            }
             session.table(&table, !self.noheader, self.long)?;
         }
         if answer.left_out > 0 && !self.json {

@@ -112,8 +112,9 @@ impl Page<'_, '_, '_> {
         let job = self.job;
         let mut parts = Vec::new();
         if job.gpus > 0 {
+            let each = if job.gpus == 1 { "" } else { " each" };
             let slice =
-                job.gpu_mem_mb.map(|mb| format!(" with {} each", card_memory(mb))).unwrap_or_default();
+                job.gpu_mem_mb.map(|mb| format!(" with {}{each}", card_memory(mb))).unwrap_or_default();
             parts.push(format!("{}{slice}", count(job.gpus, "card")));
         }
         parts.push(count(job.cpus, "CPU"));
@@ -131,7 +132,7 @@ impl Page<'_, '_, '_> {
             self.line("no effect", &job.unused_options.join(" "));
         }
         if !job.nodes.is_empty() {
-            let label = if job.ended_at.is_some() { "ran on" } else { "runs on" };
+            let label = if job.state.is_active() { "runs on" } else { "ran on" };
             self.line(label, &job.nodes.join(", "));
         }
         if !job.gpu_uuids.is_empty() {

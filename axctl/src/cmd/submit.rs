@@ -50,9 +50,18 @@ pub(crate) fn axbatch() -> Command {
         .arg(Arg::new("ARGUMENT").num_args(0..).value_hint(ValueHint::AnyPath))
 }
 
+/// `axrun` as completion shows it.
+pub(crate) fn axrun() -> Command {
+    let command = Command::new("axrun").about("Run a command as a job").disable_help_flag(true);
+    let command = with_options(command.disable_version_flag(true), Program::Axrun);
+    command.arg(
+        Arg::new("COMMAND").num_args(0..).trailing_var_arg(true).value_hint(ValueHint::CommandWithArguments),
+    )
+}
+
 fn with_options(command: Command, program: Program) -> Command {
     // `ax` itself has --root for all its subcommands.
-    let ours = |def: &&OptionDef| program == Program::Axbatch || def.name != "root";
+    let ours = |def: &&OptionDef| program != Program::AxSubmit || def.name != "root";
     help::options(program).filter(ours).fold(command, |command, def| command.arg(argument(def)))
 }
 

@@ -21,8 +21,14 @@ const COLUMN: usize = 34;
 /// The options that a program takes on its command line, in the order of the help.
 pub(crate) fn options(program: Program) -> impl Iterator<Item = &'static OptionDef> {
     let later = |def: &OptionDef| matches!(def.effect, Effect::Later { .. });
-    let other = if program == Program::AxSubmit { "wrap" } else { "cmd" };
-    OPTIONS.iter().filter(move |def| def.known != Known::Slurm && !later(def) && def.name != other)
+    let others: &[&str] = match program {
+        Program::AxSubmit => &["wrap"],
+        // One command, waited for, whose output is all that is printed.
+        Program::Axrun => &["wrap", "cmd", "array", "wait", "parsable", "json"],
+        _ => &["cmd"],
+    };
+    let named = |def: &OptionDef| !others.contains(&def.name);
+    OPTIONS.iter().filter(move |def| def.known != Known::Slurm && !later(def) && named(def))
 }
 
 /// The whole text.
@@ -31,6 +37,10 @@ pub(super) fn text(program: Program) -> String {
         Program::AxSubmit => {
             "Usage: ax submit [options] --cmd 'COMMAND'\n       ax submit [options] -- COMMAND [ARGUMENT…]\n\n\
              Submits a command.\n"
+        }
+        Program::Axrun => {
+            "Usage: axrun [options] COMMAND [ARGUMENT…]\n\n\
+             Runs a command as a job, shows its output as it comes, and exits with its status.\n"
         }
         _ => {
             "Usage: axbatch [options] [SCRIPT|-] [ARGUMENT…]\n       axbatch [options] --wrap 'COMMAND'\n\n\
@@ -46,7 +56,10 @@ pub(super) fn text(program: Program) -> String {
             let _ = writeln!(text, "{}", line(def));
         }
     }
-    text.push_str("\nSee axbatch(1) for all of it, ax-script(5) for scripts.\n");
+    text.push_str(match program {
+        Program::Axrun => "\nSee axrun(1), and axbatch(1) for the options.\n",
+        _ => "\nSee axbatch(1) for all of it, ax-script(5) for scripts.\n",
+    });
     text
 }
 
@@ -83,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_help_fits_a_terminal_and_names_every_option() {
-        for program in [Program::Axbatch, Program::AxSubmit] {
+        for program in [Program::Axbatch, Program::AxSubmit, Program::Axrun] {
             let text = text(program);
             for def in options(program) {
                 assert!(text.contains(&format!("--{}", def.name)), "--{}", def.name);

@@ -1,28 +1,36 @@
-//! Submitting, the same for `axbatch` and `ax submit`: read, check here what can be checked,
+//! Submitting, the same for `axbatch`, `ax submit` and `axrun`: read, check here what can be checked,
 //! send under a key of its own, and put it into the spool when no daemon answers.
 //! No table and no command-line library in here: `axbatch` starts fast.
 
 mod environment;
+mod forecast;
 pub(crate) mod help;
-mod request;
+pub(crate) mod request;
 mod script;
-mod send;
+pub(crate) mod send;
 mod spool;
 mod understand;
-mod wait;
+pub(crate) mod wait;
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use ax_core::directive::{Program, parse_args};
 
-pub(crate) use understand::{request_words, said, utf8};
+pub(crate) use understand::{Understood, request_words, said, utf8};
 
 use crate::client::Client;
 use crate::connect;
 use crate::failure::Failure;
 use crate::world::World;
-use understand::Understood;
+
+/// What a command line comes to.
+pub(crate) enum Wish {
+    /// Help or the version, which was printed.
+    Told,
+    /// A submission, and the daemon that it is for.
+    Submission(Box<Understood>, Client),
+}
 
 /// Reads the words behind the program's name and submits what they ask for.
 ///
@@ -34,6 +42,22 @@ pub(crate) fn run(
     root: Option<&Path>,
     world: &mut World<'_>,
 ) -> Result<u8, Failure> {
+    match read(program, words, root, world)? {
+        Wish::Told => Ok(0),
+        Wish::Submission(understood, client) => send::submit(&understood, &client, world),
+    }
+}
+
+/// Reads the words behind the program's name.
+///
+/// # Errors
+/// Wrong usage, or a script that does not parse.
+pub(crate) fn read(
+    program: Program,
+    words: &[OsString],
+    root: Option<&Path>,
+    world: &mut World<'_>,
+) -> Result<Wish, Failure> {
     let words = utf8(words)?;
     let line = parse_args(&words, program).map_err(said)?;
     if line.has("help") {
@@ -47,11 +71,11 @@ pub(crate) fn run(
     let understood = Understood::new(program, line, body, world)?;
     let root = understood.line.value("root").map(Path::new).or(root).map(Path::to_owned);
     let client = Client::new(connect::find(root.as_deref(), &world.vars));
-    send::submit(understood, &client, world)
+    Ok(Wish::Submission(Box::new(understood), client))
 }
 
-fn print(world: &mut World<'_>, text: &str) -> Result<u8, Failure> {
+fn print(world: &mut World<'_>, text: &str) -> Result<Wish, Failure> {
     world.out.write_all(text.as_bytes())?;
     world.out.flush()?;
-    Ok(0)
+    Ok(Wish::Told)
 }

@@ -14,20 +14,25 @@ use crate::shown::plain;
 use crate::world::World;
 
 /// The name that a program's remarks begin with.
-pub(super) fn speaker(program: Program) -> &'static str {
-    if program == Program::AxSubmit { "ax" } else { "axbatch" }
+pub(crate) fn speaker(program: Program) -> &'static str {
+    match program {
+        Program::AxSubmit => "ax",
+        Program::Axrun => "axrun",
+        _ => "axbatch",
+    }
 }
 
 /// The name that a program has on the wire: it decides how options are read.
 pub(super) fn name_of(program: Program) -> &'static str {
     match program {
         Program::AxSubmit => "ax submit",
+        Program::Axrun => "axrun",
         _ => "axbatch",
     }
 }
 
 /// The request and what the person should be warned of.
-pub(super) fn build(
+pub(crate) fn build(
     understood: &Understood,
     key: SubmissionKey,
     world: &World<'_>,
@@ -48,7 +53,12 @@ pub(super) fn build(
         ..SubmitRequest::default()
     };
     match &understood.body {
-        Body::Command(command) => request.cmd = Some(command.clone()),
+        Body::Command(command) => {
+            request.cmd = Some(command.clone());
+            if understood.program == Program::Axrun {
+                request.script_name = understood.line.script.as_deref().map(last_part);
+            }
+        }
         Body::Script { name, content, args } => {
             match std::str::from_utf8(content) {
                 Ok(text) => request.script = Some(text.to_owned()),

@@ -38,7 +38,12 @@ pub(super) fn read(program: Program, line: &CommandLine, world: &mut World<'_>) 
     match (command, &line.script) {
         // That not both are given, and that it is not empty, is checked with the options.
         (Some(command), _) => Ok(Body::Command(command.to_owned())),
-        (None, Some(word)) if program == Program::AxSubmit => Ok(from_words(word, &line.script_args)),
+        (None, Some(word)) if program == Program::AxSubmit => Ok(from_words("", word, &line.script_args)),
+        // The shell that reads the script is gone then: signals and the exit status are the command's own.
+        (None, Some(word)) if program == Program::Axrun => Ok(from_words("exec ", word, &line.script_args)),
+        (None, None) if program == Program::Axrun => Err(Failure::usage(
+            "nothing to run; write axrun [options] COMMAND…, or axbatch SCRIPT; see 'axrun --help'",
+        )),
         (None, None) if program == Program::AxSubmit => Err(Failure::usage(
             "nothing to run; write ax submit --cmd 'COMMAND' or ax submit -- COMMAND…, or axbatch SCRIPT",
         )),
@@ -46,10 +51,11 @@ pub(super) fn read(program: Program, line: &CommandLine, world: &mut World<'_>) 
     }
 }
 
-fn from_words(word: &str, more: &[String]) -> Body {
+/// A command of these words, which no shell reads anew.
+fn from_words(before: &str, word: &str, more: &[String]) -> Body {
     let quoted: Vec<String> =
         std::iter::once(word).chain(more.iter().map(String::as_str)).map(quote).collect();
-    Body::Command(quoted.join(" "))
+    Body::Command(format!("{before}{}", quoted.join(" ")))
 }
 
 fn from_script(name: Option<&str>, args: &[String], world: &mut World<'_>) -> Result<Body, Failure> {

@@ -6,14 +6,16 @@ use ax_core::directive::print;
 use ax_core::id::SubmissionKey;
 use serde_json::json;
 
+use super::forecast;
 use super::request::{self, speaker};
 use super::spool::{self, Spooled};
 use super::understand::Understood;
 use super::wait;
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::shown::{json_shown, shown};
+use crate::shown::shown;
 use crate::world::World;
+use ax_core::text::json_escaped;
 
 /// What became of a submission.
 enum Fate {
@@ -24,10 +26,10 @@ enum Fate {
 }
 
 /// Submits and reports.
-pub(super) fn submit(understood: Understood, client: &Client, world: &mut World<'_>) -> Result<u8, Failure> {
+pub(crate) fn submit(understood: &Understood, client: &Client, world: &mut World<'_>) -> Result<u8, Failure> {
     let key = new_key(world)?;
-    let (request, warnings) = request::build(&understood, key, world)?;
-    let mut report = Report { understood: &understood, world, warnings };
+    let (request, warnings) = request::build(understood, key, world)?;
+    let mut report = Report { understood, world, warnings };
     let fate = match ask(client, &request) {
         Ok(answer) => Fate::Answered(answer),
         Err(failure) if report.may_be_spooled(&failure) => to_spool(&request, key, client, failure)?,
@@ -50,14 +52,15 @@ pub(super) fn submit(understood: Understood, client: &Client, world: &mut World<
     }
 }
 
-fn new_key(world: &World<'_>) -> Result<SubmissionKey, Failure> {
+/// A key of a submission's own.
+pub(crate) fn new_key(world: &World<'_>) -> Result<SubmissionKey, Failure> {
     let chance = ax_sys::random::bytes::<10>()
         .map_err(|error| Failure::said(ErrorClass::Unavailable, error.to_string()))?;
     Ok(SubmissionKey::new(world.now.0.unsigned_abs(), chance))
 }
 
 /// Asks, and once more with the same key when the conversation broke: the daemon may have taken it.
-fn ask(client: &Client, request: &SubmitRequest) -> Result<SubmitAnswer, Failure> {
+pub(crate) fn ask(client: &Client, request: &SubmitRequest) -> Result<SubmitAnswer, Failure> {
     match client.post("/api/v1/jobs", request) {
         Err(Failure::Wire(_)) => client.post("/api/v1/jobs", request),
         other => other,
@@ -100,8 +103,8 @@ impl Report<'_, '_> {
         }
         self.warn();
         let id = answer.id.map(|id| id.to_string());
-        let text = match (&answer.forecast, &id) {
-            (Some(forecast), _) => shown(forecast),
+        let text = match (forecast::sentence(answer, self.world.now), &id) {
+            (Some(sentence), _) => shown(&sentence),
             (None, None) => "the job would be accepted".to_owned(),
             (None, Some(id)) if self.understood.conduct.parsable => id.clone(),
             (None, Some(id)) => format!("Submitted batch job {id}"),
@@ -109,6 +112,7 @@ impl Report<'_, '_> {
         let document = json!({
             "id": id, "number": answer.number, "ticket": null,
             "understood": answer.understood, "warnings": self.warnings, "forecast": answer.forecast,
+            "foretold": answer.foretold,
         });
         self.print(&text, &document)?;
         Ok(id)
@@ -153,7 +157,7 @@ impl Report<'_, '_> {
 
     fn print(&mut self, text: &str, document: &serde_json::Value) -> Result<(), Failure> {
         if self.understood.line.has("json") {
-            writeln!(self.world.out, "{}", json_shown(&format!("{document:#}")))?;
+            writeln!(self.world.out, "{}", json_escaped(&format!("{document:#}")))?;
         } else if !self.understood.conduct.quiet {
             writeln!(self.world.out, "{text}")?;
         }

@@ -19,7 +19,7 @@ use crate::shown::plain;
 
 /// A spooled submission.
 #[derive(Debug)]
-pub(super) struct Spooled {
+pub(crate) struct Spooled {
     /// The file, until axd takes it.
     pub(super) file: PathBuf,
     /// Where axd puts it if it can't take it.

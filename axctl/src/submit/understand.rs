@@ -16,14 +16,14 @@ use crate::failure::Failure;
 use crate::world::{Variables, World};
 
 /// A submission that would be sent.
-pub(super) struct Understood {
-    pub(super) program: Program,
-    pub(super) line: CommandLine,
+pub(crate) struct Understood {
+    pub(crate) program: Program,
+    pub(crate) line: CommandLine,
     pub(super) body: Body,
     /// `AXBATCH_…` variables, to be sent along.
     pub(super) variables: Vec<(String, String)>,
-    pub(super) spec: JobSpec,
-    pub(super) conduct: Conduct,
+    pub(crate) spec: JobSpec,
+    pub(crate) conduct: Conduct,
     /// Warnings for the person, and the same as axd words them, with the script's last name only.
     pub(super) notes: Vec<String>,
     told: Vec<String>,
@@ -74,7 +74,7 @@ impl Understood {
     }
 
     /// Whether a warning of axd's is among those that were found here.
-    pub(super) fn tells(&self, warning: &str) -> bool {
+    pub(crate) fn tells(&self, warning: &str) -> bool {
         self.told.iter().any(|told| told == warning)
     }
 }

@@ -21,7 +21,7 @@ const UNKNOWN_TRIES: u32 = 30;
 ///
 /// # Errors
 /// When the daemon no longer knows the job, or could not take it.
-pub(super) fn until_end(client: &Client, job: &str, spooled: Option<&Spooled>) -> Result<JobView, Failure> {
+pub(crate) fn until_end(client: &Client, job: &str, spooled: Option<&Spooled>) -> Result<JobView, Failure> {
     let mut unknown = 0;
     loop {
         match client.wait(job, QUESTION_S) {
@@ -55,7 +55,7 @@ fn still_coming(spooled: &Spooled, unknown: u32) -> Option<Result<(), Failure>> 
 }
 
 /// The exit status of a job as a shell would have it: its code, 128 and its signal, or 1.
-pub(super) fn status(job: &JobView) -> u8 {
+pub(crate) fn status(job: &JobView) -> u8 {
     match (job.state, job.exit_code, job.signal) {
         (JobState::Succeeded, ..) => 0,
         (_, _, Some(signal)) => signal.saturating_add(128),

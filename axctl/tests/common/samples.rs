@@ -100,6 +100,7 @@ fn lost_attempt() -> AttemptView {
         max_ram_mb: Some(12_345),
         max_gpu_mem_mb: Some(30_000),
         stdout: Some("/home/alice/ax-1.out".into()),
+        stderr: None,
         message: Some("node gpu-02 was silent for 61 s".into()),
         outcome: None,
     }
@@ -118,6 +119,7 @@ fn living_attempt() -> AttemptView {
         max_ram_mb: None,
         max_gpu_mem_mb: None,
         stdout: Some("/home/alice/ax-1.r1.out".into()),
+        stderr: None,
         message: None,
         ..lost_attempt()
     }

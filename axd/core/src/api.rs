@@ -150,6 +150,55 @@ pub struct SubmitAnswer {
     /// With `test_only`: when and where it would start, in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<String>,
+    /// The same for a program, or for a client that words times in its own zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foretold: Option<Forecast>,
+}
+
+/// What would become of a submission if it were made now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Forecast {
+    /// It would start at once.
+    StartsAtOnce {
+        /// Where.
+        node: String,
+    },
+    /// It would wait.
+    Waits {
+        /// All that would stand in its way.
+        reasons: Vec<String>,
+        /// When it would be expected to start, if that can be said.
+        expected_start: Option<WallTime>,
+    },
+    /// It would be refused.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// Nothing can be said; also what a newer daemon foretells and this program can't know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Forecast {
+    /// In one sentence, with times as `time` words them.
+    pub fn sentence(&self, time: impl Fn(&WallTime) -> String) -> String {
+        match self {
+            Forecast::StartsAtOnce { node } => format!("the job would start at once on {node}"),
+            Forecast::Waits { reasons, expected_start } => {
+                let start = match expected_start {
+                    Some(start) => format!("start about {}", time(start)),
+                    None => "wait, nobody can say for how long".to_owned(),
+                };
+                let reasons =
+                    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
+                format!("the job would {start}{reasons}")
+            }
+            Forecast::Refused { why } => format!("the job would be refused: {why}"),
+            Forecast::Unknown => "the job would be accepted".to_owned(),
+        }
+    }
 }
 
 /// A job as shown: `ax queue`, `status`, `acct` and their `--json`.
@@ -260,6 +309,9 @@ pub struct AttemptView {
     pub max_gpu_mem_mb: Option<u64>,
     /// Output file.
     pub stdout: Option<String>,
+    /// Error file, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
     /// In words: what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -475,6 +527,23 @@ pub struct DaemonView {
     pub read_only: Option<String>,
     /// What is missing on this host, in words.
     pub missing: Vec<String>,
+}
+
+/// `POST /api/v1/stop`: an administrator stops the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StopRequest {
+    /// End the jobs that run, and stop when they are over; otherwise they go on.
+    pub jobs: bool,
+}
+
+/// Answer to `POST /api/v1/stop`: it is being done. It is done when the process is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopAnswer {
+    /// The daemon's process.
+    pub pid: u32,
+    /// The jobs that are being ended.
+    pub ending: Vec<JobId>,
 }
 
 /// Answer to `POST /api/v1/reload`.

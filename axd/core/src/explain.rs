@@ -1,11 +1,11 @@
 //! Answers for people: why a job waits, with numbers, and when it is expected
 //! to start. A pure read over what the scheduler itself goes by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::QueueState;
+use crate::config::{Queue, QueueState};
 use crate::controller::Controller;
-use crate::id::{HostName, JobId, JobNumber};
+use crate::id::{HostName, JobId, JobNumber, QueueName};
 use crate::job::Job;
 use crate::job::state::JobState;
 use crate::node::Node;
@@ -97,7 +97,7 @@ fn own_reasons(job: &Job, now: Now) -> Vec<String> {
         reasons.push(format!("held by {who}; 'ax release {}' lets it go", job.id));
     }
     if let Some(begin) = job.request.begin.filter(|b| *b > now.wall) {
-        reasons.push(format!("begins not before {begin}"));
+        reasons.push(format!("waits for its begin time, in {}", begin - now.wall));
     }
     if let Some(until) = job.backoff_until {
         let (used, all) = (job.retries_used, job.request.retries);
@@ -139,14 +139,26 @@ impl<'a> Story<'a> {
         if misfit {
             return Explanation { reasons, expected_start: None };
         }
-        let start = self.plan.as_mut().and_then(|plan| plan.start(job));
-        match (start, &mut self.plan) {
-            (Some(start), Some(plan)) if self.before < PLANNED => plan.run(job, start),
-            _ => self.plan = None,
-        }
+        let expected_start = self.foretell(job);
         self.before += 1;
         self.first.get_or_insert(job.id);
-        Explanation { reasons, expected_start: start }
+        Explanation { reasons, expected_start }
+    }
+
+    fn foretell(&mut self, job: &Job) -> Option<WallTime> {
+        let plan = self.plan.as_mut().filter(|_| self.before < PLANNED)?;
+        // A queue at its limit stands in nobody's way, so its jobs leave the plan of the nodes as it is.
+        let allowed = plan.allowed(job)?;
+        if allowed > plan.now {
+            plan.ends_in_queue(job, allowed);
+            return Some(allowed);
+        }
+        let start = plan.start(job);
+        match start {
+            Some(start) => plan.run(job, start),
+            None => self.plan = None,
+        }
+        start
     }
 }
 
@@ -156,12 +168,30 @@ struct Plan {
     nodes: BTreeMap<HostName, Node>,
     /// Ends to come: when, attempt, node; unknown ends are not in it.
     ends: BTreeMap<(WallTime, u64), HostName>,
+    /// Queues that may run only so many.
+    queues: BTreeMap<QueueName, Places>,
     now: WallTime,
     made_up: u64,
 }
 
+/// The places of a queue that may run only so many: free ones, and when others become free as far as is known.
+#[derive(Default)]
+struct Places {
+    free: u32,
+    /// So many ends more than one are needed first: the limit was lowered.
+    over: u32,
+    ends: BTreeSet<(WallTime, u64)>,
+}
+
 impl Plan {
     fn of(controller: &Controller, now: Now) -> Plan {
+        let places = |queue: &Queue| {
+            let max = if queue.state == QueueState::Stopped { Some(0) } else { queue.max_running };
+            let (max, active) = (max?, controller.active_in(&queue.name));
+            let (free, over) = (max.saturating_sub(active), active.saturating_sub(max));
+            Some((queue.name.clone(), Places { free, over, ends: BTreeSet::new() }))
+        };
+        let mut queues: BTreeMap<_, _> = controller.config().queues.iter().filter_map(places).collect();
         let nodes = controller.nodes().map(|n| (n.inventory.name.clone(), n.clone())).collect();
         let mut ends = BTreeMap::new();
         for job in controller.jobs().filter(|j| j.state.is_active()) {
@@ -170,8 +200,33 @@ impl Plan {
             let since = attempt.started_at.unwrap_or(now.wall);
             let end = (since + length).max(now.wall);
             ends.insert((end, attempt.name.epoch.0), attempt.allocation.node.clone());
+            if let Some(places) = queues.get_mut(&job.queue).filter(|_| !is_stopped(controller, job)) {
+                places.ends.insert((end, attempt.name.epoch.0));
+            }
         }
-        Plan { nodes, ends, now: now.wall, made_up: u64::MAX }
+        Plan { nodes, ends, queues, now: now.wall, made_up: u64::MAX }
+    }
+
+    /// The first instant at which the job's queue lets it start; takes that place.
+    fn allowed(&mut self, job: &Job) -> Option<WallTime> {
+        let Some(places) = self.queues.get_mut(&job.queue) else { return Some(self.now) };
+        if places.free > 0 {
+            places.free -= 1;
+            return Some(self.now);
+        }
+        for _ in 0..std::mem::take(&mut places.over) {
+            places.ends.pop_first();
+        }
+        places.ends.pop_first().map(|(end, _)| end.max(self.now))
+    }
+
+    /// Gives its place in its queue back when it ends, if that can be said.
+    fn ends_in_queue(&mut self, job: &Job, start: WallTime) {
+        self.made_up -= 1;
+        let Some(length) = job.request.estimate.or(job.request.time_limit) else { return };
+        if let Some(places) = self.queues.get_mut(&job.queue) {
+            places.ends.insert((start + length, self.made_up));
+        }
     }
 
     /// The first instant, from where the plan stands, at which the job fits somewhere.
@@ -189,7 +244,7 @@ impl Plan {
     fn run(&mut self, job: &Job, start: WallTime) {
         let placed = self.nodes.values().find_map(|n| n.place(&job.request));
         let Some(allocation) = placed else { return };
-        self.made_up -= 1;
+        self.ends_in_queue(job, start);
         if let Some(length) = job.request.estimate.or(job.request.time_limit) {
             self.ends.insert((start + length, self.made_up), allocation.node.clone());
         }
@@ -197,4 +252,8 @@ impl Plan {
             node.held.insert(self.made_up, allocation);
         }
     }
+}
+
+fn is_stopped(controller: &Controller, job: &Job) -> bool {
+    controller.config().queue(job.queue.as_str()).is_some_and(|queue| queue.state == QueueState::Stopped)
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AttemptName, HostName};
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
-use crate::text::count;
+use crate::text::{count, listed};
 
 /// What a node registered with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,26 +161,26 @@ impl Node {
         let mut found = Vec::new();
         let free = self.free_cpus();
         if request.cpus > free {
-            found.push(format!("{}, {free} of {} are free", count(request.cpus, "CPU"), has.cpus));
+            found.push(format!("{} ({free} of {} free)", count(request.cpus, "CPU"), has.cpus));
         }
         let free = self.free_ram();
         if request.ram > free {
-            found.push(format!("{} of RAM, {free} of {} are free", request.ram, has.ram));
+            found.push(format!("{} of RAM ({free} of {} free)", request.ram, has.ram));
         }
         if request.exclusive && !self.held.is_empty() {
-            found.push(format!("the whole node, used by {}", count(self.held.len() as u64, "job")));
+            found.push(format!("the whole node (used by {})", count(self.held.len() as u64, "job")));
         }
         found.extend(request.cards.as_ref().and_then(|wanted| {
             let free = self.fitting_cards(wanted).len();
             let of = format!("{free} of {}", self.cards_big_enough(wanted));
             (free < wanted.count as usize).then(|| match wanted.slice {
-                None => format!("{}, {of} are free", cards_in_words(wanted)),
+                None => format!("{} ({of} free)", cards_in_words(wanted)),
                 Some(mem) => {
-                    format!("{} on {}, {of} have so much free", mem.of_card(), cards_in_words(wanted))
+                    format!("{} on {} ({of} have so much free)", mem.of_card(), cards_in_words(wanted))
                 }
             })
         }));
-        (!found.is_empty()).then(|| format!("needs {} on {}", found.join(", and "), has.name))
+        (!found.is_empty()).then(|| format!("needs {} on {}", listed(&found), has.name))
     }
 
     /// Why even the empty node could not hold a request, in a sentence with numbers; `None`: it could.

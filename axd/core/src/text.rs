@@ -46,6 +46,15 @@ pub fn count(number: impl Into<u64>, thing: &str) -> String {
     }
 }
 
+/// `a`, `a and b`, `a, b and c`.
+pub fn listed(all: &[String]) -> String {
+    match all {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 /// The right name that is nearest to a wrong one, if any is near: at most one
 /// edit for each three characters, and never more than three.
 pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -85,6 +94,21 @@ fn edits(a: &[char], b: &[char]) -> usize {
     rows[a.len()][b.len()]
 }
 
+/// A JSON document in which no character can act on a terminal. Inside JSON such characters
+/// stand in strings only, where `\uXXXX` means the same.
+pub fn json_escaped(document: &str) -> String {
+    let mut safe = String::with_capacity(document.len());
+    for c in document.chars() {
+        let acts = c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if acts && c != '\n' {
+            safe.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +133,13 @@ mod tests {
         ] {
             assert_eq!(nearest(wrong, names), right, "{wrong}");
         }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let document = serde_json::to_string(&"x\u{9b}\x1b\u{202e}").unwrap();
+        let safe = json_escaped(&document);
+        assert!(safe.is_ascii());
+        assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), "x\u{9b}\x1b\u{202e}");
     }
 }

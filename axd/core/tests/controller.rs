@@ -124,7 +124,7 @@ fn a_job_starts_in_the_step_that_brings_it_and_the_next_in_the_step_that_frees_i
     let (second, out) = submit(&mut controller, 2, submission(2, request(8)));
     assert!(launched(&out).is_empty());
     let why = controller.explain(at(3), second.number);
-    assert_eq!(why.reasons, ["needs 8 CPUs, 0 of 8 are free on gpu-01"]);
+    assert_eq!(why.reasons, ["needs 8 CPUs (0 of 8 free) on gpu-01"]);
     controller.step(at(10), Event::AttemptStarted { attempt, at: at(10).wall });
     let why = controller.explain(at(3), second.number);
     assert_eq!(why.expected_start, Some(at(10).wall + Span::seconds(60)));

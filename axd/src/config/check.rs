@@ -73,8 +73,16 @@ pub fn lines(path: &Path, findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| finding.line(&file)).collect()
 }
 
-/// `axd --check`, `axctl check`: says what is wrong with a file, on standard error.
-pub fn check(path: &Path) -> ExitCode {
+/// `axd --check`, `axctl check`: says what is wrong with a file, on standard error. One that somebody
+/// named must be there; at the usual place there need be none.
+pub fn check(named: Option<&Path>, usual: &Path) -> ExitCode {
+    let absent =
+        |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if named.is_none() && absent(usual) {
+        println!("no configuration: defaults ({} is not there)", usual.display());
+        return ExitCode::SUCCESS;
+    }
+    let path = named.unwrap_or(usual);
     let (findings, refused) = match load_named(path) {
         Ok(loaded) => (loaded.warnings, false),
         Err(findings) => (findings, true),

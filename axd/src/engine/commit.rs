@@ -152,6 +152,11 @@ impl Engine {
         all.flat_map(|then| &then.decisions).any(|d| d.touches().is_some_and(|job| job.number == number))
     }
 
+    /// Whether somebody waits for a commit.
+    pub(super) fn commits_wait(&self) -> bool {
+        !self.commits.under_way.is_empty() || !self.batch.batch.rows.is_empty()
+    }
+
     /// Hands the open batch to the writer. What leaves no row is done at once.
     pub(super) fn flush(&mut self) {
         let open = std::mem::take(&mut self.batch);

@@ -12,6 +12,7 @@ mod queries;
 mod reload;
 mod requests;
 mod start;
+mod stop;
 mod strays;
 mod tokens;
 mod wishes;
@@ -98,6 +99,9 @@ pub(crate) struct Engine {
     next_snapshot: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
+    /// An administrator wants it to stop, with the jobs or without them.
+    leaving: bool,
+    ends_jobs: bool,
     stopping: bool,
 }
 
@@ -118,6 +122,7 @@ impl Engine {
             }
             self.on_time();
             self.flush();
+            self.stop_if_done();
         }
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));

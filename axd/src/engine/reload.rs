@@ -45,6 +45,11 @@ impl Engine {
     /// Reads the file again and, if it is right and takes nothing away from jobs, goes by it.
     pub(super) fn reload(&mut self, who: &str) -> Result<ReloadAnswer, ApiError> {
         self.accepts()?;
+        if self.leaving {
+            // It would open again the queues from which nothing is to be started any more.
+            let error = "the daemon is being stopped".to_owned();
+            return Err(ApiError { class: ErrorClass::TryAgain, error });
+        }
         let loaded = read(self.config_file.as_deref(), &self.paths.config)?;
         let in_use: Vec<_> =
             self.controller.jobs().filter(|j| !j.state.is_final()).map(|j| (j.id, j.queue.clone())).collect();

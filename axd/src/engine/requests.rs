@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ax_core::api::{
-    ActionAnswer, ActionRequest, ActionResult, ApiError, ErrorClass, JobsQuery, SubmitAnswer, SubmitRequest,
+    ActionAnswer, ActionRequest, ActionResult, ApiError, ErrorClass, Forecast, JobsQuery, SubmitAnswer,
+    SubmitRequest,
 };
 use ax_core::controller::{Decision, Event};
 use ax_core::id::{JobId, SubmissionKey, Uid};
@@ -22,6 +23,12 @@ use crate::submission::{self, Checked, Rules};
 
 pub(super) fn error(class: ErrorClass, text: impl Into<String>) -> ApiError {
     ApiError { class, error: text.into() }
+}
+
+/// The part of a submission that says for whom it is.
+#[derive(serde::Deserialize)]
+struct Subject {
+    uid: Option<u32>,
 }
 
 /// A job as it was named, and which one that is.
@@ -50,8 +57,25 @@ impl Engine {
             Some(Err(why)) => {
                 self.respond(incoming.conn, &Response::error(&error(ErrorClass::NoPermission, why)));
             }
-            Some(Ok(person)) => self.route(&incoming.request, incoming.conn, &person),
+            Some(Ok(person)) => match self.stranger(&incoming.request, &person) {
+                Some(uid) => {
+                    self.worker.look_up(uid);
+                    self.parked.request(uid, incoming);
+                }
+                None => self.route(&incoming.request, incoming.conn, &person),
+            },
         }
+    }
+
+    /// For whom root submits, if the name service has to be asked about them first.
+    fn stranger(&self, request: &Request, person: &Person) -> Option<Uid> {
+        let submits = person.uid == Uid::ROOT && request.method == Method::Post;
+        if !submits || request.path.trim_matches('/') != "api/v1/jobs" {
+            return None;
+        }
+        // What is no submission is answered where it is read as one.
+        let uid = Uid(serde_json::from_slice::<Subject>(&request.body).ok()?.uid?);
+        self.people.get(uid, now().boot).is_none().then_some(uid)
     }
 
     fn route(&mut self, request: &Request, conn: ConnId, person: &Person) {
@@ -63,6 +87,7 @@ impl Engine {
             (Method::Post, ["jobs"]) => self.submit(request, conn, person),
             (Method::Post, ["jobs", "action"]) => self.action(request, conn, person),
             (Method::Post, ["reload"]) => self.reload_asked(conn, person),
+            (Method::Post, ["stop"]) => self.stop_asked(request, conn, person),
             (Method::Get, ["jobs", job]) => match self.find_job(job, person) {
                 Ok(id) => self.tell(conn, id.number),
                 Err(error) => self.respond(conn, &Response::error(&error)),
@@ -149,10 +174,8 @@ impl Engine {
         }
         match self.people.get(uid, now().boot) {
             Some(known) => known.clone().map_err(|why| error(ErrorClass::Refused, why)),
-            None => {
-                self.worker.look_up(uid);
-                Err(error(ErrorClass::TryAgain, format!("user {uid} is being looked up; ask again")))
-            }
+            // Such requests are parked before they come here; an answer may have grown old just now.
+            None => Err(error(ErrorClass::TryAgain, format!("user {uid} is being looked up; ask again"))),
         }
     }
 
@@ -192,23 +215,22 @@ impl Engine {
             Decision::Refused { why, .. } => Some(why.clone()),
             _ => None,
         });
-        let forecast = match (refused, launch, job) {
-            (Some(why), _, _) => format!("would be refused: {why}"),
-            (None, Some(allocation), _) => format!("would start at once on {}", allocation.node),
+        let foretold = match (refused, launch, job) {
+            (Some(why), _, _) => Forecast::Refused { why },
+            (None, Some(allocation), _) => Forecast::StartsAtOnce { node: allocation.node.to_string() },
             (None, None, Some(job)) => {
                 let told = copy.explain(at, job.number);
-                let start =
-                    told.expected_start.map_or("can't be foretold".to_owned(), |s| format!("about {s}"));
-                format!("would wait: {}; expected start {start}", told.reasons.join("; "))
+                Forecast::Waits { reasons: told.reasons, expected_start: told.expected_start }
             }
-            (None, None, None) => "nothing can be said".to_owned(),
+            (None, None, None) => Forecast::Unknown,
         };
         SubmitAnswer {
             id: None,
             number: None,
             understood: checked.understood,
             warnings: checked.warnings,
-            forecast: Some(forecast),
+            forecast: Some(foretold.sentence(ToString::to_string)),
+            foretold: Some(foretold),
         }
     }
 
@@ -295,7 +317,14 @@ fn said(job: JobId, decisions: &[Decision]) -> Result<String, ApiError> {
 }
 
 fn accepted(id: JobId, understood: Vec<String>, warnings: Vec<String>) -> SubmitAnswer {
-    SubmitAnswer { id: Some(id), number: Some(id.number.0), understood, warnings, forecast: None }
+    SubmitAnswer {
+        id: Some(id),
+        number: Some(id.number.0),
+        understood,
+        warnings,
+        forecast: None,
+        foretold: None,
+    }
 }
 
 /// For requests that bring no key: they can't be repeated safely, which is the caller's choice.

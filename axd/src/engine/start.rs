@@ -144,6 +144,8 @@ impl Engine {
             next_snapshot: at.boot + SNAPSHOT_EVERY,
             last_commit: at.boot,
             quiet_done: false,
+            leaving: false,
+            ends_jobs: false,
             stopping: false,
             paths,
         };

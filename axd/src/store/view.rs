@@ -99,6 +99,7 @@ fn attempt_view(attempt: &AttemptRecord, job: JobState) -> AttemptView {
         max_ram_mb: attempt.usage.max_ram.map(|mb| mb.0),
         max_gpu_mem_mb: attempt.usage.max_gpu_mem.map(|mb| mb.0),
         stdout: attempt.files.stdout.clone(),
+        stderr: attempt.files.stderr.clone(),
         message: end.and_then(|e| e.message.clone()),
         outcome: end.map(|e| e.outcome),
     }

@@ -32,3 +32,15 @@ fn read_ms(clock: libc::clockid_t) -> i64 {
     unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
+
+/// How many seconds the caller's zone (`TZ`, else the system's) is east of Greenwich at a time, by the C library.
+/// For programs that shall not carry tables of zones of their own. `None` where the time has no date there.
+pub fn zone_offset_s(wall_ms: i64) -> Option<i64> {
+    let seconds: libc::time_t = wall_ms.div_euclid(1000);
+    // SAFETY: all zeroes, the null pointer of the zone's name included, is a valid value of this structure.
+    let mut date: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both are valid for the call, which writes to the second alone. It reads the environment, as all of
+    // the standard library's callers of libc may; no program of ours changes its own.
+    let found = unsafe { libc::localtime_r(&seconds, &mut date) };
+    (!found.is_null()).then_some(date.tm_gmtoff)
+}

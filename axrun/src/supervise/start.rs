@@ -86,6 +86,9 @@ impl Attempt {
         self.script = Some(child.process.pid());
         self.poller.add(&child.report, REPORT, Interest::READ)?;
         self.report = Some(child.report);
+        // Opening a pipe that nobody reads may take for ever: it has no more time than the script has from then on.
+        let limit = self.assignment.ending.limit;
+        self.timers.limit = limit.map(|limit| clock::boot_ms().saturating_add(limit.0));
         Ok(())
     }
 }

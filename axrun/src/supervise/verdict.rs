@@ -56,7 +56,10 @@ impl Facts {
     /// Outcome and words for the record.
     pub(crate) fn verdict(&self) -> (Outcome, Option<String>) {
         match &self.cause {
-            Some(Cause::Limit(limit)) => (Outcome::Timeout, Some(over_limit(*limit))),
+            Some(Cause::Limit(limit)) => {
+                let when = if self.launched { "" } else { ", still opening its files" };
+                (Outcome::Timeout, Some(format!("{}{when}", over_limit(*limit))))
+            }
             Some(Cause::Asked { outcome, message }) => (*outcome, Some(message.clone())),
             Some(Cause::LeaseLost) => (Outcome::LeaseLost, Some("the lease was lost".to_owned())),
             None if !self.launched => {

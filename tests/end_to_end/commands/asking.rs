@@ -93,7 +93,7 @@ fn tables_say_the_same_in_words() {
         cluster.ok(ALICE, "ax", &["status", "1"])
     );
     let why = cluster.ok(ALICE, "ax", &["why", &waiting]);
-    assert!(why.starts_with(&format!("{waiting} is READY: needs 1 CPU, 0 of 1 are free")), "{why}");
+    assert!(why.starts_with(&format!("{waiting} is READY: needs 1 CPU (0 of 1 free)")), "{why}");
     cluster.ok(ALICE, "ax", &["cancel", &running]);
     cluster.wait_over(&running);
     let acct = cluster.ok(ALICE, "ax", &["acct"]);

@@ -104,12 +104,12 @@ fn a_test_submits_nothing_and_says_what_would_be() {
     let cluster = Cluster::with_config("resources: {cpus: 1, ram: 100M}\n");
     cluster.write(ALICE, "j.sh", SHORT);
     let said = cluster.ok(ALICE, "axbatch", &["--test-only", "j.sh"]);
-    assert_eq!(said, format!("would start at once on {}\n", crate::asking::host()));
+    assert_eq!(said, format!("the job would start at once on {}\n", crate::asking::host()));
     let running = cluster.submit(ALICE, &["--time=10"], "#!/bin/sh\nsleep 600\n");
     cluster.wait_state(&running, &["RUNNING"]);
     let said = cluster.ok(ALICE, "axbatch", &["--test-only", "j.sh"]);
-    assert!(said.starts_with("would wait: needs 1 CPU, 0 of 1 are free"), "{said}");
-    assert!(said.contains("expected start about 20"), "{said}");
+    assert!(said.starts_with("the job would start about 20"), "{said}");
+    assert!(said.contains("): needs 1 CPU (0 of 1 free)"), "{said}");
     assert_eq!(cluster.json(ALICE, &["queue", "--json"]).as_array().unwrap().len(), 1);
     cluster.refused(1, ALICE, "axbatch", &["--test-only", "-c", "2", "j.sh"]);
 }

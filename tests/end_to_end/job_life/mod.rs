@@ -4,6 +4,7 @@ mod ends;
 mod environment;
 mod files;
 mod leftovers;
+mod odd;
 mod resources;
 mod retries;
 mod scripts;

@@ -43,10 +43,8 @@ fn declared_cpus_make_places_and_memory_is_counted_too() {
         cluster.wait_state(id, &["RUNNING"]);
     }
     let one_more = cluster.submit(ALICE, &["-c", "8", "--ram=300"], LONG);
-    let expected = format!(
-        "needs 8 CPUs, 4 of 16 are free, and 300 MB of RAM, 100 MB of 1000 MB are free on {}",
-        host()
-    );
+    let expected =
+        format!("needs 8 CPUs (4 of 16 free) and 300 MB of RAM (100 MB of 1000 MB free) on {}", host());
     assert_eq!(cluster.reason(&one_more), expected);
     let node = cluster.json(ALICE, &["node", "list", "--json"]);
     assert_eq!((&node[0]["cpus"], &node[0]["ram_mb"]), (&16.into(), &1000.into()), "{node:#}");
@@ -92,7 +90,7 @@ fn whole_cards_are_exclusive_and_slices_share() {
     assert_ne!(card(&whole), card(&first));
     let third = small(&["-G", "1", "--mem=10"]);
     let reason = cluster.reason(&third);
-    assert_eq!(reason, format!("needs 10 GB on 1 card, 0 of 2 have so much free on {}", host()));
+    assert_eq!(reason, format!("needs 10 GB on 1 card (0 of 2 have so much free) on {}", host()));
     let cards = cluster.json(ALICE, &["resource", "--json"]);
     // Two times 40 GB and 80 GB differ by what is lost in counting whole megabytes.
     assert!(cards[0]["free_mb"].as_u64().unwrap() < 3 && cards[1]["free_mb"] == 0, "{cards:#}");
@@ -154,7 +152,7 @@ fn a_whole_node_is_a_whole_node() {
     let first = cluster.submit(ALICE, &["-c", "1", "--ram=10"], LONG);
     cluster.wait_state(&first, &["RUNNING"]);
     let whole = cluster.submit(ALICE, &["--exclusive"], LONG);
-    assert_eq!(cluster.reason(&whole), format!("needs the whole node, used by 1 job on {}", host()));
+    assert_eq!(cluster.reason(&whole), format!("needs the whole node (used by 1 job) on {}", host()));
     cluster.ok(ALICE, "ax", &["cancel", &first]);
     let job = cluster.wait_state(&whole, &["RUNNING"]);
     assert_eq!((&job["cpus"], &job["ram_mb"]), (&4.into(), &1000.into()), "what it holds is shown");

@@ -51,14 +51,15 @@ fn python_runs_where_there_is_one() {
 }
 
 #[test]
-fn a_program_is_told_from_a_script_and_started_by_one() {
+fn a_program_is_a_job_too_and_a_command_can_start_one() {
     if !as_root() {
         return;
     }
     let cluster = Cluster::new();
     cluster.write(ALICE, "echo", fs::read("/bin/echo").unwrap());
-    let line = cluster.refused(65, ALICE, "axbatch", &["echo"]);
-    assert!(line.contains("not a shell script") && line.contains("--wrap"), "{line}");
+    let id = cluster.ok(ALICE, "axbatch", &["--parsable", "-o", "p", "echo", "direct"]);
+    assert_eq!(cluster.wait_over(id.trim())["state"], "SUCCEEDED");
+    assert_eq!(cluster.read(ALICE, "p"), "direct\n");
     let id = cluster.ok(ALICE, "axbatch", &["--parsable", "-o", "o", "--wrap=/bin/echo compiled"]);
     assert_eq!(cluster.wait_over(id.trim())["state"], "SUCCEEDED");
     assert_eq!(cluster.read(ALICE, "o"), "compiled\n");

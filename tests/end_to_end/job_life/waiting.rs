@@ -22,7 +22,7 @@ fn a_begin_time_is_kept() {
     let id = cluster.submit(ALICE, &["--begin=now+2"], SHORT);
     let job = cluster.job(&id);
     assert_eq!(job["state"], "PENDING");
-    assert!(job["reason"].as_str().unwrap().starts_with("begins not before 20"), "{job:#}");
+    assert!(job["reason"].as_str().unwrap().starts_with("waits for its begin time, in 00:00:0"), "{job:#}");
     let begin = time(&job["expected_start"]);
     assert!((1900..=2100).contains(&(begin - time(&job["submitted_at"]))), "{job:#}");
     let job = cluster.wait_over(&id);
@@ -85,7 +85,7 @@ fn waiting_jobs_go_by_rank_priority_and_number() {
     let order: Vec<&str> = waiting.as_array().unwrap().iter().map(|j| j["id"].as_str().unwrap()).collect();
     assert_eq!(order, [&first, &second, &third, &fourth, &last]);
     let reasons = waiting[2]["reasons"].as_array().unwrap();
-    assert!(reasons[0].as_str().unwrap().starts_with("needs 1 CPU, 0 of 1 are free, and "), "{reasons:?}");
+    assert!(reasons[0].as_str().unwrap().starts_with("needs 1 CPU (0 of 1 free) and "), "{reasons:?}");
     assert_eq!(reasons[1], format!("2 jobs before it, the first is {first}"));
     cluster.ok(ALICE, "ax", &["cancel", &blocker]);
     cluster.wait_over(&last);
@@ -179,7 +179,7 @@ fn the_expected_start_is_the_end_of_what_is_in_the_way() {
         "behind a job without a limit nothing can be said"
     );
     let shown = cluster.ok(ALICE, "ax", &["queue", "--long"]);
-    assert!(shown.contains("needs 1 CPU, 0 of 1 are free"), "{shown}");
+    assert!(shown.contains("needs 1 CPU (0 of 1 free)"), "{shown}");
 }
 
 #[test]
@@ -196,4 +196,31 @@ fn a_full_queue_says_try_again_later() {
     assert_eq!(line, "axbatch: 2 of your jobs wait already, at most 2 may (policy.max_queued_per_user)");
     cluster.ok(ALICE, "ax", &["cancel", "1"]);
     wait_for("room", || cluster.run(ALICE, "axbatch", &["j.sh"]).code == 0);
+}
+
+#[test]
+fn a_queue_at_its_limit_is_in_the_forecast() {
+    if !as_root() {
+        return;
+    }
+    let queues = "queues:\n  - {name: default}\n  - {name: one, priority: 9, max_running: 1}\n  - {name: off, state: stopped}\n";
+    let cluster = Cluster::with_config(&format!("resources: {{cpus: 4, ram: 4000M}}\n{queues}"));
+    let submit = |options: &[&str]| {
+        let mut all = vec!["--ram=100"];
+        all.extend(options);
+        cluster.submit(ALICE, &all, LONG)
+    };
+    let running = submit(&["-q", "one", "--time=10"]);
+    cluster.wait_state(&running, &["RUNNING"]);
+    let second = submit(&["-q", "one", "--time=20"]);
+    let third = submit(&["-q", "one"]);
+    let fourth = submit(&["-q", "one"]);
+    let stopped = submit(&["-q", "off"]);
+    let big = submit(&["-c", "4", "--time=5"]);
+    let start = time(&cluster.job(&running)["started_at"]);
+    let expected = |id: &str| cluster.job(id)["expected_start"].clone();
+    assert_eq!(time(&expected(&second)), start + 600_000);
+    assert_eq!(time(&expected(&third)), start + 1_800_000);
+    assert!(expected(&fourth).is_null() && expected(&stopped).is_null());
+    assert_eq!(time(&expected(&big)), start + 600_000, "a queue at its limit stands in nobody's way");
 }

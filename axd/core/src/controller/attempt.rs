@@ -212,7 +212,7 @@ fn in_words(end: &AttemptEnd) -> String {
     };
     match (&end.message, what.is_empty()) {
         (Some(message), true) => message.clone(),
-        (Some(message), false) => format!("{message} ({what})"),
+        (Some(message), false) => format!("{message}; {what}"),
         (None, false) => what,
         (None, true) => end.outcome.word().to_owned(),
     }

@@ -218,7 +218,10 @@ impl Controller {
         }
         let Some(mut job) = self.unindex(number) else { return false };
         job.state = to;
-        job.note = (!why.is_empty()).then(|| why.into());
+        // A running job's note stays the reason for which it, and there, was started.
+        if cause != Cause::Confirmed {
+            job.note = (!why.is_empty()).then(|| why.into());
+        }
         job.ended_at = None;
         match to {
             JobState::Ready => job.eligible_at = Some(now.wall),

@@ -1,0 +1,160 @@
+//! The private files between the job and `axrun`: the job writes them, here they are copied as they grow and removed at
+//! the end. Each attempt has one of its own, by the names of the contract, so nobody has to be asked where it is.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ax_core::api::ErrorClass;
+use ax_core::id::SubmissionKey;
+
+use crate::failure::Failure;
+use crate::shown::plain;
+use crate::world::World;
+
+/// So many attempts may have left no file, as they never came to run, before one that has.
+const LOOK_AHEAD: u32 = 2;
+
+/// Where copied output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// One stream of the job: its files, and how far they are copied.
+#[derive(Debug)]
+pub(super) struct Followed {
+    to: Stream,
+    /// The path without its suffix, and the suffix.
+    stem: PathBuf,
+    suffix: &'static str,
+    /// The attempt whose file is copied, from 1.
+    attempt: u32,
+    file: Option<File>,
+    /// Whether the files stay at the end.
+    pub(super) stays: bool,
+}
+
+impl Followed {
+    /// A stream whose first file is made now, empty and closed to others, so that a folder that can't be
+    /// written is an answer and no failed job. `made` false: the job runs as somebody else and makes it.
+    pub(super) fn new(
+        folder: &Path,
+        key: SubmissionKey,
+        to: Stream,
+        made: bool,
+    ) -> Result<Followed, Failure> {
+        let suffix = if to == Stream::Out { "out" } else { "err" };
+        let stem = folder.join(format!(".axrun-{key}"));
+        let followed = Followed { to, stem, suffix, attempt: 1, file: None, stays: false };
+        if made {
+            let path = followed.path(1);
+            let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+            new.map_err(|error| cannot_make(&path, &error))?;
+        }
+        Ok(followed)
+    }
+
+    /// The file of an attempt, as the job's pattern makes it.
+    pub(super) fn path(&self, attempt: u32) -> PathBuf {
+        let restart = if attempt > 1 { format!(".r{}", attempt - 1) } else { String::new() };
+        let mut path = self.stem.clone().into_os_string();
+        path.push(format!("{restart}.{}", self.suffix));
+        PathBuf::from(path)
+    }
+
+    /// The option that sends the job's stream here.
+    ///
+    /// # Errors
+    /// When the folder's name is no text.
+    pub(super) fn option(&self) -> Result<String, Failure> {
+        let name = if self.to == Stream::Out { "output" } else { "error" };
+        let path = self.path(1).into_os_string().into_string();
+        let path = path.map_err(|_| {
+            Failure::said(ErrorClass::Data, "the current folder has a name that is not UTF-8")
+        })?;
+        Ok(format!("--{name}={}", path.replace('%', "%%")))
+    }
+
+    /// The attempt that is being copied.
+    pub(super) fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Copies what is there now, and goes on to a later attempt's file if there is one; whether anything came.
+    pub(super) fn copy(&mut self, world: &mut World<'_>) -> Result<bool, Failure> {
+        // Looked for before the reading: what an attempt wrote is all there before the next one begins.
+        let later = (1..=LOOK_AHEAD).map(|more| self.attempt + more).find(|n| self.path(*n).exists());
+        let came = self.drain(world)?;
+        let Some(later) = later else { return Ok(came) };
+        (self.attempt, self.file) = (later, None);
+        Ok(self.drain(world)? || came)
+    }
+
+    /// Copies all that is left, of all attempts up to the last.
+    pub(super) fn copy_rest(&mut self, last: u32, world: &mut World<'_>) -> Result<(), Failure> {
+        self.drain(world)?;
+        while self.attempt < last {
+            (self.attempt, self.file) = (self.attempt + 1, None);
+            self.drain(world)?;
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, world: &mut World<'_>) -> Result<bool, Failure> {
+        let path = self.path(self.attempt);
+        let file = match &mut self.file {
+            Some(file) => file,
+            empty => match File::open(&path) {
+                Ok(file) => empty.insert(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(error) => return Err(unreadable(&error)),
+            },
+        };
+        let out: &mut dyn Write = if self.to == Stream::Out { world.out } else { world.err };
+        let mut buffer = [0; 64 << 10];
+        let mut came = false;
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => out.write_all(&buffer[..count])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(unreadable(&error)),
+            }
+            came = true;
+        }
+        if came {
+            out.flush()?;
+        }
+        Ok(came)
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        for attempt in 1..=self.attempt + LOOK_AHEAD {
+            // Most were never made; one that can't be removed is no reason to change the job's status.
+            let _ = fs::remove_file(self.path(attempt));
+        }
+    }
+}
+
+fn cannot_make(path: &Path, error: &io::Error) -> Failure {
+    let class = match error.kind() {
+        io::ErrorKind::PermissionDenied => ErrorClass::NoPermission,
+        _ => ErrorClass::TryAgain,
+    };
+    let line = format!("cannot make {}: {}; see --output", path.display(), plain(error));
+    Failure::said(class, line)
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::said(ErrorClass::NoInput, format!("cannot read the job's output: {}", plain(error)))
+}

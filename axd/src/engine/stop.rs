@@ -1,0 +1,72 @@
+//! Stopping when an administrator asks for it: at once, jobs go on; or, if asked to, once every attempt was ended and
+//! its end is durable. Waiting jobs were promised to run: they stay, and wait for the next daemon.
+
+use ax_core::api::{ApiError, ErrorClass, StopAnswer, StopRequest};
+use ax_core::config::QueueState;
+use ax_core::controller::Event;
+use ax_core::id::JobId;
+
+use super::Engine;
+use crate::api::http::{Request, Response};
+use crate::api::server::ConnId;
+use crate::log::{Level, Line};
+use crate::people::Person;
+
+impl Engine {
+    /// Answers, and stops behind the answer.
+    pub(super) fn stop_asked(&mut self, request: &Request, conn: ConnId, person: &Person) {
+        let response = match self.try_stop(request, person) {
+            Ok(answer) => Response::json(200, &answer),
+            Err(error) => Response::error(&error),
+        };
+        // Waiting for a disk that is full would keep the daemon from being stopped.
+        match self.ends_jobs {
+            true => self.answer_when_durable(conn, response),
+            false => self.respond(conn, &response),
+        }
+    }
+
+    fn try_stop(&mut self, request: &Request, person: &Person) -> Result<StopAnswer, ApiError> {
+        if !person.is_admin(self.controller.config()) {
+            let error = format!("only administrators stop the daemon; you are {}", person.name);
+            return Err(ApiError { class: ErrorClass::NoPermission, error });
+        }
+        let asked: StopRequest = serde_json::from_slice(&request.body).map_err(|e| ApiError {
+            class: ErrorClass::Usage,
+            error: format!("the request's body is not how to stop: {e}"),
+        })?;
+        let ending = if asked.jobs { self.end_attempts(person)? } else { Vec::new() };
+        self.log
+            .line(Level::Info, &Line::new("stop").text("by", &person.name).text("ends_jobs", &asked.jobs));
+        self.leaving = true;
+        Ok(StopAnswer { pid: std::process::id(), ending })
+    }
+
+    /// Starts nothing any more and ends what runs. The configuration in the file is not touched: it holds again for
+    /// the next daemon.
+    fn end_attempts(&mut self, person: &Person) -> Result<Vec<JobId>, ApiError> {
+        self.accepts()?;
+        let mut config = self.controller.config().clone();
+        for queue in &mut config.queues {
+            queue.state = QueueState::Stopped;
+        }
+        let actor = person.actor(&config);
+        self.step(Event::ConfigLoaded(Box::new(config)));
+        let active: Vec<JobId> =
+            self.controller.jobs().filter(|job| job.state.is_active()).map(|job| job.id).collect();
+        for job in &active {
+            let why = Some("the daemon is being stopped, and its jobs with it".to_owned());
+            self.step(Event::CancelRequested { job: *job, actor: actor.clone(), why });
+        }
+        self.ends_jobs = true;
+        Ok(active)
+    }
+
+    /// Whether nothing is left to be waited for before the end.
+    pub(super) fn stop_if_done(&mut self) {
+        let active = || self.controller.jobs().any(|job| job.state.is_active());
+        if self.leaving && !(self.ends_jobs && (self.commits_wait() || active())) {
+            self.stopping = true;
+        }
+    }
+}
