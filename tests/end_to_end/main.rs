@@ -35,4 +35,5 @@ mod stays_small;
 mod storm;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;
+mod supervisor_lost;
 mod survival;
