@@ -73,7 +73,8 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         // A clock that was set back must not make it end before it began, or later than now.
-        let at = at.min(now.wall).max(attempt.started_at.unwrap_or(at));
+        let at = at.min(now.wall);
+        let at = attempt.started_at.map_or(at, |started| at.max(started));
         let end = counted_as(end, attempt);
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
