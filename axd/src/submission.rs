@@ -67,16 +67,28 @@ pub(crate) struct Rules<'a> {
 }
 
 /// The script of a request and what messages call it.
-struct Script {
-    name: String,
-    body: Vec<u8>,
+pub(crate) struct Script {
+    /// Its name.
+    pub name: String,
+    /// All of it.
+    pub body: Vec<u8>,
 }
 
 /// Checks a submission of this person.
 pub(crate) fn check(request: SubmitRequest, person: &Person, rules: &Rules<'_>) -> Result<Checked, ApiError> {
+    let script = script_of(&request)?;
+    check_script(request, script, person, rules)
+}
+
+/// Checks a submission whose script is not in the request.
+pub(crate) fn check_script(
+    request: SubmitRequest,
+    script: Script,
+    person: &Person,
+    rules: &Rules<'_>,
+) -> Result<Checked, ApiError> {
     may_submit(person, rules.config)?;
     let program = program_of(&request)?;
-    let script = script_of(&request)?;
     check_sizes(&request, &script)?;
     let command_line = command_line(&request, program)?;
     let variables = parse_environment(request.option_variables.iter().map(|(n, v)| (n, v))).map_err(plain)?;
