@@ -123,7 +123,8 @@ pub(crate) enum LaunchError {
 impl Plan<'_> {
     /// Puts the attempt into place and starts its supervisor.
     pub(crate) fn start(&self) -> Result<Running, LaunchError> {
-        let failed = |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
+        let failed =
+            |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
         let assignment = self.assignment().map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
         self.place(&assignment).map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         crash_point!("claimed");

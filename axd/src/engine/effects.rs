@@ -98,7 +98,8 @@ impl Engine {
             Some(parts) => parts,
             None => self.stored_parts(launch.attempt).map_err(LaunchError::Node)?,
         };
-        let job = self.controller.job(number).ok_or_else(|| LaunchError::Job("the job is gone".to_owned()))?;
+        let job =
+            self.controller.job(number).ok_or_else(|| LaunchError::Job("the job is gone".to_owned()))?;
         let cards = &self.local.inventory.cards;
         let card_mem = launch.allocation.cards.first();
         let card_mem =
