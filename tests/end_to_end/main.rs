@@ -23,6 +23,7 @@ mod inside_job;
 mod job_life;
 mod keyed;
 mod other_users;
+mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod raw;
 mod same_decisions;
@@ -34,4 +35,5 @@ mod stays_small;
 mod storm;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;
+mod supervisor_lost;
 mod survival;

@@ -11,11 +11,9 @@ const SCRIPT: &str = "#!/bin/sh\n#AX -o nightly.out --open-mode=append\necho \"$
 /// The line as it stands in the manual, for this world.
 fn line(cluster: &Cluster) -> String {
     let axbatch = cluster.program("axbatch");
-    format!(
-        "{axbatch} --root {} --quiet {}/nightly.sh",
-        cluster.root.display(),
-        cluster.home(ALICE).display()
-    )
+    let home = cluster.home(ALICE);
+    // The account's home is not the one of this world.
+    format!("{axbatch} --root {0} --quiet -D {1} {1}/nightly.sh", cluster.root.display(), home.display())
 }
 
 /// Runs a line as Debian's cron does: the user's shell, its four variables, the home.

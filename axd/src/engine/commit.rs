@@ -205,6 +205,7 @@ impl Engine {
     fn on_committed(&mut self, id: u64) {
         self.last_commit = now().boot;
         self.quiet_done = false;
+        crash_point!("durable");
         while let Some((_, then)) = self.commits.under_way.pop_front_if(|(up_to, _)| *up_to <= id) {
             self.carry_out(then);
         }

@@ -6,6 +6,7 @@
 mod attempts;
 mod commit;
 mod effects;
+mod fairness;
 mod guard;
 mod parked;
 mod queries;
@@ -43,6 +44,7 @@ use crate::store::{NewParts, Reader, Usage, Writer};
 use crate::worker::{Done, Task, Worker};
 use attempts::{Attempts, News};
 use commit::{Commits, OpenBatch};
+use fairness::Fairness;
 use guard::Guard;
 use parked::Parked;
 use spool::Tickets;
@@ -92,6 +94,7 @@ pub(crate) struct Engine {
     tickets: Tickets,
     people: People,
     parked: Parked,
+    fairness: Fairness,
     attempts: Attempts,
     /// Attempts that the worker is finding out about.
     settling: BTreeSet<AttemptName>,
@@ -148,6 +151,7 @@ impl Engine {
         [wake.boot, by_wall, server, leftovers, quiet, rescan]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
+            .chain([self.fairness.next_due()])
             .chain([self.answers_due()])
             .flatten()
             .min()
@@ -218,6 +222,7 @@ impl Engine {
         let now = now();
         self.server.sweep(&self.poller, now.boot.0);
         self.answer_late_waiters(now);
+        self.serve_late(now.boot);
         self.answer_unsaved(now.boot);
         let wake = self.controller.next_wake();
         if wake.boot.is_some_and(|at| at <= now.boot) || wake.wall.is_some_and(|at| at <= now.wall) {

@@ -82,6 +82,8 @@ impl Engine {
                 self.worker.look_up(uid);
                 return self.parked.drops.push((uid, arrival));
             }
+            // As on the socket: root named somebody who is not there.
+            Some(Err(why)) if uid != owner => Err(refused(why)),
             // A name service that is down says the same as one that knows nobody: nothing is lost by waiting.
             Some(Err(why)) => Err(ApiError { class: ErrorClass::TryAgain, error: why }),
             Some(Ok(person)) => self.try_take(arrival, &person),
@@ -123,8 +125,8 @@ impl Engine {
             }
         };
         if test_only || checked.conduct.test_only {
-            let forecast = self.foretell(checked).forecast.unwrap_or_default();
-            return Err(refused(format!("--test-only: nothing was submitted; it {forecast}")));
+            // No forecast: it is made on a copy of all jobs, and nobody waits for this answer.
+            return Err(refused("--test-only: nothing was submitted; it would be taken".to_owned()));
         }
         let mut warnings = std::mem::take(&mut checked.warnings);
         warnings.extend(foreign.map(|uid| format!("--uid={uid} was ignored: only root submits for others")));

@@ -138,6 +138,7 @@ impl Engine {
             tickets: Default::default(),
             people: People::default(),
             parked: Parked::default(),
+            fairness: Default::default(),
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),
@@ -224,7 +225,7 @@ impl Engine {
             signal: None,
             message: Some(message.to_owned()),
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }
 }
 
