@@ -155,7 +155,7 @@ impl Engine {
             signal: None,
             message: Some(error),
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }
 
     fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String) {
@@ -211,7 +211,7 @@ impl Engine {
             signal: result.signal,
             message: result.message,
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }
 
     /// Has it found out what became of an attempt, unless that is known or being found out already.
@@ -272,7 +272,7 @@ impl Engine {
             signal: None,
             message: Some("it ran, and its records are gone".to_owned()),
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }
 
     /// The attempt is settled and that is durable: its traces on this node may go.

@@ -283,7 +283,17 @@ impl Engine {
         let mut results = Vec::new();
         for (job, target) in self.targets(&request, person)? {
             let id = target.as_ref().ok().copied();
-            let done = target.and_then(|id| said(id, &self.wished(wish.of(id, actor.clone()))?));
+            let done = target.and_then(|id| {
+                said(
+                    id,
+                    &self.wished(Event::Wished {
+                        job: id,
+                        actor: actor.clone(),
+                        wish: wish.clone(),
+                        why: request.why.clone(),
+                    })?,
+                )
+            });
             results.push(match done {
                 Ok(done) => ActionResult { job, id, done: Some(done), error: None },
                 Err(error) => ActionResult { job, id, done: None, error: Some(error) },

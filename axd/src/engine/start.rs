@@ -225,7 +225,7 @@ impl Engine {
             signal: None,
             message: Some(message.to_owned()),
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }
 }
 
