@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ax_core::api::{ErrorClass, Resolution};
@@ -317,10 +318,75 @@ fn a_node_that_comes_back_smaller_starts_nothing_until_there_is_room() {
     invariants::check(&controller).unwrap();
 }
 
+#[test]
+fn a_queue_of_higher_rank_goes_first_then_the_smaller_number_and_no_small_job_before_a_big_one() {
+    let mut controller = ready(config());
+    submit(&mut controller, 1, submission(1, request(6)));
+    let running = controller.job(JobNumber(1)).unwrap().attempt.clone().unwrap().name;
+    let (big, _) = submit(&mut controller, 2, submission(2, request(4)));
+    let (small, out) = submit(&mut controller, 3, submission(3, request(1)));
+    assert!(launched(&out).is_empty(), "it would fit, and {big} came before it");
+    let mut high = submission(4, request(4));
+    (high.queue, high.request.priority) = ("high".parse().unwrap(), 1);
+    let (high, _) = submit(&mut controller, 4, high);
+    assert_eq!(controller.ready_jobs().map(|j| j.id).collect::<Vec<_>>(), [high, big, small]);
+    let end = ended(Outcome::Succeeded, Some(0));
+    let out = controller.step(at(5), Event::AttemptEnded { attempt: running, at: at(5).wall, end });
+    assert_eq!(launched(&out).iter().map(|a| a.job).collect::<Vec<_>>(), [high, big]);
+}
+
+#[test]
+fn a_user_waits_with_no_more_jobs_than_the_policy_allows() {
+    let mut limited = config();
+    limited.policy.max_queued_per_user = 1;
+    let mut controller = ready(limited);
+    submit(&mut controller, 1, submission(1, request(8)));
+    submit(&mut controller, 2, submission(2, request(8)));
+    let out = controller.step(at(3), Event::Submitted(Box::new(submission(3, request(8)))));
+    assert!(matches!(out[..], [Decision::Refused { class: ErrorClass::TryAgain, .. }]), "{out:?}");
+    let mut other = submission(3, request(8));
+    other.owner = owner(2000);
+    submit(&mut controller, 4, other);
+}
+
+#[test]
+fn what_an_administrator_holds_an_administrator_releases() {
+    let mut controller = ready(config());
+    let mut held = submission(1, request(1));
+    held.hold = true;
+    let (id, out) = submit(&mut controller, 0, held);
+    assert!(launched(&out).is_empty());
+    let mut wish = |uid, name: &str, admin, wish| {
+        let actor = Actor::User { uid: Uid(uid), name: Arc::from(name), admin };
+        controller.step(at(1), Event::Wished { job: id, actor, wish, why: None })
+    };
+    wish(0, "root", true, Wish::Hold);
+    let out = wish(1000, "user1000", false, Wish::Release);
+    assert!(matches!(out[..], [Decision::Refused { class: ErrorClass::NoPermission, .. }]), "{out:?}");
+    assert_eq!(launched(&wish(0, "root", true, Wish::Release)).len(), 1);
+}
+
+#[test]
+fn a_job_ended_when_its_supervisor_says_but_not_before_it_began_or_later_than_now() {
+    for (said, recorded) in [(5, 10), (20, 20), (999, 30)] {
+        let mut controller = ready(config());
+        let (id, out) = submit(&mut controller, 0, submission(1, request(1)));
+        let attempt = launched(&out)[0];
+        controller.step(at(11), Event::AttemptStarted { attempt, at: at(10).wall });
+        let end = ended(Outcome::Succeeded, Some(0));
+        let out = controller.step(at(30), Event::AttemptEnded { attempt, at: at(said).wall, end });
+        let closed =
+            out.iter().find_map(|d| if let Decision::Closed { at, .. } = d { Some(*at) } else { None });
+        assert_eq!(closed, Some(at(recorded).wall));
+        assert_eq!(controller.job(id.number).unwrap().ended_at, closed);
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Op {
     Submit {
         cpus: u32,
+        ram: u64,
         cards: u32,
         slice: Option<u64>,
         high: bool,
@@ -348,24 +414,19 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Op> {
-    let submit = (
-        1..10_u32,
-        0..5_u32,
-        proptest::option::of(1..90_000_u64),
-        any::<[bool; 3]>(),
-        0..3_u32,
-        proptest::option::of(0..2000_u64),
-    )
-        .prop_map(|(cpus, cards, slice, [high, hold, idempotent], retries, begin)| Op::Submit {
-            cpus,
-            cards,
-            slice,
-            high,
-            hold,
-            retries,
-            idempotent,
-            begin,
-        });
+    let submit =
+        (
+            1..10_u32,
+            1..40_000_u64,
+            0..5_u32,
+            proptest::option::of(1..90_000_u64),
+            any::<[bool; 3]>(),
+            0..3_u32,
+            proptest::option::of(0..2000_u64),
+        )
+            .prop_map(|(cpus, ram, cards, slice, [high, hold, idempotent], retries, begin)| {
+                Op::Submit { cpus, ram, cards, slice, high, hold, retries, idempotent, begin }
+            });
     prop_oneof![
         4 => submit,
         3 => (1..20_u32, 0..7_u8, any::<bool>()).prop_map(|(job, what, admin)| Op::Act { job, what, admin }),
@@ -409,8 +470,9 @@ fn attempt_event(names: &[AttemptName], epoch: u64, what: u8) -> Option<Event> {
 
 fn event_of(controller: &Controller, names: &[AttemptName], key: u128, op: Op) -> Option<Event> {
     match op {
-        Op::Submit { cpus, cards, slice, high, hold, retries, idempotent, begin } => {
+        Op::Submit { cpus, ram, cards, slice, high, hold, retries, idempotent, begin } => {
             let mut wanted = request(cpus);
+            wanted.ram = Megabytes(ram);
             wanted.cards =
                 (cards > 0).then(|| CardRequest { count: cards, kind: None, slice: slice.map(Megabytes) });
             (wanted.retries, wanted.idempotent) = (retries, idempotent);
@@ -446,6 +508,35 @@ fn moves_are_of_the_table(out: &[Decision]) {
     }
 }
 
+/// Each change of a job's state is told: the moves lead from where it was to where it is.
+fn every_move_is_told(before: &BTreeMap<JobNumber, JobState>, controller: &Controller, out: &[Decision]) {
+    let mut told = before.clone();
+    for decision in out {
+        if let Decision::Moved { job, from, to, .. } = decision {
+            assert_eq!(told.insert(job.number, *to), *from, "{decision:?}");
+        }
+    }
+    for job in controller.jobs() {
+        assert_eq!(told.get(&job.id.number), Some(&job.state), "{}: {out:?}", job.id);
+    }
+}
+
+/// What was ignored changed nothing.
+fn what_was_ignored_is_as_it_was(before: &Snapshot, controller: &Controller, out: &[Decision]) {
+    if let [Decision::Ignored { job: Some(id), .. }] = out {
+        let was = before.jobs.iter().find(|job| job.id == *id);
+        assert!(controller.job(id.number).is_none_or(|job| Some(job) == was), "{out:?}");
+    }
+}
+
+/// Promise 4: no job waits without a reason.
+fn whoever_waits_has_a_reason(controller: &Controller, now: Now) {
+    for (job, told) in controller.explain_waiting(now) {
+        assert!(told.reasons.iter().any(|reason| !reason.is_empty()), "{} is {}", job.id, job.state);
+        assert_eq!(controller.explain(now, job.id.number), told);
+    }
+}
+
 /// How many random sequences: many more in the long form of the tests.
 fn cases() -> u32 {
     if std::env::var_os("AX_TEST_LONG").is_some() { 20_000 } else { 400 }
@@ -470,11 +561,16 @@ proptest! {
                 continue;
             }
             let Some(event) = event_of(&controller, &names, step as u128, op) else { continue };
-            let mut twin = Controller::restore(controller.snapshot());
+            let before = controller.snapshot();
+            let mut twin = Controller::restore(before.clone());
             let out = controller.step(now, event.clone());
             prop_assert_eq!(&twin.step(now, event), &out, "the same event gives the same decisions");
             prop_assert_eq!(twin.snapshot(), controller.snapshot());
             moves_are_of_the_table(&out);
+            every_move_is_told(&before.jobs.iter().map(|j| (j.id.number, j.state)).collect(), &controller, &out);
+            what_was_ignored_is_as_it_was(&before, &controller, &out);
+            whoever_waits_has_a_reason(&controller, now);
+            prop_assert!(controller.active_in(&"high".parse().unwrap()) <= 2, "the limit of a queue");
             for attempt in launched(&out) {
                 prop_assert!(epochs_seen.insert(attempt.epoch), "epoch {} given twice", attempt.epoch);
                 names.push(attempt);
