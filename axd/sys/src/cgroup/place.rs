@@ -41,6 +41,11 @@ impl Place {
         Ok(Place { base, name })
     }
 
+    /// Whether it is below a group that was delegated to us by name, a unit of systemd's.
+    pub(super) fn is_delegated(&self) -> bool {
+        matches!(self.base, Base::At(_))
+    }
+
     /// Its directory in a hierarchy.
     pub(super) fn dir(&self, mount: &Mount) -> PathBuf {
         self.base_dir(mount).join(&self.name)
@@ -115,7 +120,7 @@ impl Place {
         }
     }
 
-    fn make(&self, mount: &Mount) -> Result<()> {
+    pub(super) fn make(&self, mount: &Mount) -> Result<()> {
         for group in self.way(mount).iter().skip(1) {
             match std::fs::create_dir(group) {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
