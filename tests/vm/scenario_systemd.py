@@ -5,6 +5,8 @@ from jobs import (answers, cgroups, install, left, output, start, status, submit
 
 MACHINES = ["systemd", "systemd-v1", "systemd-hybrid"]
 ESSENTIAL = ["systemd"]
+OPTIONS = {"cpus": 2}
+LENGTH = 5
 
 JOBS = "/ax.slice/ax-jobs.service/ax-"
 # The job that lives through most of this: it counts, and ends when told to.
@@ -136,9 +138,11 @@ def test_a_power_loss_loses_nothing(m):
     again = submit(m, "alice", "[ $AX_ATTEMPT = 2 ] || { echo begun; sleep 7004; }", "--ram=20")
     once = submit(m, "alice", "echo begun; sleep 7005", "--no-requeue --ram=20")
     held = submit(m, "bob", "echo after", "--hold")
-    after = submit(m, "bob", "echo after", f"--dependency=afterok:{again}")
+    # Both processors are taken: this one waits.
+    after = submit(m, "bob", "echo after", "--ram=20")
     for job in (again, once):
         waits_for_line(m, job, "begun")
+    assert status(m, after)["state"] == "READY"
     m.kill()
     m.start()
     answers(m)
