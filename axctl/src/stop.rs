@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ax_core::api::{DaemonView, ErrorClass, StopAnswer, StopRequest};
+use ax_core::text::count;
 use ax_sys::pidfd::PidFd;
 
 use crate::client::Client;
@@ -23,8 +24,8 @@ pub(crate) fn run(client: &Client, jobs: bool, world: &mut World<'_>) -> Result<
     let answer: StopAnswer = client.post("/api/v1/stop", &StopRequest { jobs })?;
     let process = process.filter(|_| answer.pid == daemon.pid).ok_or_else(another)?;
     if jobs {
-        let number = answer.ending.len();
-        world.remark("axctl", &format!("ending {number} running jobs; those that wait stay in the queue"));
+        let running = count(answer.ending.len() as u64, "running job");
+        world.remark("axctl", &format!("ending {running}; what waits stays in the queue"));
     }
     let ended = match jobs {
         true => loop {

@@ -23,6 +23,7 @@ use ax_core::size::Megabytes;
 use ax_sys::pidfd::PidFd;
 use ax_sys::process::Spawn;
 use ax_sys::{crash_point, socket};
+use thiserror::Error;
 
 use crate::people::Person;
 use crate::store::Details;
@@ -110,18 +111,31 @@ pub(crate) fn files(job: &Job, details: &Details, number: u32, node: &str) -> Fi
     }
 }
 
+/// Why an attempt could not be started.
+#[derive(Debug, Error)]
+pub(crate) enum LaunchError {
+    /// The job can't be started as it is, here or anywhere.
+    #[error("{0}")]
+    Job(String),
+    /// This node could not: a full disk, no process to be had.
+    #[error("{0}")]
+    Node(String),
+}
+
 impl Plan<'_> {
     /// Puts the attempt into place and starts its supervisor.
-    pub(crate) fn start(&self) -> Result<Running, String> {
-        self.place().map_err(|error| format!("preparing {}: {error}", self.attempt))?;
+    pub(crate) fn start(&self) -> Result<Running, LaunchError> {
+        let failed =
+            |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
+        let assignment = self.assignment().map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
+        self.place(&assignment).map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         crash_point!("claimed");
-        self.spawn().map_err(|error| format!("starting the supervisor of {}: {error}", self.attempt))
+        self.spawn().map_err(|e| LaunchError::Node(failed("starting the supervisor of", &e)))
     }
 
     /// Folder, records and script, visible all at once.
-    fn place(&self) -> std::io::Result<()> {
-        let assignment = self.assignment().map_err(std::io::Error::other)?;
-        let assignment = serde_json::to_vec(&assignment).map_err(std::io::Error::other)?;
+    fn place(&self, assignment: &Assignment) -> std::io::Result<()> {
+        let assignment = serde_json::to_vec(assignment).map_err(std::io::Error::other)?;
         self.place_script()?;
         let hidden = self.paths.half_made(self.attempt);
         make_folder(&hidden, 0o700)?;

@@ -18,6 +18,7 @@ mod ready;
 mod recorded;
 mod settle;
 mod signals;
+mod spool;
 pub mod store;
 mod submission;
 mod worker;

@@ -10,7 +10,7 @@ use ax_core::id::{Gid, Uid};
 use ax_core::job::{Actor, Owner};
 use ax_core::record::UserRecord;
 use ax_core::time::{BootTime, Span};
-use ax_sys::users;
+use ax_sys::{credentials, users};
 
 /// How long an answer of the name service holds: a change of groups takes
 /// effect after it.
@@ -56,7 +56,8 @@ impl Person {
 
     /// Uid 0 and `cluster.admins`; and, where the daemon serves its own user alone, that user.
     pub(crate) fn is_admin(&self, config: &Config) -> bool {
-        self.uid == Uid::ROOT || self.is_meant_by(&config.cluster.admins)
+        let serves_them = || self.uid.0 == credentials::own().0;
+        self.uid == Uid::ROOT || serves_them() || self.is_meant_by(&config.cluster.admins)
     }
 
     /// As an actor.

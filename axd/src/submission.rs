@@ -54,6 +54,9 @@ pub(crate) struct Checked {
     pub conduct: Conduct,
 }
 
+/// Variables that say who somebody is.
+const PERSONAL: [&str; 6] = ["HOME", "LOGNAME", "MAIL", "SHELL", "USER", "XDG_RUNTIME_DIR"];
+
 /// What a submission is checked against.
 pub(crate) struct Rules<'a> {
     /// The configuration in force.
@@ -67,16 +70,28 @@ pub(crate) struct Rules<'a> {
 }
 
 /// The script of a request and what messages call it.
-struct Script {
-    name: String,
-    body: Vec<u8>,
+pub(crate) struct Script {
+    /// Its name.
+    pub name: String,
+    /// All of it.
+    pub body: Vec<u8>,
 }
 
 /// Checks a submission of this person.
 pub(crate) fn check(request: SubmitRequest, person: &Person, rules: &Rules<'_>) -> Result<Checked, ApiError> {
+    let script = script_of(&request)?;
+    check_script(request, script, person, rules)
+}
+
+/// Checks a submission whose script is not in the request.
+pub(crate) fn check_script(
+    request: SubmitRequest,
+    script: Script,
+    person: &Person,
+    rules: &Rules<'_>,
+) -> Result<Checked, ApiError> {
     may_submit(person, rules.config)?;
     let program = program_of(&request)?;
-    let script = script_of(&request)?;
     check_sizes(&request, &script)?;
     let command_line = command_line(&request, program)?;
     let variables = parse_environment(request.option_variables.iter().map(|(n, v)| (n, v))).map_err(plain)?;
@@ -104,7 +119,12 @@ pub(crate) fn check(request: SubmitRequest, person: &Person, rules: &Rules<'_>) 
     let understood = vec![in_words(&submission)];
     let conduct = read.conduct;
     let details = details(read.spec, &request, &directives, person, script.name);
-    let environment = wanted_environment(request.environment.into_iter().collect(), &details.spec.io.export);
+    let mut environment =
+        wanted_environment(request.environment.into_iter().collect(), &details.spec.io.export);
+    if request.uid.is_some() {
+        // Root's own are not the job's user's: they get those of their account.
+        environment.retain(|(name, _)| !PERSONAL.contains(&name.as_str()));
+    }
     Ok(Checked { submission, details, script: script.body, environment, warnings, understood, conduct })
 }
 

@@ -38,7 +38,7 @@ fn stop_with_jobs_ends_what_runs_and_keeps_what_waits_as_root() {
     cluster.wait_state(&runs, &["RUNNING"]);
     let stopped = cluster.run(ROOT, "axctl", &["stop", "--jobs"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
-    assert!(stopped.err.contains("ending 1 running jobs"), "{stopped:?}");
+    assert!(stopped.err.contains("ending 1 running job;"), "{stopped:?}");
     assert!(cluster.daemon_ended());
     cluster.wait_daemon_ended();
     assert!(cluster.job_processes().is_empty());

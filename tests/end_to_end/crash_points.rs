@@ -215,10 +215,10 @@ fn a_crash_right_after_a_reboot_loses_no_end() {
     power_cut(&mut cluster);
     fs::remove_dir_all(cluster.root.join("run/ax")).unwrap();
     another_boot(&mut cluster);
-    arm(&mut cluster, "end committed");
+    arm(&mut cluster, "durable");
     cluster.spawn();
     cluster.wait_daemon_ended();
-    assert!(is_reached(&cluster, "end committed"), "{}", cluster.daemon_output());
+    assert!(is_reached(&cluster, "durable"), "{}", cluster.daemon_output());
     disarm(&mut cluster);
     cluster.start();
     assert_eq!(cluster.wait_over(&alone)["state"], "NODE_FAIL");

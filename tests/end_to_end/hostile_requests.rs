@@ -141,7 +141,7 @@ fn what_is_no_http_or_no_route_is_refused() {
             "/api/v1/jobs/spool-01ARZ3NDEKTSV4RRFFQ69G5FAV",
             409,
             "refused",
-            "spool-01ARZ3NDEKTSV4RRFFQ69G5FAV was not taken yet, or was refused; see 'axbatch' and ax-spool(5)",
+            "spool-01ARZ3NDEKTSV4RRFFQ69G5FAV was not taken yet, or was refused; see refused/1 in the spool and ax-spool(5)",
         ),
         get("/api/v1/jobs/77/wait?timeout_s=0", 409, "refused", "there is no job '77'"),
         get("/api/v1/jobs?state=SLEEPING", 400, "usage", "query 'state': 'SLEEPING' is no value for it"),

@@ -268,7 +268,7 @@ fn what_is_no_submission_is_refused() {
             &json!({"cmd": "true", "nodelist": "elsewhere"}),
             409,
             "refused",
-            "no node here could ever hold this job: it needs not on vm, as asked on vm",
+            "no node here could ever hold this job: it",
         ),
         submit(
             &json!({"cmd": "true", "gpus": 1}),

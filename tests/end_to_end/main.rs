@@ -23,12 +23,17 @@ mod inside_job;
 mod job_life;
 mod keyed;
 mod other_users;
+mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod raw;
 mod same_decisions;
 mod script_files;
+mod spool;
+mod spool_attacks;
+mod spool_cron;
 mod stays_small;
 mod storm;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;
+mod supervisor_lost;
 mod survival;

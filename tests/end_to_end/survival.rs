@@ -4,9 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-use serde_json::Value;
+use std::process::Command;
 
 use crate::books::{
     FOUR_CPUS, assert_at_most_once, assert_nothing_left, attempts, book, honest, until, wait_begun,
@@ -52,12 +50,12 @@ fn installed() -> Cluster {
 
 const ALL_CPUS: &str = "--cpus-per-task=4";
 
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-fn touch(cluster: &Cluster, name: &str) {
+pub(crate) fn touch(cluster: &Cluster, name: &str) {
     cluster.write(ALICE, name, "");
 }
 
@@ -197,9 +195,10 @@ fn a_time_limit_holds_while_the_daemon_is_down() {
     }
     let mut cluster = Cluster::with_config(FOUR_CPUS);
     let id = cluster.submit(ALICE, &["--time=0:02"], &honest("sleep 1000"));
-    let pid = wait_begun(&cluster, ALICE, &id, 1);
+    // A slow machine may come to the limit before the kill: then this shows less, and is true all the same.
+    wait_for("its supervisor", || supervisor_of(&cluster, &id).is_some() || cluster.state(&id) == "TIMEOUT");
     cluster.kill();
-    wait_for("the end at its limit", || !is_alive(pid) && supervisor_of(&cluster, &id).is_none());
+    wait_for("the end at its limit", || supervisor_of(&cluster, &id).is_none());
     cluster.start();
     let job = cluster.wait_over(&id);
     assert_eq!(job["state"], "TIMEOUT", "{job:#}");
@@ -229,144 +228,6 @@ fn an_adopted_job_is_cancelled_and_signalled_like_any_other() {
     assert!(!is_alive(pid));
     assert_at_most_once(&cluster, ALICE, &id);
     assert_nothing_left(&cluster);
-}
-
-/// Kills a job's supervisor and waits until nothing of the job is left.
-fn kill_supervisor(cluster: &Cluster, id: &str, job: &[u32]) {
-    signal(supervisor_of(cluster, id).unwrap(), "KILL");
-    wait_for("the end of the job's processes", || !job.iter().any(|pid| is_alive(*pid)));
-}
-
-#[test]
-fn a_supervisor_that_is_killed_takes_its_job_with_it_and_the_job_goes_on_as_it_allows() {
-    if !as_root() {
-        return;
-    }
-    for daemon_is_down in [false, true] {
-        let mut cluster = Cluster::with_config(FOUR_CPUS);
-        // A child in a session of its own, deaf: only the group holds it.
-        let far = "trap '' TERM HUP; setsid sh -c 'echo $$ >>$HOME/far; exec sleep 1000' & ";
-        let script = |body: &str| honest(&format!("{far} {body}"));
-        let again = script(&format!("[ $AX_ATTEMPT = 1 ] && {}; kill $!", until("never")));
-        let requeued = cluster.submit(ALICE, &[], &again);
-        let alone = cluster.submit(ALICE, &["--no-requeue"], &script(&until("never")));
-        let unsure = cluster.submit(ALICE, &["--idempotent=no"], &script(&until("never")));
-        let ids = [&requeued, &alone, &unsure];
-        let mut pids: Vec<u32> = ids.iter().map(|id| wait_begun(&cluster, ALICE, id, 1)).collect();
-        wait_for("the children", || cluster.read(ALICE, "far").lines().count() == 3);
-        pids.extend(cluster.read(ALICE, "far").lines().map(|l| l.parse::<u32>().unwrap()));
-        for id in &ids {
-            cluster.wait_state(id, &["RUNNING"]);
-        }
-        if daemon_is_down {
-            cluster.kill();
-        }
-        ids.iter().for_each(|id| kill_supervisor(&cluster, id, &[]));
-        wait_for("the end of the jobs' processes", || !pids.iter().any(|pid| is_alive(*pid)));
-        if daemon_is_down {
-            cluster.start();
-        }
-        let job = cluster.wait_over(&requeued);
-        assert_eq!(job["state"], "SUCCEEDED", "{job:#}");
-        assert_eq!(attempts(&job).len(), 2, "{job:#}");
-        assert_eq!(attempts(&job)[0]["state"], "LEASE_LOST", "{job:#}");
-        assert_eq!(cluster.wait_over(&alone)["state"], "NODE_FAIL");
-        assert_eq!(cluster.wait_over(&unsure)["state"], "FAILED_UNKNOWN_STATE");
-        ids.iter().for_each(|id| assert_at_most_once(&cluster, ALICE, id));
-        assert_nothing_left(&cluster);
-    }
-}
-
-/// The watchdogs of this world.
-fn watchdogs(cluster: &Cluster) -> Vec<u32> {
-    let words = format!("--watchdog {}", cluster.root.join("run/ax").display());
-    processes().filter(|pid| is_alive(*pid) && crate::cluster::command_line(*pid).contains(&words)).collect()
-}
-
-#[test]
-fn there_is_one_watchdog_always() {
-    if !as_root() {
-        return;
-    }
-    let mut cluster = Cluster::with_config(FOUR_CPUS);
-    wait_for("a watchdog", || watchdogs(&cluster).len() == 1);
-    let first = watchdogs(&cluster)[0];
-    signal(first, "KILL");
-    wait_for("another one", || matches!(watchdogs(&cluster)[..], [pid] if pid != first));
-    let second = watchdogs(&cluster)[0];
-    for _ in 0..3 {
-        cluster.kill();
-        cluster.start();
-        // The one that it starts finds the place taken and goes.
-        let id = cluster.submit(ALICE, &[], "#!/bin/sh\ntrue\n");
-        cluster.wait_over(&id);
-        wait_for("the one that was there", || watchdogs(&cluster) == [second]);
-    }
-    // It is watched though it is nobody's child: its end is seen.
-    signal(second, "KILL");
-    wait_for("another one", || matches!(watchdogs(&cluster)[..], [pid] if pid != second));
-}
-
-/// A process that has nothing to do with any job.
-struct Innocent(Child);
-
-impl Innocent {
-    fn new() -> Innocent {
-        Innocent(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
-    }
-
-    fn start_ticks(&self) -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
-        stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap()
-    }
-
-    fn is_alive(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_none()
-    }
-}
-
-impl Drop for Innocent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Names another process in a record of a start.
-fn blame(record: &Path, pid: u32, start_ticks: u64) {
-    let mut started: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
-    started["supervisor"] = serde_json::json!({ "pid": pid, "start_ticks": start_ticks });
-    fs::write(record, serde_json::to_vec(&started).unwrap()).unwrap();
-}
-
-#[test]
-fn a_number_of_a_process_alone_is_never_believed() {
-    if !as_root() {
-        return;
-    }
-    let mut innocent = Innocent::new();
-    let (pid, ticks) = (innocent.0.id(), innocent.start_ticks());
-    // The number was given to another process since; and a record that lies altogether.
-    for (dead, ticks) in [(false, ticks - 1), (false, ticks), (true, ticks - 1), (true, ticks)] {
-        let mut cluster = Cluster::with_config(FOUR_CPUS);
-        let id = cluster.submit(ALICE, &["--no-requeue"], &honest(&until("go")));
-        let own = wait_begun(&cluster, ALICE, &id, 1);
-        cluster.wait_state(&id, &["RUNNING"]);
-        cluster.kill();
-        let epoch = book(&cluster, ALICE, &id).begun[0];
-        blame(&cluster.root.join(format!("run/ax/attempts/{id}.{epoch}/started")), pid, ticks);
-        if dead {
-            kill_supervisor(&cluster, &id, &[own]);
-        }
-        cluster.start();
-        let expected = if dead { "NODE_FAIL" } else { "SUCCEEDED" };
-        touch(&cluster, "go");
-        let job = cluster.wait_over(&id);
-        assert_eq!(job["state"], expected, "{job:#}");
-        assert!(innocent.is_alive(), "a stranger was killed");
-        assert_at_most_once(&cluster, ALICE, &id);
-        assert_nothing_left(&cluster);
-    }
 }
 
 #[test]

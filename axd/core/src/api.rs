@@ -1,6 +1,9 @@
 //! The types on the wire: what the commands ask of the daemon and what it
 //! answers, as JSON. The same on the local socket and, later, on TCP.
 
+mod daemon;
+mod forecast;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::id::{JobId, SubmissionKey};
 use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
+
+pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
+pub use forecast::Forecast;
 
 /// Exit codes of the commands, and the class of every error on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,52 +159,6 @@ pub struct SubmitAnswer {
     /// The same for a program, or for a client that words times in its own zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foretold: Option<Forecast>,
-}
-
-/// What would become of a submission if it were made now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Forecast {
-    /// It would start at once.
-    StartsAtOnce {
-        /// Where.
-        node: String,
-    },
-    /// It would wait.
-    Waits {
-        /// All that would stand in its way.
-        reasons: Vec<String>,
-        /// When it would be expected to start, if that can be said.
-        expected_start: Option<WallTime>,
-    },
-    /// It would be refused.
-    Refused {
-        /// Why.
-        why: String,
-    },
-    /// Nothing can be said; also what a newer daemon foretells and this program can't know.
-    #[serde(other)]
-    Unknown,
-}
-
-impl Forecast {
-    /// In one sentence, with times as `time` words them.
-    pub fn sentence(&self, time: impl Fn(&WallTime) -> String) -> String {
-        match self {
-            Forecast::StartsAtOnce { node } => format!("the job would start at once on {node}"),
-            Forecast::Waits { reasons, expected_start } => {
-                let start = match expected_start {
-                    Some(start) => format!("start about {}", time(start)),
-                    None => "wait, nobody can say for how long".to_owned(),
-                };
-                let reasons =
-                    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
-                format!("the job would {start}{reasons}")
-            }
-            Forecast::Refused { why } => format!("the job would be refused: {why}"),
-            Forecast::Unknown => "the job would be accepted".to_owned(),
-        }
-    }
 }
 
 /// A job as shown: `ax queue`, `status`, `acct` and their `--json`.
@@ -508,50 +468,4 @@ pub struct CardView {
     pub limit: String,
     /// `healthy`, `suspect`, `drained`.
     pub health: String,
-}
-
-/// `GET /api/v1/status`: the daemon itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DaemonView {
-    /// Version of the program.
-    pub version: String,
-    /// Cluster's name.
-    pub cluster: String,
-    /// Process id.
-    pub pid: u32,
-    /// Jobs waiting.
-    pub waiting: u64,
-    /// Jobs active.
-    pub active: u64,
-    /// Why it accepts and starts nothing, if so.
-    pub read_only: Option<String>,
-    /// What is missing on this host, in words.
-    pub missing: Vec<String>,
-}
-
-/// `POST /api/v1/stop`: an administrator stops the daemon.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StopRequest {
-    /// End the jobs that run, and stop when they are over; otherwise they go on.
-    pub jobs: bool,
-}
-
-/// Answer to `POST /api/v1/stop`: it is being done. It is done when the process is gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StopAnswer {
-    /// The daemon's process.
-    pub pid: u32,
-    /// The jobs that are being ended.
-    pub ending: Vec<JobId>,
-}
-
-/// Answer to `POST /api/v1/reload`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ReloadAnswer {
-    /// What is different now, one line each; empty: nothing.
-    pub changes: Vec<String>,
-    /// What a person should look at, one line each.
-    pub warnings: Vec<String>,
 }

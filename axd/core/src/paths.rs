@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::id::{AttemptName, SubmissionKey};
+use crate::id::AttemptName;
 
 /// The places of one daemon and its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,14 +80,9 @@ impl Paths {
         self.spool.join("incoming")
     }
 
-    /// Drops that are being taken; root's alone.
+    /// Drops that are being taken, each as `<key>.<uid>.<its name>`; root's alone.
     pub fn taken(&self) -> PathBuf {
         self.spool.join("taken")
-    }
-
-    /// A drop that is being taken.
-    pub fn taken_drop(&self, key: SubmissionKey) -> PathBuf {
-        self.taken().join(key.to_string())
     }
 
     /// What could not be taken, by user, each with a `.why`.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ax_core::api::{ErrorClass, Resolution};
 use ax_core::config::{Config, Queue, QueueState};
-use ax_core::controller::{Change, Controller, Decision, Event, Snapshot, Submission};
+use ax_core::controller::{Change, Controller, Decision, Event, Snapshot, Submission, Wish};
 use ax_core::id::{AttemptName, JobId, JobNumber, SubmissionKey, Uid};
 use ax_core::invariants;
 use ax_core::job::request::{CardRequest, Request};
@@ -129,7 +129,7 @@ fn a_job_starts_in_the_step_that_brings_it_and_the_next_in_the_step_that_frees_i
     let why = controller.explain(at(3), second.number);
     assert_eq!(why.expected_start, Some(at(10).wall + Span::seconds(60)));
     let end = ended(Outcome::Succeeded, Some(0));
-    let out = controller.step(at(20), Event::AttemptEnded { attempt, end });
+    let out = controller.step(at(20), Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end });
     assert_eq!(launched(&out).len(), 1);
     assert_eq!(
         (state(&controller, first), state(&controller, second)),
@@ -167,8 +167,14 @@ fn higher_priority_goes_first_and_a_queue_at_its_limit_blocks_nobody() {
     let mut high = submission(4, request(1));
     high.queue = "high".parse().unwrap();
     let (stopped, _) = submit(&mut controller, 5, high);
-    let out = controller
-        .step(at(6), Event::AttemptEnded { attempt: running, end: ended(Outcome::Succeeded, Some(0)) });
+    let out = controller.step(
+        at(6),
+        Event::AttemptEnded {
+            attempt: running,
+            at: WallTime(i64::MAX),
+            end: ended(Outcome::Succeeded, Some(0)),
+        },
+    );
     assert_eq!(launched(&out).iter().map(|a| a.job).collect::<Vec<_>>(), [first, low]);
     assert_eq!(
         controller.explain(at(7), stopped.number).reasons[0],
@@ -186,20 +192,26 @@ fn failures_are_retried_with_doubling_delay_and_only_for_the_codes_asked_for() {
     let mut attempt = launched(&out)[0];
     for (now, delay) in [(1000, 2000), (10_000, 4000)] {
         let end = ended(Outcome::Failed, Some(75));
-        controller.step(at(now), Event::AttemptEnded { attempt, end });
+        controller.step(at(now), Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end });
         assert_eq!(state(&controller, id), JobState::Pending);
         assert_eq!(controller.next_wake().boot, Some(BootTime(now + delay)));
         assert!(launched(&controller.step(at(now + delay - 1), Event::Tick)).is_empty());
         attempt = launched(&controller.step(at(now + delay), Event::Tick))[0];
     }
-    controller.step(at(50_000), Event::AttemptEnded { attempt, end: ended(Outcome::Failed, Some(75)) });
+    controller.step(
+        at(50_000),
+        Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end: ended(Outcome::Failed, Some(75)) },
+    );
     assert_eq!(state(&controller, id), JobState::Failed);
     let mut other = request(1);
     other.retries = 2;
     other.retry_on = vec![75];
     let (id, out) = submit(&mut controller, 60_000, submission(2, other));
     let attempt = launched(&out)[0];
-    controller.step(at(60_001), Event::AttemptEnded { attempt, end: ended(Outcome::Failed, Some(1)) });
+    controller.step(
+        at(60_001),
+        Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end: ended(Outcome::Failed, Some(1)) },
+    );
     assert_eq!(state(&controller, id), JobState::Failed);
 }
 
@@ -216,14 +228,22 @@ fn a_lost_attempt_is_started_again_only_where_that_is_safe() {
         let (id, out) = submit(&mut controller, 0, submission(1, wanted));
         let attempt = launched(&out)[0];
         controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
-        let out =
-            controller.step(at(2), Event::AttemptEnded { attempt, end: ended(Outcome::LeaseLost, None) });
+        let out = controller.step(
+            at(2),
+            Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end: ended(Outcome::LeaseLost, None) },
+        );
         assert_eq!(state(&controller, id), expected);
         if let [again] = launched(&out)[..] {
             assert!(again.epoch > attempt.epoch);
             // News of the dead attempt changes nothing any more.
-            let late = controller
-                .step(at(3), Event::AttemptEnded { attempt, end: ended(Outcome::Succeeded, Some(0)) });
+            let late = controller.step(
+                at(3),
+                Event::AttemptEnded {
+                    attempt,
+                    at: WallTime(i64::MAX),
+                    end: ended(Outcome::Succeeded, Some(0)),
+                },
+            );
             assert!(matches!(late[..], [Decision::Ignored { .. }]), "{late:?}");
             assert_eq!(state(&controller, id), JobState::Starting);
         }
@@ -235,14 +255,14 @@ fn strangers_are_refused_and_administrators_not() {
     let mut controller = ready(config());
     let (id, _) = submit(&mut controller, 0, submission(1, request(1)));
     let actor = |uid, admin| Actor::User { uid: Uid(uid), name: Arc::from("x"), admin };
-    let stranger =
-        controller.step(at(1), Event::CancelRequested { job: id, actor: actor(2000, false), why: None });
+    let stranger = controller
+        .step(at(1), Event::Wished { job: id, actor: actor(2000, false), wish: Wish::Cancel, why: None });
     assert!(
         matches!(stranger[..], [Decision::Refused { class: ErrorClass::NoPermission, .. }]),
         "{stranger:?}"
     );
-    let admin =
-        controller.step(at(1), Event::CancelRequested { job: id, actor: actor(2000, true), why: None });
+    let admin = controller
+        .step(at(1), Event::Wished { job: id, actor: actor(2000, true), wish: Wish::Cancel, why: None });
     assert!(admin.iter().any(|d| matches!(d, Decision::Terminate { .. })), "{admin:?}");
 }
 
@@ -289,8 +309,10 @@ fn a_node_that_comes_back_smaller_starts_nothing_until_there_is_room() {
     controller.step(at(1), Event::NodeRegistered(Inventory { cpus: 4, ..node() }));
     let (_, out) = submit(&mut controller, 2, submission(2, request(1)));
     assert!(launched(&out).is_empty());
-    let out =
-        controller.step(at(3), Event::AttemptEnded { attempt, end: ended(Outcome::Succeeded, Some(0)) });
+    let out = controller.step(
+        at(3),
+        Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end: ended(Outcome::Succeeded, Some(0)) },
+    );
     assert_eq!(launched(&out).len(), 1);
     invariants::check(&controller).unwrap();
 }
@@ -359,19 +381,20 @@ fn job_event(controller: &Controller, number: u32, what: u8, admin: bool) -> Opt
     let actor = Actor::User { uid: Uid(if admin { 0 } else { 1000 }), name: Arc::from("who"), admin };
     let change = Change { priority: Some(99), queue: Some("high".parse().unwrap()), ..Change::default() };
     Some(match what {
-        0 => Event::CancelRequested { job, actor, why: None },
-        1 => Event::HoldRequested { job, actor },
-        2 | 3 => Event::ReleaseRequested { job, actor },
-        4 => Event::UpdateRequested { job, actor, change: Box::new(change) },
-        5 => Event::Resolved { job, actor, answer: Resolution::Rerun },
-        _ => Event::SignalRequested { job, actor, signal: 10 },
+        0 => Event::Wished { job, actor, wish: Wish::Cancel, why: None },
+        1 => Event::Wished { job, actor, wish: Wish::Hold, why: None },
+        2 | 3 => Event::Wished { job, actor, wish: Wish::Release, why: None },
+        4 => Event::Wished { job, actor, wish: Wish::Update(Box::new(change)), why: None },
+        5 => Event::Wished { job, actor, wish: Wish::Resolve(Resolution::Rerun), why: None },
+        _ => Event::Wished { job, actor, wish: Wish::Signal(10), why: None },
     })
 }
 
 /// An event of the attempt with that epoch, living or dead.
 fn attempt_event(names: &[AttemptName], epoch: u64, what: u8) -> Option<Event> {
     let attempt = *names.iter().find(|a| a.epoch.0 == epoch)?;
-    let end = |outcome, code| Event::AttemptEnded { attempt, end: ended(outcome, code) };
+    let end =
+        |outcome, code| Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end: ended(outcome, code) };
     Some(match what {
         0 => Event::AttemptStarted { attempt, at: WallTime(0) },
         1 => Event::AttemptEnding { attempt },

@@ -85,6 +85,14 @@ impl Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(u64);
 
+#[cfg(test)]
+impl ConnId {
+    /// One of a connection that is not there.
+    pub(crate) fn for_test(number: u64) -> ConnId {
+        ConnId(number)
+    }
+}
+
 /// A request to be answered with [`Server::respond`], now or later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incoming {

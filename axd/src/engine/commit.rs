@@ -16,6 +16,7 @@ use crate::api::http::Response;
 use crate::api::server::ConnId;
 use crate::launch;
 use crate::log::{Level, Line};
+use crate::spool::TakenId;
 use crate::store::events::Step;
 use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Row, Usage};
 
@@ -30,6 +31,8 @@ pub(super) const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
 pub(super) struct Consequences {
     pub(super) decisions: Vec<Decision>,
     pub(super) answers: Vec<(ConnId, Response)>,
+    /// Drops whose jobs are in it.
+    pub(super) drops: Vec<TakenId>,
 }
 
 /// The batch that is being collected.
@@ -136,12 +139,9 @@ impl Engine {
 
     /// Sends an answer as soon as all that was decided before it is durable.
     pub(super) fn answer_when_durable(&mut self, conn: ConnId, response: Response) {
-        if !self.batch.batch.rows.is_empty() {
-            self.batch.then.answers.push((conn, response));
-        } else if let Some((_, then)) = self.commits.under_way.back_mut() {
-            then.answers.push((conn, response));
-        } else {
-            self.respond(conn, &response);
+        match self.not_durable() {
+            Some(then) => then.answers.push((conn, response)),
+            None => self.respond(conn, &response),
         }
     }
 
@@ -155,6 +155,22 @@ impl Engine {
     /// Whether somebody waits for a commit.
     pub(super) fn commits_wait(&self) -> bool {
         !self.commits.under_way.is_empty() || !self.batch.batch.rows.is_empty()
+    }
+
+    /// Lets the spool remove a drop once its job is durable.
+    pub(super) fn finish_drop_when_durable(&mut self, drop: TakenId) {
+        match self.not_durable() {
+            Some(then) => then.drops.push(drop),
+            None => self.finish_drop(drop),
+        }
+    }
+
+    /// Where something waits for all that was decided before it; `None`: all of it is durable.
+    fn not_durable(&mut self) -> Option<&mut Consequences> {
+        if !self.batch.batch.rows.is_empty() {
+            return Some(&mut self.batch.then);
+        }
+        self.commits.under_way.back_mut().map(|(_, then)| then)
     }
 
     /// Hands the open batch to the writer. What leaves no row is done at once.
@@ -189,6 +205,7 @@ impl Engine {
     fn on_committed(&mut self, id: u64) {
         self.last_commit = now().boot;
         self.quiet_done = false;
+        crash_point!("durable");
         while let Some((_, then)) = self.commits.under_way.pop_front_if(|(up_to, _)| *up_to <= id) {
             self.carry_out(then);
         }
@@ -239,6 +256,9 @@ impl Engine {
             if accepts {
                 crash_point!("answered");
             }
+        }
+        for drop in then.drops {
+            self.finish_drop(drop);
         }
         let accepted = |decision: &Decision| match decision {
             Decision::Accepted { job, .. } => Some(job.number),

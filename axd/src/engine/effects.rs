@@ -13,7 +13,7 @@ use ax_core::size::Megabytes;
 use ax_sys::crash_point;
 
 use super::{Engine, SPOOL_STAYS, now};
-use crate::launch::{Plan, Running};
+use crate::launch::{LaunchError, Plan, Running};
 use crate::log::{Level, Line};
 use crate::people::Person;
 use crate::settle::Settled;
@@ -78,7 +78,8 @@ impl Engine {
             }
             Some(Ok(person)) => match self.start_attempt(&launch, &person) {
                 Ok(running) => self.watch(launch.attempt, running),
-                Err(error) => self.not_started(launch.attempt, error),
+                Err(LaunchError::Job(why)) => self.launch_failed(launch.attempt, why),
+                Err(LaunchError::Node(why)) => self.not_started(launch.attempt, why),
             },
         }
     }
@@ -91,13 +92,14 @@ impl Engine {
         }
     }
 
-    fn start_attempt(&mut self, launch: &Launch, person: &Person) -> Result<Running, String> {
+    fn start_attempt(&mut self, launch: &Launch, person: &Person) -> Result<Running, LaunchError> {
         let number = launch.attempt.job.number;
         let parts = match self.parts.remove(&number) {
             Some(parts) => parts,
-            None => self.stored_parts(launch.attempt)?,
+            None => self.stored_parts(launch.attempt).map_err(LaunchError::Node)?,
         };
-        let job = self.controller.job(number).ok_or("the job is gone")?;
+        let job =
+            self.controller.job(number).ok_or_else(|| LaunchError::Job("the job is gone".to_owned()))?;
         let cards = &self.local.inventory.cards;
         let card_mem = launch.allocation.cards.first();
         let card_mem =
@@ -154,7 +156,7 @@ impl Engine {
             signal: None,
             message: Some(error),
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }
 
     fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String) {
@@ -210,7 +212,7 @@ impl Engine {
             signal: result.signal,
             message: result.message,
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }
 
     /// Has it found out what became of an attempt, unless that is known or being found out already.
@@ -271,7 +273,7 @@ impl Engine {
             signal: None,
             message: Some("it ran, and its records are gone".to_owned()),
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }
 
     /// The attempt is settled and that is durable: its traces on this node may go.

@@ -6,11 +6,13 @@
 mod attempts;
 mod commit;
 mod effects;
+mod fairness;
 mod guard;
 mod parked;
 mod queries;
 mod reload;
 mod requests;
+mod spool;
 mod start;
 mod stop;
 mod strays;
@@ -37,12 +39,15 @@ use crate::local::Local;
 use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::signals::{Asked, Signals};
+use crate::spool::Spool;
 use crate::store::{NewParts, Reader, Usage, Writer};
 use crate::worker::{Done, Task, Worker};
 use attempts::{Attempts, News};
 use commit::{Commits, OpenBatch};
+use fairness::Fairness;
 use guard::Guard;
 use parked::Parked;
+use spool::Tickets;
 use tokens::Source;
 
 pub(crate) use start::{Setup, StartError};
@@ -85,8 +90,12 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    spool: Spool,
+    /// What is known of submissions that are no jobs.
+    tickets: Tickets,
     people: People,
     parked: Parked,
+    fairness: Fairness,
     attempts: Attempts,
     /// Attempts that the worker is finding out about.
     settling: BTreeSet<AttemptName>,
@@ -143,6 +152,7 @@ impl Engine {
         [wake.boot, by_wall, server, leftovers, quiet, rescan]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
+            .chain([self.fairness.next_due()])
             .chain([self.answers_due()])
             .flatten()
             .min()
@@ -177,6 +187,7 @@ impl Engine {
         // A waker that can't be drained wakes us again: slower, not wrong.
         let _ = self.waker.drain();
         self.on_acks();
+        self.on_spool();
         while let Some(done) = self.worker.next() {
             match done {
                 Done::LookedUp(uid, answer) => {
@@ -212,6 +223,7 @@ impl Engine {
         let now = now();
         self.server.sweep(&self.poller, now.boot.0);
         self.answer_late_waiters(now);
+        self.serve_late(now.boot);
         self.answer_unsaved(now.boot);
         let wake = self.controller.next_wake();
         if wake.boot.is_some_and(|at| at <= now.boot) || wake.wall.is_some_and(|at| at <= now.wall) {

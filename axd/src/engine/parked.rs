@@ -9,12 +9,15 @@ use ax_core::time::{BootTime, Now};
 use super::effects::Launch;
 use super::{Engine, now};
 use crate::api::server::{ConnId, Incoming};
+use crate::spool::Arrival;
 
 /// All that waits.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
     /// Requests of users who are not known yet.
     requests: Vec<(Uid, Incoming)>,
+    /// Drops of users who are not known yet.
+    pub(super) drops: Vec<(Uid, Arrival)>,
     /// Launches of users who are not known yet.
     pub(super) launches: Vec<(Uid, Launch)>,
     /// Long polls: by connection, the job and until when.
@@ -68,6 +71,13 @@ impl Engine {
         let theirs: Vec<(Uid, Incoming)> = theirs;
         for (_, request) in theirs {
             self.on_request(request);
+        }
+        let (theirs, others) =
+            std::mem::take(&mut self.parked.drops).into_iter().partition(|(of, _)| *of == uid);
+        self.parked.drops = others;
+        let theirs: Vec<(Uid, Arrival)> = theirs;
+        for (_, arrival) in theirs {
+            self.on_arrival(arrival);
         }
         let (theirs, others) =
             std::mem::take(&mut self.parked.launches).into_iter().partition(|(of, _)| *of == uid);

@@ -111,9 +111,7 @@ impl Engine {
             let others = self.reader.by_ticket(key).map_err(read)?;
             return match others.iter().find(|(id, _)| self.may_see(*id, person)) {
                 Some((id, _)) => Ok(*id),
-                None => Err(refused(format!(
-                    "{text} was not taken yet, or was refused; see 'axbatch' and ax-spool(5)"
-                ))),
+                None => Err(refused(self.tickets.about(key, person, self.controller.config()))),
             };
         }
         let (number, id) = match (text.parse::<JobId>(), text.parse::<u32>()) {

@@ -3,6 +3,8 @@
 use ax_core::api::{ApiError, ErrorClass, ReloadAnswer};
 use ax_core::config::{Config, compare};
 use ax_core::controller::Event;
+use ax_core::job::Job;
+use ax_core::job::state::JobState;
 
 use super::Engine;
 use crate::api::http::Response;
@@ -51,8 +53,10 @@ impl Engine {
             return Err(ApiError { class: ErrorClass::TryAgain, error });
         }
         let loaded = read(self.config_file.as_deref(), &self.paths.config)?;
+        // One that waits for a person's answer may be told to run again.
+        let may_run = |job: &&Job| !job.state.is_final() || job.state == JobState::FailedUnknownState;
         let in_use: Vec<_> =
-            self.controller.jobs().filter(|j| !j.state.is_final()).map(|j| (j.id, j.queue.clone())).collect();
+            self.controller.jobs().filter(may_run).map(|j| (j.id, j.queue.clone())).collect();
         let changes = compare(self.controller.config(), &loaded.config, &in_use)
             .map_err(|refusals| ApiError { class: ErrorClass::Config, error: refusals.join("; ") })?;
         let path = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());

@@ -11,6 +11,7 @@ use ax_core::api::{
 };
 use ax_core::controller::{Decision, Event};
 use ax_core::id::{JobId, SubmissionKey, Uid};
+use ax_core::time::BootTime;
 use ax_sys::{clock, crash_point, random};
 
 use super::{Engine, now};
@@ -38,16 +39,41 @@ impl Engine {
     pub(super) fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Request(incoming) => self.on_request(incoming),
-            Notice::Gone(conn) => self.parked.gone(conn),
+            Notice::Gone(conn) => {
+                self.parked.gone(conn);
+                self.fairness.gone(conn);
+            }
             Notice::AcceptFailed(error) => {
                 self.log.line(Level::Error, &Line::new("accept").text("error", &error));
             }
         }
     }
 
-    /// Answers a request, now or later; one of a user who is not known yet waits.
+    /// Answers a request, now or later: one of a user who has had their share of the loop waits.
     pub(super) fn on_request(&mut self, incoming: Incoming) {
         crash_point!("request read");
+        let uid = Uid(incoming.peer.uid);
+        if let Some(incoming) = self.fairness.admit(uid, incoming, now().boot) {
+            self.serve(incoming);
+        }
+    }
+
+    /// Serves the requests whose users have waited long enough.
+    pub(super) fn serve_late(&mut self, at: BootTime) {
+        for incoming in self.fairness.due(at) {
+            self.serve(incoming);
+        }
+    }
+
+    fn serve(&mut self, incoming: Incoming) {
+        let (uid, began) = (Uid(incoming.peer.uid), now().boot);
+        self.answer(incoming);
+        let ended = now().boot;
+        self.fairness.charge(uid, ended - began, ended);
+    }
+
+    /// Answers a request; one of a user who is not known yet waits for that.
+    fn answer(&mut self, incoming: Incoming) {
         let uid = Uid(incoming.peer.uid);
         match self.people.get(uid, now().boot).cloned() {
             None => {
@@ -189,17 +215,21 @@ impl Engine {
     }
 
     pub(super) fn check(&self, request: SubmitRequest, person: &Person) -> Result<Checked, ApiError> {
-        let rules = Rules {
+        submission::check(request, person, &self.rules())
+    }
+
+    /// What submissions are checked against.
+    pub(super) fn rules(&self) -> Rules<'_> {
+        Rules {
             config: self.controller.config(),
             nodes: self.controller.nodes().collect(),
             calendar: &self.calendar,
             now: now().wall,
-        };
-        submission::check(request, person, &rules)
+        }
     }
 
     /// What would become of a submission: tried on a copy of the controller.
-    fn foretell(&self, checked: Checked) -> SubmitAnswer {
+    pub(super) fn foretell(&self, checked: Checked) -> SubmitAnswer {
         let mut copy = self.controller.clone();
         let at = now();
         let decisions = copy.step(at, Event::Submitted(Box::new(checked.submission)));
@@ -253,7 +283,17 @@ impl Engine {
         let mut results = Vec::new();
         for (job, target) in self.targets(&request, person)? {
             let id = target.as_ref().ok().copied();
-            let done = target.and_then(|id| said(id, &self.wished(wish.of(id, actor.clone()))?));
+            let done = target.and_then(|id| {
+                said(
+                    id,
+                    &self.wished(Event::Wished {
+                        job: id,
+                        actor: actor.clone(),
+                        wish: wish.clone(),
+                        why: request.why.clone(),
+                    })?,
+                )
+            });
             results.push(match done {
                 Ok(done) => ActionResult { job, id, done: Some(done), error: None },
                 Err(error) => ActionResult { job, id, done: None, error: Some(error) },

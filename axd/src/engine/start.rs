@@ -34,6 +34,7 @@ use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::ready;
 use crate::signals::Signals;
+use crate::spool::Spool;
 use crate::store::{Broken, Options, Reader, Store, Writer};
 use crate::worker::Worker;
 
@@ -134,8 +135,11 @@ impl Engine {
             waker: loop_parts.waker,
             signals: loop_parts.signals,
             worker: loop_parts.worker,
+            spool: loop_parts.spool,
+            tickets: Default::default(),
             people: People::default(),
             parked: Parked::default(),
+            fairness: Default::default(),
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),
@@ -222,7 +226,7 @@ impl Engine {
             signal: None,
             message: Some(message.to_owned()),
         };
-        self.happened(Event::AttemptEnded { attempt, end });
+        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }
 }
 
@@ -240,6 +244,7 @@ struct LoopParts {
     waker: Arc<Waker>,
     signals: Signals,
     worker: Worker,
+    spool: Spool,
     writer: Writer,
 }
 
@@ -253,13 +258,14 @@ impl LoopParts {
             poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
         }
         let worker = Worker::start(paths, &waker)?;
+        let spool = Spool::start(paths, Arc::clone(&waker))?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {
             // A loop that can't be woken finds the report at its next rescan.
             let _ = to_wake.wake();
         });
         let writer = Writer::spawn(store, Options { events: true }, notify)?;
-        Ok(LoopParts { poller, waker, signals, worker, writer })
+        Ok(LoopParts { poller, waker, signals, worker, spool, writer })
     }
 }
 

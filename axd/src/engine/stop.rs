@@ -3,7 +3,7 @@
 
 use ax_core::api::{ApiError, ErrorClass, StopAnswer, StopRequest};
 use ax_core::config::QueueState;
-use ax_core::controller::Event;
+use ax_core::controller::{Event, Wish};
 use ax_core::id::JobId;
 
 use super::Engine;
@@ -56,7 +56,7 @@ impl Engine {
             self.controller.jobs().filter(|job| job.state.is_active()).map(|job| job.id).collect();
         for job in &active {
             let why = Some("the daemon is being stopped, and its jobs with it".to_owned());
-            self.step(Event::CancelRequested { job: *job, actor: actor.clone(), why });
+            self.step(Event::Wished { job: *job, actor: actor.clone(), wish: Wish::Cancel, why });
         }
         self.ends_jobs = true;
         Ok(active)

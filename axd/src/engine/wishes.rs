@@ -1,11 +1,9 @@
 //! What somebody wants done to jobs: an action as it was asked for, checked and
-//! read once, whatever the number of jobs, and then an event for each of them.
+//! read once, whatever the number of jobs; an event for each of them follows.
 
-use ax_core::api::{Action, ActionRequest, ApiError, ErrorClass, Resolution};
-use ax_core::controller::{Change, Event};
+use ax_core::api::{Action, ActionRequest, ApiError, ErrorClass};
+use ax_core::controller::{Change, Wish};
 use ax_core::directive::{Program, interpret, parse_args};
-use ax_core::id::JobId;
-use ax_core::job::Actor;
 use ax_core::job::spec::{JobSpec, TimeLimit};
 use ax_core::time::WallTime;
 use ax_sys::clock;
@@ -18,31 +16,6 @@ use crate::submission;
 
 /// Most jobs that one request may act on one by one.
 const MOST_JOBS: usize = 100_000;
-
-/// A wish, ready for any job.
-#[derive(Debug, Clone)]
-pub(super) enum Wish {
-    Cancel { why: Option<String> },
-    Signal(u8),
-    Hold,
-    Release,
-    Resolve(Resolution),
-    Update(Box<Change>),
-}
-
-impl Wish {
-    /// The wish about this job.
-    pub(super) fn of(&self, job: JobId, actor: Actor) -> Event {
-        match self {
-            Wish::Cancel { why } => Event::CancelRequested { job, actor, why: why.clone() },
-            Wish::Signal(signal) => Event::SignalRequested { job, actor, signal: *signal },
-            Wish::Hold => Event::HoldRequested { job, actor },
-            Wish::Release => Event::ReleaseRequested { job, actor },
-            Wish::Resolve(answer) => Event::Resolved { job, actor, answer: *answer },
-            Wish::Update(change) => Event::UpdateRequested { job, actor, change: change.clone() },
-        }
-    }
-}
 
 /// What can be said of an action before any job is looked up: a bad one must cost nothing.
 fn check(request: &ActionRequest) -> Result<(), ApiError> {
@@ -68,7 +41,7 @@ impl Engine {
     pub(super) fn wish(&self, request: &ActionRequest, person: &Person) -> Result<Wish, ApiError> {
         check(request)?;
         match &request.action {
-            Action::Cancel { signal: None } => Ok(Wish::Cancel { why: request.why.clone() }),
+            Action::Cancel { signal: None } => Ok(Wish::Cancel),
             Action::Cancel { signal: Some(number) } => match Signal::from_number(i32::from(*number)) {
                 Some(_) => Ok(Wish::Signal(*number)),
                 None => Err(error(ErrorClass::Usage, format!("there is no signal {number}"))),

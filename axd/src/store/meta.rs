@@ -10,6 +10,8 @@ use super::error::{Doing, Result, StoreError};
 
 /// Token of the last start; the spool has the same.
 pub(crate) const RUN: &str = "run";
+/// The spool's token before that. Both change it one after the other, and a start may end in between.
+pub(crate) const RUN_BEFORE: &str = "run_before";
 /// There in copies alone: the original may have gone on.
 pub(crate) const COPY: &str = "copy";
 /// The last term.

@@ -28,17 +28,20 @@ pub(crate) struct Paired {
 /// What the database holds of it.
 pub(crate) struct Numbers {
     pub(crate) run: String,
+    pub(crate) run_before: String,
     pub(crate) term: u64,
     pub(crate) number: JobNumber,
     pub(crate) epoch: Epoch,
 }
 
-/// Brings them together. The database is written first: a crash in between makes it look older than it is.
+/// Brings them together. The database is written first, and remembers the token that the spool has until then: a crash
+/// in between changes nothing, as numbers are given only after both have the new one.
 pub(crate) fn pair(connection: &Connection, database: &Path, file: &Path) -> Result<Paired> {
     let found = HighWater::read(file)?;
     let run = meta::get(connection, database, meta::RUN)?;
     let copied = meta::get(connection, database, meta::COPY)?.is_some();
-    let same = found.as_ref().is_some_and(|m| run.as_ref() == Some(&m.run));
+    let before = meta::get(connection, database, meta::RUN_BEFORE)?.filter(|token| !token.is_empty());
+    let same = found.as_ref().is_some_and(|m| [&run, &before].contains(&&Some(m.run.clone())));
     if found.is_some() && !same && meta::is_empty(connection, database)? {
         return Err(StoreError::Orphaned { database: database.to_owned(), high: file.to_owned() });
     }
@@ -48,12 +51,13 @@ pub(crate) fn pair(connection: &Connection, database: &Path, file: &Path) -> Res
     let trusted = new_spool || (same && !copied);
     let numbers = Numbers {
         run: ax_sys::random::name()?,
+        run_before: marks.run.clone(),
         term: meta::get_number(connection, database, meta::TERM)?.max(marks.term).saturating_add(1),
         number: if trusted { own_number } else { own_number.max(marks.after_number()) },
         epoch: own_epoch.max(marks.epoch.next()),
     };
     set(connection, database, &numbers)?;
-    let Numbers { run: token, term, number, epoch } = numbers;
+    let Numbers { run: token, term, number, epoch, .. } = numbers;
     let notice = if number > own_number {
         Some(format!(
             "{} is older than the spool: job numbers go on at {number}, not at {own_number}",
@@ -75,6 +79,7 @@ pub(crate) fn set(connection: &Connection, database: &Path, numbers: &Numbers) -
     let tx = connection.unchecked_transaction().doing("begin a change of", database)?;
     let values = [
         (meta::RUN, numbers.run.clone()),
+        (meta::RUN_BEFORE, numbers.run_before.clone()),
         (meta::TERM, numbers.term.to_string()),
         (meta::NEXT_NUMBER, numbers.number.to_string()),
         (meta::NEXT_EPOCH, numbers.epoch.to_string()),

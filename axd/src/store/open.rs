@@ -117,7 +117,7 @@ pub fn adopt(paths: &Paths) -> Result<JobNumber> {
     numbers::set(
         &connection,
         &database,
-        &numbers::Numbers { run: marks.run, term: marks.term, number, epoch },
+        &numbers::Numbers { run: marks.run, run_before: String::new(), term: marks.term, number, epoch },
     )?;
     Ok(number)
 }

@@ -20,6 +20,9 @@ use super::error::{Doing, Result, StoreError};
 use super::rows::{LogKind, LogRow};
 use super::{blobs, open, restore, view};
 
+/// Most lines of a job's story that are read at a time.
+const MOST_LINES: u32 = 10_000;
+
 /// A connection that can only read.
 #[derive(Debug)]
 pub struct Reader {
@@ -158,10 +161,14 @@ impl Reader {
         self.all(sql, [number.0], attempt_record)
     }
 
-    /// Its moves and notes, in order.
+    /// Its moves and notes, in order; of very many, which only somebody who plays with a job
+    /// makes, the last.
     pub fn log(&self, number: JobNumber) -> Result<Vec<LogRow>> {
-        let sql = "SELECT at, actor, from_state, to_state, text FROM log WHERE job = ?1 ORDER BY line";
-        self.all(sql, [number.0], |row| log_row(number, row))
+        let sql = "SELECT at, actor, from_state, to_state, text FROM log WHERE job = ?1
+                   ORDER BY line DESC LIMIT ?2";
+        let mut rows = self.all(sql, (number.0, MOST_LINES), |row| log_row(number, row))?;
+        rows.reverse();
+        Ok(rows)
     }
 
     /// Everything about a job that is written down.

@@ -219,9 +219,9 @@ fn attempt_row(
             let attempt = controller.job(job.number)?.attempt.as_ref()?;
             Some(Row::AttemptStarted { epoch: attempt.name.epoch, at: attempt.started_at? })
         }
-        Decision::Closed { attempt, end } => Some(Row::AttemptClosed(Box::new(AttemptClosed {
+        Decision::Closed { attempt, at, end } => Some(Row::AttemptClosed(Box::new(AttemptClosed {
             epoch: attempt.epoch,
-            at: now.wall,
+            at: *at,
             end: end.clone(),
             usage: beside.usage(*attempt),
         }))),

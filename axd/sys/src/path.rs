@@ -5,10 +5,12 @@
 //! [`Dir::open`] takes an ordinary path and follows links: use it for directories of our own.
 
 mod hostile;
+mod names;
 mod resolve;
 mod tree;
 
-pub use hostile::{Demand, HostileError};
+pub use hostile::{Demand, HostileError, is_open_for_writing};
+pub use names::{Entry, Names};
 pub use nix::fcntl::OFlag;
 pub use resolve::Resolver;
 

@@ -5,7 +5,7 @@
 mod common;
 
 use ax_sys::atomic_file::{self, Options, Written};
-use ax_sys::path::{Demand, Dir, FileType, HostileError, Meta, OFlag, Resolver};
+use ax_sys::path::{Demand, Dir, FileType, HostileError, Meta, OFlag, Resolver, is_open_for_writing};
 use ax_sys::statfs;
 use common::{Scratch, skip_without_root};
 use std::io::Read;
@@ -272,6 +272,51 @@ fn ownership_comes_with_the_file() {
     atomic_file::write(&scratch.dir(), "f", b"x", &options).unwrap();
     let meta = scratch.dir().stat("f").unwrap();
     assert_eq!((meta.uid, meta.gid, meta.mode), (1234, 1235, 0o4755));
+}
+
+#[test]
+fn names_come_one_by_one_with_what_they_are() {
+    let scratch = Scratch::new();
+    for name in ["a", "b", "c"] {
+        std::fs::write(scratch.path().join(name), "").unwrap();
+    }
+    std::fs::create_dir(scratch.path().join("d")).unwrap();
+    symlink("a", scratch.path().join("e")).unwrap();
+    let mut names: Vec<_> = scratch.dir().names().unwrap().map(Result::unwrap).collect();
+    names.sort_by(|a, b| a.name.cmp(&b.name));
+    let words: Vec<_> = names.iter().map(|entry| entry.name.to_str().unwrap()).collect();
+    assert_eq!(words, ["a", "b", "c", "d", "e"]);
+    // A file system may not say; if it does, it is right.
+    let told = |at: usize, what| names[at].file_type.is_none_or(|found| found == what);
+    assert!(told(0, FileType::Regular) && told(3, FileType::Directory) && told(4, FileType::Link));
+}
+
+#[test]
+fn a_file_that_somebody_writes_to_is_known_by_it() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("f");
+    let writer = std::fs::File::create(&path).unwrap();
+    let reader = scratch.dir().open_file("f").unwrap();
+    if statfs::of(scratch.path()).unwrap().kind != statfs::Kind::Local {
+        return;
+    }
+    assert!(is_open_for_writing(&reader));
+    drop(writer);
+    assert!(!is_open_for_writing(&reader));
+    // Nothing is left of the question: others open it as before.
+    drop(std::fs::OpenOptions::new().append(true).open(&path).unwrap());
+}
+
+#[test]
+fn a_directory_is_not_left_for_another_mount() {
+    let dir = Dir::open("/").unwrap();
+    assert!(dir.open_dir_unmounted("proc").unwrap_err().is(libc::EXDEV));
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path().join("d")).unwrap();
+    symlink("d", scratch.path().join("l")).unwrap();
+    assert!(scratch.dir().open_dir_unmounted("d").unwrap().list(1).unwrap().names.is_empty());
+    assert!(scratch.dir().open_dir_unmounted("l").is_err());
+    assert!(scratch.dir().open_dir_unmounted("../x").is_err());
 }
 
 #[test]

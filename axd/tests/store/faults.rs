@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ax_core::controller::Event;
+use ax_core::controller::{Event, Wish};
 use axd::store::events::{EventReader, Recorded};
 use axd::store::{Ack, check};
 
@@ -115,7 +115,7 @@ fn the_reserve_lets_ends_be_written_on_a_full_disk() {
     for ms in 0..400 {
         let job = attempts[0].job;
         let actor = ax_core::job::Actor::Ax;
-        cluster.step(&writer, at(100 + ms), Event::SignalRequested { job, actor, signal: 10 });
+        cluster.step(&writer, at(100 + ms), Event::Wished { job, actor, wish: Wish::Signal(10), why: None });
         cluster.submit(&writer, 100 + ms, submission(1000 + u128::from(ms), request(99)));
     }
     for attempt in &attempts {

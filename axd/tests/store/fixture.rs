@@ -212,7 +212,7 @@ impl Cluster {
         self.step(writer, at(ms), Event::AttemptStarted { attempt, at: at(ms).wall });
         let outcome = if code == 0 { Outcome::Succeeded } else { Outcome::Failed };
         let end = AttemptEnd { outcome, exit_code: Some(code), signal: None, message: None };
-        self.step(writer, at(ms + 1000), Event::AttemptEnded { attempt, end });
+        self.step(writer, at(ms + 1000), Event::AttemptEnded { attempt, at: at(ms + 1000).wall, end });
     }
 
     /// Waits until all that was sent is durable.

@@ -2,7 +2,7 @@
 //! controller held, and replaying the recorded events leads to the same.
 
 use ax_core::api::Resolution;
-use ax_core::controller::{Change, Controller, Event};
+use ax_core::controller::{Change, Controller, Event, Wish};
 use ax_core::id::{AttemptName, JobNumber, Uid};
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Actor, AttemptEnd, Job};
@@ -38,18 +38,19 @@ fn act(controller: &Controller, number: u32, what: u8) -> Option<Event> {
     let actor = Actor::User { uid: Uid(0), name: "root".into(), admin: true };
     let change = Change { priority: Some(99), queue: Some("high".parse().unwrap()), ..Change::default() };
     Some(match what {
-        0 => Event::CancelRequested { job, actor, why: None },
-        1 => Event::HoldRequested { job, actor },
-        2 | 3 => Event::ReleaseRequested { job, actor },
-        4 => Event::UpdateRequested { job, actor, change: Box::new(change) },
-        5 => Event::Resolved { job, actor, answer: Resolution::Rerun },
-        _ => Event::SignalRequested { job, actor, signal: 10 },
+        0 => Event::Wished { job, actor, wish: Wish::Cancel, why: None },
+        1 => Event::Wished { job, actor, wish: Wish::Hold, why: None },
+        2 | 3 => Event::Wished { job, actor, wish: Wish::Release, why: None },
+        4 => Event::Wished { job, actor, wish: Wish::Update(Box::new(change)), why: None },
+        5 => Event::Wished { job, actor, wish: Wish::Resolve(Resolution::Rerun), why: None },
+        _ => Event::Wished { job, actor, wish: Wish::Signal(10), why: None },
     })
 }
 
 fn news(attempt: AttemptName, what: u8, now: Now) -> Event {
     let end = |outcome, exit_code| Event::AttemptEnded {
         attempt,
+        at: now.wall,
         end: AttemptEnd { outcome, exit_code, signal: None, message: Some("so it was".into()) },
     };
     match what {

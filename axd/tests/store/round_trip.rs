@@ -1,7 +1,7 @@
 //! Every kind of row comes back as it was written.
 
 use ax_core::api::JobsQuery;
-use ax_core::controller::Event;
+use ax_core::controller::{Event, Wish};
 use ax_core::id::{JobNumber, SubmissionKey, Uid};
 use ax_core::job::Actor;
 use ax_core::job::state::{JobState, Outcome};
@@ -65,7 +65,7 @@ fn the_state_that_a_job_is_in_counts_until_now() {
     let (writer, mut cluster) = (place.writer(), Cluster::new());
     let (id, _) = cluster.submit(&writer, 0, submission(1, request(99)));
     let actor = Actor::User { uid: Uid(0), name: "root".into(), admin: true };
-    cluster.step(&writer, at(5000), Event::HoldRequested { job: id, actor });
+    cluster.step(&writer, at(5000), Event::Wished { job: id, actor, wish: Wish::Hold, why: None });
     cluster.settle(&writer);
     let log = place.reader().log(id.number).unwrap();
     assert_eq!(log.iter().filter(|l| l.kind == LogKind::Note).count(), 1);

@@ -101,6 +101,33 @@ fn an_older_raw_copy_is_noticed_too() {
     assert_eq!(restored(&place).1, 1001);
 }
 
+/// As the mark was before the start that put the new one there.
+fn open_and_die_before_the_spool_is_written(place: &Place) {
+    let before = std::fs::read(place.paths.high()).unwrap();
+    place.open();
+    std::fs::write(place.paths.high(), before).unwrap();
+}
+
+#[test]
+fn a_start_that_ends_between_database_and_spool_is_as_if_it_had_never_been() {
+    let place = Place::new();
+    place.open();
+    for _ in 0..2 {
+        open_and_die_before_the_spool_is_written(&place);
+    }
+    assert_eq!(restored(&place), (vec![], 1, 1), "it is empty, and it is the one");
+    let (writer, mut cluster) = (place.writer(), Cluster::new());
+    cluster.submit(&writer, 0, submission(1, request(1)));
+    writer.close().unwrap();
+    for _ in 0..2 {
+        open_and_die_before_the_spool_is_written(&place);
+    }
+    let store = place.open();
+    assert!(store.notices().is_empty(), "{:?}", store.notices());
+    drop(store);
+    assert_eq!(restored(&place).1, 2);
+}
+
 #[test]
 fn an_empty_database_beside_a_used_spool_waits_to_be_adopted() {
     let place = Place::new();

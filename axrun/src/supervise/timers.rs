@@ -4,6 +4,9 @@
 
 use super::table::Event;
 
+/// In what time a script should have set its traps.
+const TRAP_TIME: u64 = 1000;
+
 /// Deadlines in milliseconds since boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Timers {
@@ -26,8 +29,10 @@ impl Timers {
     /// Begins to count the limit.
     pub(crate) fn begin(&mut self, now: u64, limit: u64, warn_before: Option<u64>, overdue_after: u64) {
         self.limit = Some(now.saturating_add(limit));
-        // A warning that is longer than the limit comes at once.
-        self.warn = warn_before.map(|before| now.saturating_add(limit.saturating_sub(before)));
+        // A warning that is longer than the limit comes as soon as a script may have set its trap: before that
+        // it would only end it.
+        let soonest = TRAP_TIME.min(limit / 2);
+        self.warn = warn_before.map(|before| now.saturating_add(limit.saturating_sub(before).max(soonest)));
         self.overdue = Some(now.saturating_add(overdue_after));
     }
 
@@ -127,9 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_longer_than_the_limit_comes_at_once() {
-        let mut timers = Timers::default();
-        timers.begin(10, 100, Some(600), 160);
-        assert_eq!(due(&mut timers, 10), [Event::Warn]);
+    fn a_warning_longer_than_the_limit_comes_as_soon_as_there_may_be_a_trap() {
+        for (limit, warned) in [(100, 60), (600_000, 1010)] {
+            let mut timers = Timers::default();
+            timers.begin(10, limit, Some(600_000), limit + 60);
+            assert_eq!((due(&mut timers, warned - 1), due(&mut timers, warned)), (vec![], vec![Event::Warn]));
+        }
     }
 }

@@ -67,18 +67,25 @@ impl Controller {
         &mut self,
         now: Now,
         name: AttemptName,
+        at: WallTime,
         end: AttemptEnd,
         out: &mut Vec<Decision>,
     ) {
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
+        // A clock that was set back must not make it end before it began, or later than now.
+        let at = at.min(now.wall);
+        let at = attempt.started_at.map_or(at, |started| at.max(started));
         let end = counted_as(end, attempt);
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
         let Some(job) = self.jobs.get(&name.job.number) else { return };
         let next = what_follows(&job.request, job.retries_used, &end);
         self.give_back(&node, name);
-        out.push(Decision::Closed { attempt: name, end: end.clone() });
+        out.push(Decision::Closed { attempt: name, at, end: end.clone() });
         self.follow(now, name.job.number, next, &end, out);
+        if let Some(job) = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_final()) {
+            job.ended_at = Some(at);
+        }
     }
 
     fn follow(&mut self, now: Now, number: JobNumber, next: Next, end: &AttemptEnd, out: &mut Vec<Decision>) {
@@ -138,7 +145,7 @@ impl Controller {
         attempt.end = Some(end.clone());
         let (node, pause) = (attempt.allocation.node.clone(), pause_after(attempt.number));
         self.give_back(&node, name);
-        out.push(Decision::Closed { attempt: name, end });
+        out.push(Decision::Closed { attempt: name, at: now.wall, end });
         let number = name.job.number;
         match cancelled {
             Some((outcome, who)) => {

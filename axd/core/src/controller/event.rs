@@ -24,55 +24,16 @@ pub enum Event {
     NodeRegistered(Inventory),
     /// A checked submission.
     Submitted(Box<Submission>),
-    /// Somebody wants a job ended.
-    CancelRequested {
-        /// The job.
-        job: JobId,
-        /// Who.
-        actor: Actor,
-        /// Why, in words.
-        why: Option<String>,
-    },
-    /// Somebody wants a signal sent.
-    SignalRequested {
-        /// The job.
-        job: JobId,
-        /// Who.
-        actor: Actor,
-        /// The signal's number.
-        signal: u8,
-    },
-    /// Somebody does not want a job started.
-    HoldRequested {
-        /// The job.
-        job: JobId,
-        /// Who.
-        actor: Actor,
-    },
-    /// Somebody takes a hold off.
-    ReleaseRequested {
-        /// The job.
-        job: JobId,
-        /// Who.
-        actor: Actor,
-    },
-    /// Somebody changes a waiting job.
-    UpdateRequested {
+    /// Somebody wants something of a job.
+    Wished {
         /// The job.
         job: JobId,
         /// Who.
         actor: Actor,
         /// What.
-        change: Box<Change>,
-    },
-    /// A person answers the question whether an attempt counts.
-    Resolved {
-        /// The job.
-        job: JobId,
-        /// Who.
-        actor: Actor,
-        /// The answer.
-        answer: crate::api::Resolution,
+        wish: Wish,
+        /// Why, in words, for the record.
+        why: Option<String>,
     },
     /// A supervisor holds the lease and the script runs.
     AttemptStarted {
@@ -90,6 +51,8 @@ pub enum Event {
     AttemptEnded {
         /// The attempt.
         attempt: AttemptName,
+        /// When it was empty: by its supervisor, which may have been long before this is heard.
+        at: WallTime,
         /// How.
         end: AttemptEnd,
     },
@@ -102,6 +65,24 @@ pub enum Event {
     },
     /// Time has passed.
     Tick,
+}
+
+/// What people ask of jobs that are there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wish {
+    /// End it.
+    Cancel,
+    /// Send it this signal.
+    Signal(u8),
+    /// Do not start it.
+    Hold,
+    /// Take the hold off.
+    Release,
+    /// Change it while it waits.
+    Update(Box<Change>),
+    /// The answer to the question whether an attempt counts.
+    Resolve(crate::api::Resolution),
 }
 
 /// A submission whose options were read, checked and given their defaults.
@@ -219,6 +200,8 @@ pub enum Decision {
     Closed {
         /// The attempt.
         attempt: AttemptName,
+        /// When it was over.
+        at: WallTime,
         /// How it ended.
         end: AttemptEnd,
     },

@@ -9,7 +9,7 @@ mod person;
 mod schedule;
 mod submit;
 
-pub use event::{Change, Decision, Event, Submission};
+pub use event::{Change, Decision, Event, Submission, Wish};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::job::state::{Cause, JobState, allowed};
 use crate::job::{Actor, Job};
 use crate::node::Node;
 use crate::time::{BootTime, Now, Span, WallTime};
+use person::Asked;
 use schedule::WaitingOrder;
 
 /// How long a finished job stays in memory, so that what is on its way about it
@@ -143,15 +144,12 @@ impl Controller {
             Event::ConfigLoaded(config) => self.config_loaded(*config),
             Event::NodeRegistered(inventory) => self.node_registered(inventory),
             Event::Submitted(submission) => self.submitted(now, *submission, &mut out),
-            Event::CancelRequested { job, actor, why } => self.cancel(now, job, &actor, why, &mut out),
-            Event::SignalRequested { job, actor, signal } => self.signal(job, &actor, signal, &mut out),
-            Event::HoldRequested { job, actor } => self.hold(now, job, &actor, &mut out),
-            Event::ReleaseRequested { job, actor } => self.release(now, job, &actor, &mut out),
-            Event::UpdateRequested { job, actor, change } => self.update(now, job, &actor, *change, &mut out),
-            Event::Resolved { job, actor, answer } => self.resolved(now, job, &actor, answer, &mut out),
+            Event::Wished { job, actor, wish, why } => {
+                self.wished(now, &Asked { id: job, actor: &actor, why: why.as_deref() }, wish, &mut out);
+            }
             Event::AttemptStarted { attempt, at } => self.attempt_started(now, attempt, at, &mut out),
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
-            Event::AttemptEnded { attempt, end } => self.attempt_ended(now, attempt, end, &mut out),
+            Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::Tick => {}
         }

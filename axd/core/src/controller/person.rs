@@ -11,9 +11,42 @@ use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, Job};
 use crate::time::Now;
 
-use super::{Change, Controller, Decision, Move};
+use super::{Change, Controller, Decision, Move, Wish};
+
+/// A request: about which job, by whom, and why.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) id: JobId,
+    pub(super) actor: &'a Actor,
+    pub(super) why: Option<&'a str>,
+}
+
+impl Asked<'_> {
+    /// `held by li: the disk is full`.
+    fn said(&self, what: &str) -> String {
+        let name = self.actor.name();
+        self.why.map_or_else(|| format!("{what} by {name}"), |why| format!("{what} by {name}: {why}"))
+    }
+
+    /// For the record.
+    fn noted(&self, what: &str) -> Decision {
+        Decision::Noted { job: self.id, actor: Arc::from(self.actor.name()), what: what.to_owned() }
+    }
+}
 
 impl Controller {
+    /// Does what somebody asks, or says why not.
+    pub(super) fn wished(&mut self, now: Now, asked: &Asked<'_>, wish: Wish, out: &mut Vec<Decision>) {
+        match wish {
+            Wish::Cancel => self.cancel(now, asked, out),
+            Wish::Signal(signal) => self.signal(asked, signal, out),
+            Wish::Hold => self.hold(now, asked, out),
+            Wish::Release => self.release(now, asked, out),
+            Wish::Update(change) => self.update(now, asked, *change, out),
+            Wish::Resolve(answer) => self.resolved(now, asked, answer, out),
+        }
+    }
+
     /// The job, if it is known, not over, and the actor may act on it; else the refusal is written.
     fn own(&self, id: JobId, actor: &Actor, out: &mut Vec<Decision>) -> Option<&Job> {
         let refuse = |class, why| Decision::Refused { class, why };
@@ -42,38 +75,16 @@ impl Controller {
         Some(job)
     }
 
-    pub(super) fn cancel(
-        &mut self,
-        now: Now,
-        id: JobId,
-        actor: &Actor,
-        why: Option<String>,
-        out: &mut Vec<Decision>,
-    ) {
+    fn cancel(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
+        let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
-        let message = match why {
-            None => format!("cancelled by {}", actor.name()),
-            Some(why) => format!("cancelled by {}: {why}", actor.name()),
+        let message = asked.said("cancelled");
+        let cause = match job.state {
+            JobState::Pending | JobState::Ready => Cause::Cancelled,
+            JobState::Unacknowledged => Cause::Resolved,
+            _ => return self.end_attempt(id.number, Outcome::Cancelled, actor, message, out),
         };
-        match job.state {
-            JobState::Pending | JobState::Ready => {
-                self.shift(
-                    now,
-                    id.number,
-                    Move::new(Cause::Cancelled, JobState::Cancelled, actor, &message),
-                    out,
-                );
-            }
-            JobState::Unacknowledged => {
-                self.shift(
-                    now,
-                    id.number,
-                    Move::new(Cause::Resolved, JobState::Cancelled, actor, &message),
-                    out,
-                );
-            }
-            _ => self.end_attempt(id.number, Outcome::Cancelled, actor, message, out),
-        }
+        self.shift(now, id.number, Move::new(cause, JobState::Cancelled, actor, &message), out);
     }
 
     /// Asks for the end of the living attempt. Asked twice, it is asked once more:
@@ -94,13 +105,13 @@ impl Controller {
         out.push(Decision::Terminate { attempt, outcome, message });
     }
 
-    pub(super) fn signal(&mut self, id: JobId, actor: &Actor, signal: u8, out: &mut Vec<Decision>) {
+    fn signal(&mut self, asked: &Asked<'_>, signal: u8, out: &mut Vec<Decision>) {
+        let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
         match (job.state, &job.attempt) {
             (JobState::Running | JobState::Suspended, Some(attempt)) => {
-                let what = format!("signal {} by {}", signals::in_words(signal), actor.name());
                 let attempt = attempt.name;
-                out.push(Decision::Noted { job: id, actor: Arc::from(actor.name()), what });
+                out.push(asked.noted(&asked.said(&format!("signal {}", signals::in_words(signal)))));
                 out.push(Decision::Signal { attempt, signal });
             }
             (state, _) => {
@@ -110,21 +121,21 @@ impl Controller {
         }
     }
 
-    pub(super) fn hold(&mut self, now: Now, id: JobId, actor: &Actor, out: &mut Vec<Decision>) {
+    fn hold(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
+        let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
         let waiting = job.state.is_waiting();
         if let Some(job) = self.jobs.get_mut(&id.number) {
             job.hold = Some(actor.name().into());
         }
-        let what = match waiting {
-            true => format!("held by {}", actor.name()),
-            false => format!("held by {}: takes effect if it waits again", actor.name()),
-        };
-        out.push(Decision::Noted { job: id, actor: Arc::from(actor.name()), what: what.clone() });
+        let said = asked.said("held");
+        let what = if waiting { said } else { format!("{said}; takes effect if it waits again") };
+        out.push(asked.noted(&what));
         self.settle_waiting(now, id.number, actor, &what, out);
     }
 
-    pub(super) fn release(&mut self, now: Now, id: JobId, actor: &Actor, out: &mut Vec<Decision>) {
+    fn release(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
+        let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
         let refusal = match &job.hold {
             None => Some((ErrorClass::Refused, format!("{id} is not held"))),
@@ -142,28 +153,22 @@ impl Controller {
         if let Some(job) = self.jobs.get_mut(&id.number) {
             job.hold = None;
         }
-        let what = format!("released by {}", actor.name());
-        out.push(Decision::Noted { job: id, actor: Arc::from(actor.name()), what: what.clone() });
+        let what = asked.said("released");
+        out.push(asked.noted(&what));
         self.settle_waiting(now, id.number, actor, &what, out);
     }
 
-    pub(super) fn update(
-        &mut self,
-        now: Now,
-        id: JobId,
-        actor: &Actor,
-        change: Change,
-        out: &mut Vec<Decision>,
-    ) {
+    fn update(&mut self, now: Now, asked: &Asked<'_>, change: Change, out: &mut Vec<Decision>) {
+        let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
         if let Err(why) = self.may_change(job, actor, &change) {
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
         }
         let Some(mut job) = self.unindex(id.number) else { return };
-        let what = format!("{}, by {}", apply(&mut job, change), actor.name());
+        let what = asked.said(&format!("{},", apply(&mut job, change)));
         self.index(job);
-        out.push(Decision::Noted { job: id, actor: Arc::from(actor.name()), what: what.clone() });
+        out.push(asked.noted(&what));
         self.settle_waiting(now, id.number, actor, &what, out);
     }
 
@@ -189,14 +194,8 @@ impl Controller {
         }
     }
 
-    pub(super) fn resolved(
-        &mut self,
-        now: Now,
-        id: JobId,
-        actor: &Actor,
-        answer: Resolution,
-        out: &mut Vec<Decision>,
-    ) {
+    fn resolved(&mut self, now: Now, asked: &Asked<'_>, answer: Resolution, out: &mut Vec<Decision>) {
+        let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own(id, actor, out) else { return };
         if !matches!(job.state, JobState::Unacknowledged | JobState::FailedUnknownState) {
             let why = format!("{id} is {}: there is no question to answer", job.state);
@@ -208,7 +207,8 @@ impl Controller {
             Resolution::Failed => (JobState::Failed, "it failed"),
             Resolution::Rerun => (JobState::Pending, "run it again"),
         };
-        let why = format!("{} says: {said}", actor.name());
+        let because = asked.why.map_or(String::new(), |why| format!(" ({why})"));
+        let why = format!("{} says: {said}{because}", actor.name());
         if self.shift(now, id.number, Move::new(Cause::Resolved, to, actor, &why), out) {
             self.settle_waiting(now, id.number, actor, &why, out);
         }

@@ -93,9 +93,7 @@ pub fn resolve(
 ) -> Result<Request, Unmeetable> {
     let cards = card_request(spec)?;
     if cards.is_some() && nodes.iter().all(|n| n.inventory.cards.is_empty()) {
-        return unmeetable(
-            "no node here has cards; leave --gpus out, or declare them under resources.gpu_nodes".into(),
-        );
+        return unmeetable(no_cards(config));
     }
     let host = typical_node(nodes, cards.as_ref());
     let cpus = cpus_for(spec, queue, cards.as_ref(), host);
@@ -117,6 +115,19 @@ pub fn resolve(
         retry_on: spec.policy.retry_on.clone(),
         cards,
     })
+}
+
+fn no_cards(config: &Config) -> String {
+    let declared: Vec<&str> = config.resources.gpu_nodes.iter().map(|node| node.host.as_str()).collect();
+    match declared.is_empty() {
+        true => {
+            "no node here has cards; leave --gpus out, or declare them under resources.gpu_nodes".to_owned()
+        }
+        false => format!(
+            "no node here has cards: the declared ones, {}, have never registered",
+            declared.join(", ")
+        ),
+    }
 }
 
 fn host_names(names: &[String]) -> Result<Vec<HostName>, Unmeetable> {

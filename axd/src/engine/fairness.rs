@@ -1,0 +1,137 @@
+//! No user keeps the loop from the others: what a user's requests cost is charged to them, and
+//! whoever has had their share waits until it has grown again. Cheap requests cost nothing.
+
+use std::collections::{HashMap, VecDeque};
+
+use ax_core::id::Uid;
+use ax_core::time::{BootTime, Span};
+
+use crate::api::server::{ConnId, Incoming};
+
+/// Of the loop's time a user gets one part in so many, once the allowance is used up.
+const SHARE: u64 = 4;
+
+/// What a user may cost at a time, counted with the factor above: a few long lists in a row.
+const ALLOWANCE: Span = Span::seconds(2);
+
+/// The accounts of all users who cost something lately.
+#[derive(Debug, Default)]
+pub(super) struct Fairness {
+    accounts: HashMap<Uid, Account>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    /// When all that was charged is paid.
+    paid_at: BootTime,
+    /// Requests that wait for that, in their order.
+    waiting: VecDeque<Incoming>,
+}
+
+impl Account {
+    /// When the next request may be served.
+    fn free_at(&self) -> BootTime {
+        BootTime(self.paid_at.0.saturating_sub(ALLOWANCE.0))
+    }
+}
+
+impl Fairness {
+    /// The request, if it may be served now; else it waits. Root never waits.
+    pub(super) fn admit(&mut self, uid: Uid, request: Incoming, now: BootTime) -> Option<Incoming> {
+        match self.accounts.get_mut(&uid) {
+            Some(account) if uid != Uid::ROOT && (account.free_at() > now || !account.waiting.is_empty()) => {
+                account.waiting.push_back(request);
+                None
+            }
+            _ => Some(request),
+        }
+    }
+
+    /// Charges a user for what a request of theirs took.
+    pub(super) fn charge(&mut self, uid: Uid, took: Span, now: BootTime) {
+        if took > Span(0) {
+            let account = self.accounts.entry(uid).or_default();
+            account.paid_at = account.paid_at.max(now) + Span(took.0.saturating_mul(SHARE));
+        }
+    }
+
+    /// Takes out the requests whose time has come, one of each user.
+    pub(super) fn due(&mut self, now: BootTime) -> Vec<Incoming> {
+        let free = self.accounts.values_mut().filter(|account| account.free_at() <= now);
+        let due = free.filter_map(|account| account.waiting.pop_front()).collect();
+        self.accounts.retain(|_, account| account.paid_at > now || !account.waiting.is_empty());
+        due
+    }
+
+    /// When the next of them is due.
+    pub(super) fn next_due(&self) -> Option<BootTime> {
+        let waiting = self.accounts.values().filter(|account| !account.waiting.is_empty());
+        waiting.map(Account::free_at).min()
+    }
+
+    /// A client has gone.
+    pub(super) fn gone(&mut self, conn: ConnId) {
+        for account in self.accounts.values_mut() {
+            account.waiting.retain(|request| request.conn != conn);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::http::{Method, Request};
+    use ax_sys::credentials::Peer;
+
+    const LI: Uid = Uid(1000);
+
+    fn request(number: u64) -> Incoming {
+        let request =
+            Request { method: Method::Get, path: format!("/{number}"), query: Vec::new(), body: Vec::new() };
+        Incoming { conn: ConnId::for_test(number), peer: Peer { pid: 1, uid: LI.0, gid: 1 }, request }
+    }
+
+    fn paths(due: &[Incoming]) -> Vec<&str> {
+        due.iter().map(|incoming| incoming.request.path.as_str()).collect()
+    }
+
+    #[test]
+    fn whoever_has_had_their_share_waits_and_nobody_else() {
+        let mut fairness = Fairness::default();
+        let at = BootTime(10_000);
+        assert!(fairness.admit(LI, request(1), at).is_some());
+        fairness.charge(LI, Span(600), at);
+        assert!(fairness.admit(LI, request(2), at).is_none());
+        assert!(fairness.admit(LI, request(3), at).is_none());
+        assert!(fairness.admit(Uid(1001), request(4), at).is_some());
+        assert_eq!(fairness.next_due(), Some(BootTime(10_400)));
+        assert!(fairness.due(BootTime(10_399)).is_empty());
+        assert_eq!(paths(&fairness.due(BootTime(10_400))), ["/2"]);
+        fairness.charge(LI, Span(100), BootTime(10_400));
+        assert_eq!(fairness.next_due(), Some(BootTime(10_800)), "the second one is paid for first");
+        assert_eq!(paths(&fairness.due(BootTime(10_800))), ["/3"]);
+        assert_eq!(fairness.next_due(), None);
+    }
+
+    #[test]
+    fn what_is_cheap_or_root_s_never_waits_and_accounts_are_forgotten() {
+        let mut fairness = Fairness::default();
+        for number in 0..1000 {
+            assert!(fairness.admit(LI, request(number), BootTime(5)).is_some());
+            fairness.charge(LI, Span(0), BootTime(5));
+        }
+        assert!(fairness.accounts.is_empty());
+        fairness.charge(Uid::ROOT, Span(60_000), BootTime(5));
+        assert!(fairness.admit(Uid::ROOT, request(1), BootTime(6)).is_some());
+        assert!(fairness.due(BootTime(1_000_000)).is_empty() && fairness.accounts.is_empty());
+    }
+
+    #[test]
+    fn who_hangs_up_is_not_served() {
+        let mut fairness = Fairness::default();
+        fairness.charge(LI, Span(60_000), BootTime(5));
+        assert!(fairness.admit(LI, request(1), BootTime(5)).is_none());
+        fairness.gone(ConnId::for_test(1));
+        assert_eq!(fairness.next_due(), None);
+    }
+}

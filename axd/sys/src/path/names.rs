@@ -1,0 +1,97 @@
+//! A directory's names bit by bit, for directories that others fill: as many at a time as the reader wants.
+
+use super::{Dir, FileType};
+use crate::error::{Doing, Result};
+use nix::dir::{OwningIter, Type};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// One name of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name.
+    pub name: OsString,
+    /// What it was when the directory was read, where the file system says so.
+    pub file_type: Option<FileType>,
+}
+
+/// The names of a directory, without `.` and `..`, in no order. What comes or goes meanwhile may be seen or not.
+pub struct Names {
+    stream: OwningIter,
+    path: PathBuf,
+}
+
+impl Dir {
+    /// Begins to read this directory's names.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub fn names(&self) -> Result<Names> {
+        // A fresh description: the position of ours is shared with nobody.
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let path = self.path().to_owned();
+        let fd = openat(self, ".", flags, Mode::empty()).doing("open directory", path.display())?;
+        let stream = nix::dir::Dir::from_fd(fd).doing("list", path.display())?.into_iter();
+        Ok(Names { stream, path })
+    }
+
+    /// Opens the directory `relative`, unless something is mounted there: an ordinary user may mount a file system of
+    /// his own on a directory of his, and it may answer never. A mount is found without asking it anything.
+    ///
+    /// # Errors
+    /// EXDEV for a mount, and as [`Dir::open_dir`].
+    pub fn open_dir_unmounted(&self, relative: impl AsRef<std::path::Path>) -> Result<Dir> {
+        let relative = relative.as_ref();
+        let what = self.show(relative);
+        let place = self.open_beneath(relative, OFlag::O_PATH | OFlag::O_DIRECTORY, 0)?;
+        if mount_of(&place).doing("look at", what.display())?
+            != mount_of(self).doing("look at", what.display())?
+        {
+            return Err(nix::errno::Errno::EXDEV).doing("use", what.display());
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let fd = openat(&place, ".", flags, Mode::empty()).doing("open", what.display())?;
+        Ok(Dir::from_fd(fd, what))
+    }
+}
+
+/// The number of the mount that an open file was reached through.
+fn mount_of(fd: &impl AsFd) -> std::io::Result<u64> {
+    use std::os::fd::AsRawFd;
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()))?;
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    number.ok_or_else(|| std::io::Error::other("the kernel does not say its mount"))
+}
+
+impl Iterator for Names {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        loop {
+            let entry = match self.stream.next()?.doing("list", self.path.display()) {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let file_type = entry.file_type().map(|file_type| match file_type {
+                    Type::File => FileType::Regular,
+                    Type::Directory => FileType::Directory,
+                    Type::Symlink => FileType::Link,
+                    _ => FileType::Special,
+                });
+                return Some(Ok(Entry { name: OsStr::from_bytes(name).to_owned(), file_type }));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Names").field("path", &self.path).finish_non_exhaustive()
+    }
+}
