@@ -16,7 +16,8 @@ PATIENCE = 120
 
 def install(m, config=""):
     """The programs, and what their configuration and units need."""
-    m.run("install -m755 /payload/* /usr/local/bin/ && mkdir -p /etc/ax")
+    # On the disk: a power loss may come soon.
+    m.run("install -m755 /payload/* /usr/local/bin/ && mkdir -p /etc/ax && sync")
     m.put(config.encode(), "/etc/ax/config.yaml", 0o644)
     if m.init == "systemd":
         for name in UNITS:
