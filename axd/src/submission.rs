@@ -54,9 +54,6 @@ pub(crate) struct Checked {
     pub conduct: Conduct,
 }
 
-/// Variables that say who somebody is.
-const PERSONAL: [&str; 6] = ["HOME", "LOGNAME", "MAIL", "SHELL", "USER", "XDG_RUNTIME_DIR"];
-
 /// What a submission is checked against.
 pub(crate) struct Rules<'a> {
     /// The configuration in force.
@@ -119,12 +116,7 @@ pub(crate) fn check_script(
     let understood = vec![in_words(&submission)];
     let conduct = read.conduct;
     let details = details(read.spec, &request, &directives, person, script.name);
-    let mut environment =
-        wanted_environment(request.environment.into_iter().collect(), &details.spec.io.export);
-    if request.uid.is_some() {
-        // Root's own are not the job's user's: they get those of their account.
-        environment.retain(|(name, _)| !PERSONAL.contains(&name.as_str()));
-    }
+    let environment = wanted_environment(request.environment.into_iter().collect(), &details.spec.io.export);
     Ok(Checked { submission, details, script: script.body, environment, warnings, understood, conduct })
 }
 

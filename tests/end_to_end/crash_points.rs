@@ -125,6 +125,41 @@ fn the_daemon_dies_at_each_of_its_points() {
     }
 }
 
+/// Where the daemon dies on the way of a submission through the spool.
+const OF_THE_SPOOL: [&str; 3] = ["drop renamed", "drop committed", "drop unlinked"];
+
+#[test]
+fn the_daemon_dies_while_it_takes_what_lies_in_the_spool() {
+    if !as_root() {
+        return;
+    }
+    for point in OF_THE_SPOOL {
+        let (mut cluster, bystander) = with_a_bystander();
+        cluster.write(ALICE, "late.sh", honest("sleep 0.1"));
+        let ran = cluster.run(ALICE, "axbatch", &["--parsable", "late.sh"]);
+        assert!(ran.code == 0 && ran.out.starts_with("spool-"), "{ran:?}");
+        arm(&mut cluster, point);
+        cluster.spawn();
+        cluster.wait_daemon_ended();
+        assert!(is_reached(&cluster, point), "'{point}' was never reached: {}", cluster.daemon_output());
+        disarm(&mut cluster);
+        cluster.start();
+        let id = || {
+            let acct = cluster.run(ALICE, "ax", &["acct", "--json"]);
+            let rows: Value = serde_json::from_str(&acct.out).unwrap();
+            let theirs = rows.as_array().unwrap().iter().find(|row| row["user"] == ALICE.name);
+            theirs.map(|row| row["id"].as_str().unwrap().to_owned())
+        };
+        wait_for(&format!("the spooled job after '{point}'"), || id().is_some());
+        let id = id().unwrap();
+        assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED", "'{point}'");
+        assert_one_job(&cluster, ALICE.name);
+        assert_at_most_once(&cluster, ALICE, &id);
+        assert_unharmed(&cluster, &bystander);
+        assert_nothing_left(&cluster);
+    }
+}
+
 #[test]
 fn a_supervisor_dies_at_each_of_its_points() {
     if !as_root() {

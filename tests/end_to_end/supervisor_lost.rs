@@ -85,7 +85,9 @@ fn there_is_one_watchdog_always() {
         cluster.wait_over(&id);
         wait_for("the one that was there", || watchdogs(&cluster) == [second]);
     }
-    // It is watched though it is nobody's child: its end is seen.
+    // It says who it is, and so is watched though it is nobody's child: its end is seen.
+    let lock = fs::read_to_string(cluster.root.join("run/ax/watchdog.lock")).unwrap();
+    assert!(lock.starts_with(&format!("{second}:")), "{lock}");
     signal(second, "KILL");
     wait_for("another one", || matches!(watchdogs(&cluster)[..], [pid] if pid != second));
 }
@@ -142,8 +144,11 @@ fn a_number_of_a_process_alone_is_never_believed() {
             kill_supervisor(&cluster, &id, &[own]);
         }
         cluster.start();
-        let expected = if dead { "NODE_FAIL" } else { "SUCCEEDED" };
-        touch(&cluster, "go");
+        let expected = if dead { "NODE_FAIL" } else { "CANCELLED" };
+        if !dead {
+            // Its lease says whom to ask.
+            assert_eq!(cluster.run(ALICE, "ax", &["cancel", &id]).code, 0);
+        }
         let job = cluster.wait_over(&id);
         assert_eq!(job["state"], expected, "{job:#}");
         assert!(innocent.is_alive(), "a stranger was killed");

@@ -125,9 +125,7 @@ impl Page<'_, '_, '_> {
             None => "none".to_owned(),
         };
         self.line("time limit", &limit);
-        let lost =
-            if job.idempotent { "started again if lost" } else { "never started again without asking" };
-        self.line("restarts", lost);
+        self.line("restarts", &restarts(job));
         if !job.unused_options.is_empty() {
             self.line("no effect", &job.unused_options.join(" "));
         }
@@ -213,6 +211,20 @@ impl Page<'_, '_, '_> {
         let _ = writeln!(self.text, "  {}", Paint::Bold.over("story", screen));
         let story = why::lines(&self.job.decisions, self.session, screen);
         self.text.push_str(&story);
+    }
+}
+
+/// `started again if lost, tried again twice if it fails`.
+fn restarts(job: &JobView) -> String {
+    let lost = match (job.idempotent, job.requeue) {
+        (false, _) => "never started again without asking if lost",
+        (true, true) => "started again if lost",
+        (true, false) => "not started again if lost",
+    };
+    match job.retries {
+        0 => lost.to_owned(),
+        1 => format!("{lost}, tried again once if it fails"),
+        more => format!("{lost}, tried again up to {more} times if it fails"),
     }
 }
 

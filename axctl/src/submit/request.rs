@@ -31,6 +31,9 @@ pub(super) fn name_of(program: Program) -> &'static str {
     }
 }
 
+/// Variables that say who somebody is.
+const PERSONAL: [&str; 6] = ["HOME", "LOGNAME", "MAIL", "SHELL", "USER", "XDG_RUNTIME_DIR"];
+
 /// The request and what the person should be warned of.
 pub(crate) fn build(
     understood: &Understood,
@@ -52,6 +55,10 @@ pub(crate) fn build(
         test_only: understood.conduct.test_only,
         ..SubmitRequest::default()
     };
+    if request.uid.is_some() {
+        // These say who root is; the job's user gets those of the account.
+        request.environment.retain(|name, _| !PERSONAL.contains(&name.as_str()));
+    }
     match &understood.body {
         Body::Command(command) => {
             request.cmd = Some(command.clone());

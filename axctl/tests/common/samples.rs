@@ -52,6 +52,8 @@ pub fn waiting() -> JobView {
         comment: None,
         unused_options: vec![],
         idempotent: true,
+        requeue: true,
+        retries: 0,
         account: None,
         ticket: None,
     }

@@ -236,10 +236,20 @@ pub struct JobView {
     pub unused_options: Vec<String>,
     /// Whether a lost attempt may be started again without asking.
     pub idempotent: bool,
+    /// Whether a lost attempt is started again at all.
+    #[serde(default = "yes")]
+    pub requeue: bool,
+    /// How often a failed attempt is tried again.
+    #[serde(default)]
+    pub retries: u32,
     /// Account.
     pub account: Option<String>,
     /// Ticket under which it was submitted.
     pub ticket: Option<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// One attempt as shown.

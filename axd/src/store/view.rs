@@ -58,6 +58,8 @@ pub fn of_job(job: &Job) -> JobView {
         comment: None,
         unused_options: Vec::new(),
         idempotent: job.request.idempotent,
+        requeue: job.request.requeue,
+        retries: job.request.retries,
         account: None,
         array: None,
         ticket: None,

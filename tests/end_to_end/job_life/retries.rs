@@ -85,7 +85,9 @@ fn a_job_that_may_not_be_requeued_is_over_with_its_node() {
         return;
     }
     let cluster = Cluster::new();
-    let id = cluster.submit(ALICE, &["--no-requeue"], "#!/bin/sh\necho up > up\nsleep 600\n");
+    let id = cluster.submit(ALICE, &["--no-requeue", "--retry=2"], "#!/bin/sh\necho up > up\nsleep 600\n");
+    let status = cluster.ok(ALICE, "ax", &["status", &id]);
+    assert!(status.contains("not started again if lost, tried again up to 2 times if it fails"), "{status}");
     lose_supervisor(&cluster, &id, "up");
     let job = cluster.wait_over(&id);
     assert_eq!((&job["state"], &job["attempt"]), (&"NODE_FAIL".into(), &1.into()), "{job:#}");
@@ -124,10 +126,15 @@ fn a_question_outlives_the_daemon() {
     if !as_root() {
         return;
     }
-    let mut cluster = Cluster::new();
-    let id = cluster.submit(ALICE, &["--idempotent=no"], "#!/bin/sh\necho up > up\nsleep 600\n");
+    let mut cluster = Cluster::with_config("queues: [{name: default}, {name: q}]\n");
+    let id = cluster.submit(ALICE, &["--idempotent=no", "-q", "q"], "#!/bin/sh\necho up > up\nsleep 600\n");
     lose_supervisor(&cluster, &id, "up");
     cluster.wait_state(&id, &["FAILED_UNKNOWN_STATE"]);
+    // It may be told to run again, so its queue stays.
+    cluster.configure("queues: [{name: default}]\n");
+    let line = cluster.refused(78, crate::cluster::ROOT, "ax", &["reload"]);
+    assert!(line.contains(&id), "{line}");
+    cluster.configure("queues: [{name: default}, {name: q}]\n");
     cluster.stop();
     cluster.start();
     assert_eq!(cluster.state(&id), "FAILED_UNKNOWN_STATE");
