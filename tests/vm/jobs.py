@@ -59,7 +59,8 @@ def wait_for(m, job, states=FINAL, seconds=PATIENCE):
             return seen
         if seen["state"] in FINAL or time.monotonic() > end:
             log = m.run("tail -20 /var/log/ax-controller.log").out
-            raise AssertionError(f"{job} is {seen['state']} and not {states}: {seen}\n{log}")
+            last = seen["attempts"][-1:]
+            raise AssertionError(f"{job} is {seen['state']} ({seen['reason']}) and not {states}; {last}\n{log}")
         time.sleep(0.3)
 
 
