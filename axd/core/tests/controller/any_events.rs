@@ -166,8 +166,13 @@ fn what_was_ignored_is_as_it_was(before: &Snapshot, controller: &Controller, out
     }
 }
 
-/// Promise 4: no job waits without a reason.
-fn whoever_waits_has_a_reason(controller: &Controller, now: Now) {
+/// Promise 4: no job starts without a reason, for it and for the place, and none waits without one.
+fn whoever_starts_or_waits_has_a_reason(controller: &Controller, now: Now, out: &[Decision]) {
+    for decision in out {
+        if let Decision::Launch { allocation, why, .. } = decision {
+            assert!(why.contains("queue") && why.contains(allocation.node.as_str()), "{decision:?}");
+        }
+    }
     for (job, told) in controller.explain_waiting(now) {
         assert!(told.reasons.iter().any(|reason| !reason.is_empty()), "{} is {}", job.id, job.state);
         assert_eq!(controller.explain(now, job.id.number), told);
@@ -206,7 +211,7 @@ proptest! {
             moves_are_of_the_table(&out);
             every_move_is_told(&before.jobs.iter().map(|j| (j.id.number, j.state)).collect(), &controller, &out);
             what_was_ignored_is_as_it_was(&before, &controller, &out);
-            whoever_waits_has_a_reason(&controller, now);
+            whoever_starts_or_waits_has_a_reason(&controller, now, &out);
             prop_assert!(controller.active_in(&"high".parse().unwrap()) <= 2, "the limit of a queue");
             for attempt in launched(&out) {
                 prop_assert!(epochs_seen.insert(attempt.epoch), "epoch {} given twice", attempt.epoch);
