@@ -17,7 +17,7 @@ use ax_sys::socket::Waker;
 
 use crate::api::http::Response;
 use crate::api::server::ConnId;
-use crate::people::{self, Person};
+use crate::people::{self, Answer};
 use crate::settle::{self, Settled};
 use crate::store::Reader;
 
@@ -53,7 +53,7 @@ pub(crate) struct Listing {
 #[derive(Debug)]
 pub(crate) enum Done {
     /// Who it is, or why nobody can say.
-    LookedUp(Uid, Result<Person, String>),
+    LookedUp(Uid, Answer),
     /// What became of the attempt.
     Settled(AttemptName, Result<Settled, String>),
     /// What could not be removed.

@@ -15,7 +15,7 @@ use ax_sys::crash_point;
 use super::{Engine, SPOOL_STAYS, now};
 use crate::launch::{LaunchError, Plan, Running};
 use crate::log::{Level, Line};
-use crate::people::Person;
+use crate::people::{NoPerson, Person};
 use crate::settle::Settled;
 use crate::store::{NewParts, Usage};
 use crate::worker::Task;
@@ -70,7 +70,8 @@ impl Engine {
                 self.parked.launches.push((uid, launch));
                 self.worker.look_up(uid);
             }
-            Some(Err(error)) => self.launch_failed(launch.attempt, error),
+            Some(Err(error @ NoPerson::Unknown(_))) => self.launch_failed(launch.attempt, error.to_string()),
+            Some(Err(error @ NoPerson::CannotAsk(..))) => self.not_started(launch.attempt, error.to_string()),
             Some(Ok(person)) if person.name != job.owner.name => {
                 let error =
                     format!("user {uid} is {} now and was {} at submission", person.name, job.owner.name);
