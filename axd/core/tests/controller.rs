@@ -285,6 +285,18 @@ fn an_owner_does_not_get_around_the_hold_of_an_administrator() {
 }
 
 #[test]
+fn what_never_started_says_why_and_when_it_is_tried_again() {
+    let mut controller = ready(config());
+    let (id, out) = submit(&mut controller, 0, submission(1, request(1)));
+    let never = |attempt| Event::NeverStarted { attempt, why: "groups: no room".to_owned() };
+    let out = controller.step(at(1), never(launched(&out)[0]));
+    controller.step(at(2), never(launched(&out)[0]));
+    assert_eq!(state(&controller, id), JobState::Pending);
+    let reasons = controller.explain(at(2), id.number).reasons;
+    assert_eq!(reasons, ["its last attempt never started: groups: no room; tried again in 1 s"]);
+}
+
+#[test]
 fn slices_share_a_card_and_whole_cards_are_not_shared() {
     let mut controller = ready(config());
     let slice = |mb| Some(CardRequest { count: 4, kind: None, slice: Some(Megabytes(mb)) });

@@ -199,6 +199,10 @@ impl Engine {
     /// The end of an attempt, by its supervisor's word or its record.
     fn on_result(&mut self, result: AttemptResult) {
         let attempt = result.attempt;
+        if result.never_started {
+            let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
+            return self.not_started(attempt, why);
+        }
         let state = self.state_of(attempt);
         // A short job's start and end may come together, or the start may have been missed.
         if let (Some(JobState::Starting), Some(at)) = (state, result.started_at) {
