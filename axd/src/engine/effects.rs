@@ -208,8 +208,11 @@ impl Engine {
         if let (Some(JobState::Starting), Some(at)) = (state, result.started_at) {
             self.happened(Event::AttemptStarted { attempt, at });
         }
-        let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
-        self.usage.insert(attempt, usage);
+        // News that comes twice finds no end to be entered with: nobody would take the figures out again.
+        if self.is_living(attempt) {
+            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
+            self.usage.insert(attempt, usage);
+        }
         let end = AttemptEnd {
             outcome: result.outcome,
             exit_code: result.exit_code,
@@ -250,8 +253,13 @@ impl Engine {
             Ok(Settled::Alive(Some(started))) => {
                 match self.attempts.adopt(&self.poller, &self.paths, &started, now) {
                     Ok(true) => {}
-                    // Ended meanwhile, or nobody knows: look again.
-                    Ok(false) | Err(_) => self.attempts.look_again(attempt, now),
+                    // Ended meanwhile.
+                    Ok(false) => self.attempts.look_again(attempt, now),
+                    Err(error) => {
+                        let line = Line::new("adopt").text("attempt", &attempt).text("error", &error);
+                        self.log.line(Level::Error, &line);
+                        self.attempts.look_again(attempt, now);
+                    }
                 }
             }
             Ok(Settled::Over(result)) => {

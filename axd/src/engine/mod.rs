@@ -236,7 +236,8 @@ impl Engine {
         self.remove_leftovers(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + RESCAN;
-            self.on_acks();
+            // Whatever a wake-up that did not come would have told.
+            self.on_wake();
             self.happened(Event::Tick);
         }
         if !self.quiet_done && now.boot - self.last_commit >= QUIET_AFTER {
