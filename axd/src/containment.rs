@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use ax_core::paths::Paths;
-use ax_sys::cgroup::{Base, Hierarchy, Layout, Place};
+use ax_sys::cgroup::{Base, Hierarchy, Layout, Place, Station};
 
 /// The delegated group that holds the job tree under systemd (etc/ax-jobs.service).
 const DELEGATED: [&str; 2] = ["ax.slice/ax-jobs.service", "system.slice/ax-jobs.service"];
@@ -14,6 +14,8 @@ const DELEGATED: [&str; 2] = ["ax.slice/ax-jobs.service", "system.slice/ax-jobs.
 pub(crate) struct Containment {
     /// For assignments; empty where no group may be made.
     pub parents: Vec<String>,
+    /// For assignments: where supervisors go; empty where they stay with the daemon.
+    pub station: Vec<String>,
     /// What is missing, one line each.
     pub missing: Vec<String>,
 }
@@ -34,14 +36,21 @@ pub(crate) fn prepare(paths: &Paths) -> Containment {
     let Some(place) = places.into_iter().find(|place| place.is_usable(&hierarchy)) else {
         return nowhere("no control group may be made here");
     };
-    match place.prepare(&hierarchy) {
-        Ok(()) => Containment { parents: place.to_record(&hierarchy), missing: Vec::new() },
-        Err(error) => nowhere(&error.to_string()),
+    if let Err(error) = place.prepare(&hierarchy) {
+        return nowhere(&error.to_string());
+    }
+    let parents = place.to_record(&hierarchy);
+    match Station::prepare(&hierarchy, &place) {
+        Ok(station) => Containment { parents, station: station.to_record(), missing: Vec::new() },
+        Err(error) => {
+            let what = format!("supervisors stay in the daemon's own unit: {error}");
+            Containment { parents, station: Vec::new(), missing: vec![what] }
+        }
     }
 }
 
 fn nowhere(why: &str) -> Containment {
     let what =
         format!("jobs are held together by their process tree alone, memory and CPUs are not limited: {why}");
-    Containment { parents: Vec::new(), missing: vec![what] }
+    Containment { missing: vec![what], ..Containment::default() }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Plan<'a> {
     pub card_mem: Option<Megabytes>,
     /// Parent of its control groups, as ax-sys records it.
     pub cgroup_parents: &'a [String],
+    /// Where its supervisor goes, likewise.
+    pub station: &'a [String],
     /// Lowest node epoch that may start.
     pub node_epoch: u64,
     /// Whether files are given to the submitter; not where the daemon is that user itself.
@@ -185,6 +187,7 @@ impl Plan<'_> {
             },
             work_dir: self.paths.work_dir(self.attempt).to_string_lossy().into_owned(),
             cgroup_parents: self.cgroup_parents.to_vec(),
+            station: self.station.to_vec(),
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
         })
     }

@@ -4,9 +4,16 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Whether somebody waits to be told: systemd, which keeps the other units of ax as well.
+pub(crate) fn is_awaited() -> bool {
+    std::env::var_os(SOCKET).is_some()
+}
+
 /// Says READY=1. Nobody listening is no error.
 pub(crate) fn say_ready() {
-    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(name) = std::env::var_os(SOCKET) else { return };
     let name = name.as_encoded_bytes();
     let address = match name.strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),

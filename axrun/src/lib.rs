@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 
-const USAGE: &str = "usage: axrun --supervise ATTEMPT-FOLDER | --watchdog RUN-FOLDER";
+const USAGE: &str = "usage: axrun --supervise ATTEMPT-FOLDER | --watchdog RUN-FOLDER [--stand-by]";
 
 /// Runs the mode that the arguments of this process name; without one of ours, the users' command.
 ///
@@ -40,7 +40,10 @@ pub fn main() -> ExitCode {
 fn dispatch(words: &[&OsStr]) -> Result<(), Failure> {
     match words {
         [mode, folder] if *mode == "--supervise" => supervise::run(Path::new(folder)),
-        [mode, folder] if *mode == "--watchdog" => watchdog::run(Path::new(folder)),
+        [mode, folder] if *mode == "--watchdog" => watchdog::run(Path::new(folder), watchdog::IfTaken::End),
+        [mode, folder, wait] if *mode == "--watchdog" && *wait == "--stand-by" => {
+            watchdog::run(Path::new(folder), watchdog::IfTaken::Wait)
+        }
         [mode, ..] if *mode == "--supervise" || *mode == "--watchdog" => {
             Err(Failure::Usage(USAGE.to_owned()))
         }

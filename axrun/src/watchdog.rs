@@ -44,8 +44,17 @@ const RECORD_MAX: u64 = 1 << 20;
 const SIGNALS: u64 = 0;
 const LEASES: u64 = 1;
 
+/// What to do where another watchdog holds the place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IfTaken {
+    /// End: whoever started us watches that one.
+    End,
+    /// Wait for its end, then watch in its stead.
+    Wait,
+}
+
 /// Watches over one run folder until it is told to end or the folder is gone.
-pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
+pub(crate) fn run(folder: &Path, if_taken: IfTaken) -> std::result::Result<(), Failure> {
     if !folder.is_absolute() {
         return Err(Failure::Usage(format!("'{}' is no absolute path of a run folder", folder.display())));
     }
@@ -53,7 +62,7 @@ pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
     process::set_umask(0o022);
     let run = Dir::open(folder).map_err(Failure::input)?;
     // Held until this process ends.
-    let _only_one = take_place(&run)?;
+    let _only_one = take_place(&run, if_taken)?;
     let signals = protect().map_err(Failure::system)?;
     let leases = run.create_dirs("leases", 0o700).map_err(Failure::system)?;
     let attempts = run.create_dirs("attempts", 0o700).map_err(Failure::system)?;
@@ -63,12 +72,16 @@ pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
     watchdog.watch(&signals).map_err(Failure::system)
 }
 
-fn take_place(run: &Dir) -> std::result::Result<std::fs::File, Failure> {
+fn take_place(run: &Dir, if_taken: IfTaken) -> std::result::Result<std::fs::File, Failure> {
     const LOCK: &str = "watchdog.lock";
     let opened = run.open_beneath(LOCK, OFlag::O_RDWR | OFlag::O_CREAT, 0o600).map_err(Failure::system)?;
     let file = std::fs::File::from(opened);
-    if !lease::try_lock(&file, LOCK).map_err(Failure::system)? {
-        return Err(Failure::LeaseTaken(run.show(LOCK)));
+    match if_taken {
+        IfTaken::Wait => lease::wait_lock(&file, LOCK).map_err(Failure::system)?,
+        IfTaken::End if !lease::try_lock(&file, LOCK).map_err(Failure::system)? => {
+            return Err(Failure::LeaseTaken(run.show(LOCK)));
+        }
+        IfTaken::End => {}
     }
     // Not on a full disk: it may be looked for once more, but the watch goes on.
     let _ = say_who(&file);

@@ -145,7 +145,7 @@ fn recorded_events_give_the_same_decisions_again() {
     let mut cluster = Cluster::with_config(CONFIG);
     let mut dice = Dice(20_261_129);
     let mut jobs = 0;
-    for round in 0..900 {
+    for round in 0..1200 {
         do_something(&mut dice, &cluster, &mut jobs);
         match round {
             300 => {
@@ -153,8 +153,9 @@ fn recorded_events_give_the_same_decisions_again() {
                 cluster.ok(ROOT, "ax", &["reload"]);
             }
             600 => {
-                // Attempts go on without it and are adopted.
-                cluster.kill();
+                // Attempts go on without it and are adopted. A clean stop: the last events of a killed daemon may be
+                // missing from the ring, which is not flushed for each.
+                cluster.stop();
                 cluster.start();
             }
             _ => {}
@@ -166,7 +167,7 @@ fn recorded_events_give_the_same_decisions_again() {
     cluster.stop();
     let paths = Paths::under(&cluster.root);
     let (steps, controller) = replay(&paths.events());
-    assert!(steps > 700, "{steps} steps are too few to mean anything");
+    assert!(steps >= 1000, "{steps} steps are too few to mean anything");
     let now = ax_core::time::WallTime(i64::MAX / 2);
     let restored = Store::open(&paths).unwrap().restore(now).unwrap();
     let snapshot = controller.snapshot();

@@ -100,6 +100,23 @@ fn there_is_one_and_it_makes_the_guards_word() {
     assert_eq!(first.process.reap().unwrap(), Some(Exit::Code(0)));
 }
 
+#[test]
+fn one_that_stands_by_takes_the_place_of_one_that_ended() {
+    let Some(world) = World::new() else { return };
+    let holder = || std::fs::read_to_string(world.run.join("watchdog.lock")).unwrap_or_default();
+    let is =
+        |watchdog: &crate::world::Watchdog| holder().starts_with(&format!("{}:", watchdog.process.pid()));
+    let first = world.watchdog();
+    eventually("the first", || is(&first));
+    let second = world.watchdog_standing_by();
+    assert!(!second.process.wait_ended(Duration::from_millis(300)).unwrap() && is(&first));
+    first.process.send_signal(Signal::KILL).unwrap();
+    eventually("the second", || is(&second));
+    let told_while_it_waits = world.watchdog_standing_by();
+    told_while_it_waits.process.send_signal(Signal::TERM).unwrap();
+    assert!(told_while_it_waits.process.wait_ended(PATIENCE).unwrap() && is(&second));
+}
+
 /// Containers may lack CAP_SYS_RESOURCE.
 fn may_protect_from_oom() -> bool {
     let allowed = std::fs::write("/proc/self/oom_score_adj", "-1").is_ok();

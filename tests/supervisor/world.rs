@@ -129,6 +129,7 @@ impl World {
             ending: Ending { limit: None, warn: None, kill_wait: Span::seconds(60) },
             work_dir: text(self.root.join(format!("spool/jobs/001/{}/{}/work", name.job, name.epoch))),
             cgroup_parents: self.parents.clone(),
+            station: Vec::new(),
             marker: ("AX_TEST_MARK".to_owned(), format!("{}-{name}", std::process::id())),
         };
         Job { world: self, name, folder, assignment }
@@ -155,6 +156,12 @@ impl World {
 
     pub(crate) fn watchdog(&self) -> Watchdog {
         Watchdog { process: self.axrun(&[Path::new("--watchdog"), &self.run], None) }
+    }
+
+    /// One that waits for its turn.
+    pub(crate) fn watchdog_standing_by(&self) -> Watchdog {
+        let words = [Path::new("--watchdog"), &self.run, Path::new("--stand-by")];
+        Watchdog { process: self.axrun(&words, None) }
     }
 
     pub(crate) fn out(&self) -> String {

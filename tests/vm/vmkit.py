@@ -284,7 +284,11 @@ class Cluster:
 
 
 def setup():
-    subprocess.check_call([HERE + "/setup"])
+    """Builds the image if there is none. 77: it can't be built here; anything else that goes wrong ends this process."""
+    status = subprocess.call([HERE + "/setup"])
+    if status not in (0, 77):
+        sys.exit(status)
+    return status
 
 
 def selftest():

@@ -46,6 +46,10 @@ pub struct Assignment {
     /// Parent group of the job's control groups, one line a hierarchy (`memory:/sys/fs/cgroup/memory/ax-…`), as
     /// `ax_sys::cgroup::Place::to_record` writes them; empty where no group may be made.
     pub cgroup_parents: Vec<String>,
+    /// Where the supervisor itself goes, so that nothing done to axd's unit reaches it, as
+    /// `ax_sys::cgroup::Station::to_record` writes it; empty where it stays where it is.
+    #[serde(default)]
+    pub station: Vec<String>,
     /// Marks the environment of the job's processes where no control group can hold them: `NAME=VALUE`.
     pub marker: (String, String),
 }

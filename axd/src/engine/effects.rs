@@ -120,6 +120,7 @@ impl Engine {
             cpu_list: self.local.cpu_list(&launch.allocation.cpus),
             card_mem: card_mem.filter(|mb| *mb > Megabytes::ZERO),
             cgroup_parents: &self.cgroup_parents,
+            station: &self.station,
             node_epoch: self.local.inventory.epoch,
             as_root: self.as_root,
         };

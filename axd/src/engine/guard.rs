@@ -1,6 +1,7 @@
 //! Keeps the guard's watchdog there: a process of its own that outlives the
 //! daemon and ends what no living supervisor looks after. Under systemd a unit
-//! keeps it; elsewhere the daemon starts it, detached, whenever it is missing.
+//! keeps it, and stands by where this one was faster; elsewhere the daemon starts
+//! it, detached, whenever it is missing.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ use crate::log::{Level, Line, Log};
 /// One that ends young is started again after this, an older one at once.
 const PAUSE: Span = Span::seconds(1);
 
+/// Under systemd the unit's own comes first: it runs with more rights to memory and CPU than one of ours.
+const UNIT_FIRST: Span = Span::seconds(5);
+
 /// What `axrun --watchdog` exits with where another one holds its place.
 const TAKEN: Exit = Exit::Code(10);
 
@@ -25,15 +29,19 @@ const TAKEN: Exit = Exit::Code(10);
 pub(super) struct Guard {
     axrun: PathBuf,
     run: PathBuf,
+    /// How long somebody else has for starting it.
+    patience: Span,
     process: Option<PidFd>,
     since: BootTime,
     next: Option<BootTime>,
 }
 
 impl Guard {
-    /// A guard that is to be started at the first look.
-    pub(super) fn new(axrun: &Path, run: &Path, now: BootTime) -> Guard {
-        Guard { axrun: axrun.to_owned(), run: run.to_owned(), process: None, since: now, next: Some(now) }
+    /// A guard that is to be started at the first look; `under_systemd`: where a unit has not done so by then.
+    pub(super) fn new(axrun: &Path, run: &Path, under_systemd: bool, now: BootTime) -> Guard {
+        let patience = if under_systemd { UNIT_FIRST } else { Span::ZERO };
+        let next = Some(now + patience);
+        Guard { axrun: axrun.to_owned(), run: run.to_owned(), patience, process: None, since: now, next }
     }
 
     /// When to look next.
@@ -79,7 +87,8 @@ impl Guard {
             return;
         }
         let young = now - self.since < PAUSE;
-        self.next = Some(if young { now + PAUSE } else { now });
+        let pause = if young { PAUSE } else { Span::ZERO };
+        self.next = Some(now + pause.max(self.patience));
     }
 
     /// Watches the one that an earlier daemon started; it wrote who it is into its lock.

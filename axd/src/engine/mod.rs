@@ -76,6 +76,7 @@ pub(crate) struct Engine {
     controller: Controller,
     local: Local,
     cgroup_parents: Vec<String>,
+    station: Vec<String>,
     missing: Vec<String>,
     writer: Writer,
     reader: Reader,

@@ -112,7 +112,7 @@ impl Engine {
         let containment = containment::prepare(&paths);
         let mut engine = Engine {
             log: Log::open(&paths.log, setup.log_to_stderr),
-            guard: Guard::new(&setup.axrun, &paths.run, at.boot),
+            guard: Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot),
             server: listen(&paths, as_root)?,
             config_file: setup.config_file,
             axrun: setup.axrun,
@@ -123,6 +123,7 @@ impl Engine {
             controller,
             local,
             cgroup_parents: containment.parents,
+            station: containment.station,
             missing: containment.missing,
             writer: loop_parts.writer,
             reader,

@@ -18,6 +18,7 @@ mod place;
 mod place_record;
 mod process_tree;
 mod record;
+mod station;
 mod stats;
 
 pub use containment::Containment;
@@ -28,4 +29,5 @@ pub use join::JoinHandle;
 pub use limits::{CpuQuota, Limits};
 pub use place::{Base, Place};
 pub use process_tree::ProcessTree;
+pub use station::Station;
 pub use stats::Stats;

@@ -92,6 +92,14 @@ pub fn try_lock(file: &File, what: &str) -> Result<bool> {
     lock(file, libc::LOCK_EX | libc::LOCK_NB).doing("lock", what)
 }
 
+/// Locks an open file exclusively, as soon as nobody holds it any more. Signals that end the process end it here, too.
+///
+/// # Errors
+/// What flock(2) says.
+pub fn wait_lock(file: &File, what: &str) -> Result<()> {
+    lock(file, libc::LOCK_EX).doing("lock", what).map(drop)
+}
+
 /// Lets the lock of an open file go, whatever copies of its descriptor there are.
 ///
 /// # Errors

@@ -192,11 +192,15 @@ fn what_was_acknowledged_survives_a_kill() {
             .spawn()
             .unwrap();
         let out = child.stdout.take().unwrap();
+        let (begun, first) = std::sync::mpsc::channel();
         let reading = std::thread::spawn(move || {
             let numbers = BufReader::new(out).lines().map_while(Result::ok);
-            numbers.filter_map(|l| l.strip_prefix("committed ").and_then(|n| n.parse::<u32>().ok())).last()
+            let numbers =
+                numbers.filter_map(|l| l.strip_prefix("committed ").and_then(|n| n.parse::<u32>().ok()));
+            numbers.inspect(|_| begun.send(()).unwrap_or(())).last()
         });
-        std::thread::sleep(Duration::from_millis(300 + 170 * round));
+        first.recv_timeout(Duration::from_secs(60)).expect("something is acknowledged");
+        std::thread::sleep(Duration::from_millis(50 + 170 * round));
         child.kill().unwrap();
         child.wait().unwrap();
         let acknowledged = reading.join().unwrap().expect("something was acknowledged");

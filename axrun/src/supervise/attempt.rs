@@ -7,7 +7,7 @@ use std::time::Duration;
 use ax_core::job::state::Outcome;
 use ax_core::record::{Assignment, AttemptResult, Report, Request, Started};
 use ax_core::time::WallTime;
-use ax_sys::cgroup::Events;
+use ax_sys::cgroup::{Events, Station};
 use ax_sys::pidfd::{Exit, ProcessIdentity};
 use ax_sys::process::{self, ChildReport, ChildStart};
 use ax_sys::shared_word::Fence;
@@ -43,6 +43,8 @@ pub(super) struct Attempt {
     pub(super) tree: Option<Tree>,
     pub(super) tree_events: Option<Events>,
     pub(super) awaits_tree: bool,
+    /// Where this process goes; the unified part of the way is left until there is time.
+    pub(super) station: Station,
     pub(super) fence: Option<Fence>,
     /// The script's own process, until it is reaped.
     pub(super) script: Option<i32>,
@@ -89,6 +91,7 @@ impl Attempt {
             tree: None,
             tree_events: None,
             awaits_tree: false,
+            station: Station::default(),
             fence: None,
             script: None,
             zombies: false,
@@ -127,6 +130,10 @@ impl Attempt {
         }
         if self.zombies {
             self.reap();
+        }
+        if self.timers.take_leave(clock::boot_ms()) {
+            // Where it stays in the unit it started in, it works as well.
+            let _ = self.station.enter_unified();
         }
         while let Some(event) = self.timers.take_due(clock::boot_ms()) {
             self.on_for(event, Some(Cause::Limit(self.assignment.ending.limit)));

@@ -101,6 +101,9 @@ fn protect() -> Result<SignalWatch> {
     SignalWatch::new(&watched)
 }
 
+/// Milliseconds until it leaves the daemon's unit of systemd, which takes a while: short jobs do not pay for it.
+const LEAVE_AFTER: u64 = 1000;
+
 /// The first look at a tree that is ending, and the first pause before another try, in milliseconds.
 const FIRST_LOOK: u64 = 10;
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use ax_core::record::{Assignment, FORMAT, ProcessMark, Started};
+use ax_sys::cgroup::Station;
 use ax_sys::lease::Lease;
 use ax_sys::path::Dir;
 use ax_sys::shared_word::Fence;
@@ -17,7 +18,7 @@ use super::launch::Launch;
 use super::table::Event;
 use super::tree::Tree;
 use super::verdict::LaunchError;
-use super::{OVERDUE_MARGIN, boot_now, wall_now};
+use super::{LEAVE_AFTER, OVERDUE_MARGIN, boot_now, wall_now};
 use crate::failure::Failure;
 
 impl Attempt {
@@ -30,6 +31,7 @@ impl Attempt {
     }
 
     fn prepare(&mut self, lease: &mut Option<Lease>) -> std::result::Result<(), (&'static str, String)> {
+        self.leave_unit();
         let tree = Tree::create(&self.assignment, self.own).map_err(|error| ("groups", error.to_string()))?;
         self.tree_events = tree.events().map_err(|error| ("groups", error.to_string()))?;
         self.tree = Some(tree);
@@ -42,6 +44,15 @@ impl Attempt {
         self.fork(lease).map_err(|error| ("child", error.to_string()))?;
         crash_point!("forked");
         Ok(())
+    }
+
+    /// Out of the unit that started us, at once where that is cheap: there the job has to be born outside of it, too. In
+    /// the unified tree the job is born in its own group, and we wait until most jobs are over.
+    fn leave_unit(&mut self) {
+        self.station = Station::from_record(&self.assignment.station).unwrap_or_default();
+        let _ = self.station.enter_v1();
+        let wanted = self.station != Station::default();
+        self.timers.leave = wanted.then(|| clock::boot_ms().saturating_add(LEAVE_AFTER));
     }
 
     fn record_start(&mut self) -> std::result::Result<(), Failure> {

@@ -20,6 +20,8 @@ pub(crate) struct Timers {
     pub(crate) grace: Option<u64>,
     /// Next look at what is still there.
     pub(crate) again: Option<u64>,
+    /// When to move out of the daemon's unit.
+    pub(crate) leave: Option<u64>,
     frozen_since: Option<u64>,
 }
 
@@ -52,7 +54,12 @@ impl Timers {
     pub(crate) fn next(&self) -> Option<u64> {
         let counted =
             if self.frozen_since.is_some() { [None; 3] } else { [self.warn, self.limit, self.overdue] };
-        counted.into_iter().chain([self.grace, self.again]).flatten().min()
+        counted.into_iter().chain([self.grace, self.again, self.leave]).flatten().min()
+    }
+
+    /// Whether it is time to leave the daemon's unit, once.
+    pub(crate) fn take_leave(&mut self, now: u64) -> bool {
+        self.leave.take_if(|at| *at <= now).is_some()
     }
 
     /// Takes one deadline that has passed, the gentlest first, so that a late wake-up skips no step.
@@ -113,6 +120,15 @@ mod tests {
         timers.thaw(2000);
         assert_eq!(timers.next(), Some(1020));
         assert_eq!(due(&mut timers, 1050), [Event::Warn, Event::Limit]);
+    }
+
+    #[test]
+    fn it_leaves_once_whether_frozen_or_not() {
+        let mut timers = Timers { leave: Some(1000), ..Timers::default() };
+        timers.freeze(0);
+        assert_eq!(timers.next(), Some(1000));
+        assert!(!timers.take_leave(999) && timers.take_leave(1000) && !timers.take_leave(1001));
+        assert_eq!(timers.next(), None);
     }
 
     #[test]

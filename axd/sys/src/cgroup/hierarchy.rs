@@ -86,6 +86,8 @@ pub struct Hierarchy {
     pub(super) layout: Layout,
     pub(super) unified: Option<Mount>,
     pub(super) v1: Vec<Mount>,
+    /// systemd's own v1 hierarchy, which has no controllers and says what belongs to which unit.
+    pub(super) manager: Option<Mount>,
 }
 
 impl Hierarchy {
@@ -110,7 +112,7 @@ impl Hierarchy {
             (None, false) => Layout::Legacy,
             (None, true) => Layout::None,
         };
-        Hierarchy { layout, unified, v1 }
+        Hierarchy { layout, unified, v1, manager: None }
     }
 
     /// How the groups are mounted.
@@ -141,6 +143,7 @@ impl Hierarchy {
     fn from_texts(mounts: &[u8], groups: &str, mounted: impl Fn(&Path, statfs::Kind) -> bool) -> Hierarchy {
         let mut unified = None;
         let mut v1: Vec<Mount> = Vec::new();
+        let mut manager = None;
         for line in mounts.split(|byte| *byte == b'\n') {
             let Some(found) = MountLine::parse(line) else { continue };
             if found.kind == b"cgroup2" && unified.is_none() && mounted(&found.point, statfs::Kind::Cgroup2) {
@@ -155,10 +158,13 @@ impl Hierarchy {
                     let named = |_: &str, names: &str| names.split(',').any(|name| name == first.name());
                     let own = own_group(groups, named, &found.root);
                     v1.push(Mount { point: found.point, own, controllers: known });
+                } else if found.options.split(',').any(|option| option == "name=systemd") {
+                    let own = own_group(groups, |_, names| names == "name=systemd", &found.root);
+                    manager = Some(Mount { point: found.point, own, controllers: Vec::new() });
                 }
             }
         }
-        Hierarchy::new(unified, v1)
+        Hierarchy { manager, ..Hierarchy::new(unified, v1) }
     }
 }
 
@@ -232,6 +238,7 @@ mod tests {
         let found = Hierarchy::from_texts(HYBRID, groups, |_, _| true);
         assert_eq!(found.layout(), Layout::Hybrid);
         assert_eq!(found.v1().len(), 2, "systemd's own hierarchy holds no controller");
+        assert_eq!(found.manager.as_ref().unwrap().own, Path::new("x"));
         let memory = found.v1_of(Controller::Memory).unwrap();
         assert_eq!(
             (memory.point.as_path(), memory.own.as_path()),

@@ -41,6 +41,11 @@ impl Place {
         Ok(Place { base, name })
     }
 
+    /// Whether it is below a group that was delegated to us by name, a unit of systemd's.
+    pub(super) fn is_delegated(&self) -> bool {
+        matches!(self.base, Base::At(_))
+    }
+
     /// Its directory in a hierarchy.
     pub(super) fn dir(&self, mount: &Mount) -> PathBuf {
         self.base_dir(mount).join(&self.name)
@@ -54,11 +59,22 @@ impl Place {
         }
     }
 
+    /// Of the v1 hierarchies systemd leaves these alone: no unit has a group there, so ours is made with all above it.
+    fn is_left_to_us(&self, mount: &Mount) -> bool {
+        let unmanaged = |controller| matches!(controller, &Controller::Freezer | &Controller::Cpuset);
+        self.is_delegated() && !mount.controllers.is_empty() && mount.controllers.iter().all(unmanaged)
+    }
+
     /// The base and each group on the way to the place, the place included.
     fn way(&self, mount: &Mount) -> Vec<PathBuf> {
         let mut here = self.base_dir(mount);
+        let mut parts = self.name.clone();
+        if let (Base::At(base), true) = (&self.base, self.is_left_to_us(mount)) {
+            here.clone_from(&mount.point);
+            parts = base.join(parts);
+        }
         let mut way = vec![here.clone()];
-        for part in self.name.components() {
+        for part in parts.components() {
             here.push(part);
             way.push(here.clone());
         }
@@ -66,16 +82,20 @@ impl Place {
     }
 
     /// Whether groups can be made here that hold, freeze and kill a job: the base is there in the unified
-    /// tree (without it: in the v1 freezer) and we may write to it. Where not, use a
-    /// [`super::ProcessTree`].
+    /// tree (without it: in the v1 freezer, and a delegated one in systemd's own hierarchy) and we may write to it.
+    /// Where not, use a [`super::ProcessTree`].
     pub fn is_usable(&self, hierarchy: &Hierarchy) -> bool {
-        hierarchy.holding().is_some_and(|mount| self.is_writable(mount))
+        let Some(holding) = hierarchy.holding() else { return false };
+        let is_unit = !self.is_left_to_us(holding)
+            || hierarchy.manager.as_ref().is_some_and(|mount| self.base_dir(mount).is_dir());
+        is_unit && self.is_writable(holding)
     }
 
     /// Whether this process may make groups here in one hierarchy.
     pub(super) fn is_writable(&self, mount: &Mount) -> bool {
         let here = self.dir(mount);
-        let target = if here.exists() { here } else { self.base_dir(mount) };
+        let above = if self.is_left_to_us(mount) { mount.point.clone() } else { self.base_dir(mount) };
+        let target = if here.exists() { here } else { above };
         // The effective user decides, not the real one; root still fails on a read-only mount.
         let flags = nix::fcntl::AtFlags::AT_EACCESS;
         let access = nix::unistd::AccessFlags::W_OK;
@@ -115,7 +135,7 @@ impl Place {
         }
     }
 
-    fn make(&self, mount: &Mount) -> Result<()> {
+    pub(super) fn make(&self, mount: &Mount) -> Result<()> {
         for group in self.way(mount).iter().skip(1) {
             match std::fs::create_dir(group) {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -151,4 +171,40 @@ fn switch_on(hierarchy: &Hierarchy, group: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(top: &Path, name: &str, controllers: &[Controller]) -> Mount {
+        Mount { point: top.join(name), own: PathBuf::new(), controllers: controllers.to_vec() }
+    }
+
+    #[test]
+    fn below_a_unit_it_is_made_where_systemd_makes_none_as_well() {
+        let top = std::env::temp_dir().join(format!("ax-sys-{}", crate::random::name().unwrap()));
+        let unit = "ax.slice/ax-jobs.service";
+        for dir in ["freezer", "devices", "systemd", &format!("memory/{unit}")] {
+            std::fs::create_dir_all(top.join(dir)).unwrap();
+        }
+        let kinds = [
+            ("memory", Controller::Memory),
+            ("freezer", Controller::Freezer),
+            ("devices", Controller::Devices),
+        ];
+        let v1 = kinds.map(|(name, controller)| mount(&top, name, &[controller])).to_vec();
+        let manager = Some(mount(&top, "systemd", &[]));
+        let hierarchy = Hierarchy { manager, ..Hierarchy::new(None, v1) };
+        let place = Place::new(Base::At(unit.into()), "ax-1").unwrap();
+        assert!(!place.is_usable(&hierarchy), "there is no such unit");
+        std::fs::create_dir_all(top.join("systemd").join(unit)).unwrap();
+        assert!(place.is_usable(&hierarchy));
+        place.prepare(&hierarchy).unwrap();
+        place.prepare(&hierarchy).unwrap();
+        let made =
+            ["memory", "freezer", "devices"].map(|name| top.join(name).join(unit).join("ax-1").is_dir());
+        assert_eq!(made, [true, true, false], "systemd tidies up among the devices");
+        std::fs::remove_dir_all(&top).unwrap();
+    }
 }

@@ -1,0 +1,13 @@
+"""ax-sys's own tests of control groups, on kernels that have only version 2 or only version 1. On a machine of its own
+each of them runs against the real thing; where tests are usually run there is seldom more than one kind."""
+
+MACHINES = ["v2", "v1", "hybrid"]
+ESSENTIAL = ["v2", "v1"]
+OPTIONS = {"cpus": 2}
+TESTS = ["groups"]
+
+
+def test_groups(m):
+    r = m.run("cd /tmp && /payload/groups 2>&1", timeout=600, check=False)
+    assert r.rc == 0, r.out[-3000:]
+    assert r.out.count("... ok") > 15, r.out
