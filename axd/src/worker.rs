@@ -17,7 +17,7 @@ use ax_sys::socket::Waker;
 
 use crate::api::http::Response;
 use crate::api::server::ConnId;
-use crate::people::{self, Person};
+use crate::people::{self, Answer};
 use crate::settle::{self, Settled};
 use crate::store::Reader;
 
@@ -31,9 +31,18 @@ pub(crate) enum Task {
     /// An attempt is settled: all that it left on this node may go.
     CleanUp(AttemptName),
     /// These folders are no longer needed.
-    Remove(Vec<PathBuf>),
+    Remove(Vec<Leftover>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
+}
+
+/// What an attempt left in the spool.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Whether its job is over, so that the folder above goes with the last of its attempts.
+    pub job_over: bool,
 }
 
 /// A list of jobs that somebody waits for, the part of it that is in memory made already.
@@ -53,7 +62,7 @@ pub(crate) struct Listing {
 #[derive(Debug)]
 pub(crate) enum Done {
     /// Who it is, or why nobody can say.
-    LookedUp(Uid, Result<Person, String>),
+    LookedUp(Uid, Answer),
     /// What became of the attempt.
     Settled(AttemptName, Result<Settled, String>),
     /// What could not be removed.
@@ -170,8 +179,8 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
         Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
         Task::CleanUp(attempt) => settle::clean_up(paths, attempt).err().map(Done::NotRemoved),
-        Task::Remove(folders) => {
-            let failed: Vec<String> = folders.iter().filter_map(|f| settle::remove_folder(f).err()).collect();
+        Task::Remove(leftovers) => {
+            let failed: Vec<String> = leftovers.iter().filter_map(|each| remove(each).err()).collect();
             (!failed.is_empty()).then(|| Done::NotRemoved(failed.join("; ")))
         }
         Task::Accounts(listing) => {
@@ -180,6 +189,15 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
             Some(Done::Listed(uid, conn, answer.unwrap_or_else(|error| Response::error(&error))))
         }
     }
+}
+
+fn remove(leftover: &Leftover) -> Result<(), String> {
+    settle::remove_folder(&leftover.folder)?;
+    if let Some(job) = leftover.folder.parent().filter(|_| leftover.job_over) {
+        // Not if another attempt's folder is in it still.
+        let _ = std::fs::remove_dir(job);
+    }
+    Ok(())
 }
 
 /// Adds the jobs out of the accounts. A connection of its own each time: it sees what is durable now.

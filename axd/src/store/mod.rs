@@ -25,7 +25,7 @@ mod reserve;
 mod restore;
 mod schema;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use details::{Details, Environment, OutputFiles, Usage};
 pub use error::{Result, StoreError};
