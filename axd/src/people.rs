@@ -10,11 +10,29 @@ use ax_core::id::{Gid, Uid};
 use ax_core::job::{Actor, Owner};
 use ax_core::record::UserRecord;
 use ax_core::time::{BootTime, Span};
-use ax_sys::{credentials, users};
+use ax_sys::{SysError, credentials, users};
+use thiserror::Error;
 
 /// How long an answer of the name service holds: a change of groups takes
 /// effect after it.
 const HOLDS: Span = Span::seconds(60);
+
+/// How long it is not asked again after it could not answer.
+const TROUBLE_HOLDS: Span = Span::seconds(5);
+
+/// Why it can't be said who a user is.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum NoPerson {
+    /// The name service knows nobody of this number.
+    #[error("there is no user with number {0} on this machine")]
+    Unknown(Uid),
+    /// The name service can't answer now: for those who ask again later.
+    #[error("it can't be found out who user {0} is: {1}")]
+    CannotAsk(Uid, String),
+}
+
+/// What the name service says of a user.
+pub(crate) type Answer = Result<Person, NoPerson>;
 
 /// A user with everything that starting a job as them needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +85,10 @@ impl Person {
 }
 
 /// Looks a user up. Slow where the name service is: for the worker thread only.
-pub(crate) fn look_up(uid: Uid) -> Result<Person, String> {
-    let unknown = || format!("there is no user with number {uid} on this machine");
-    let user = users::by_uid(uid.0).map_err(|e| e.to_string())?.ok_or_else(unknown)?;
-    let groups = users::groups_of(&user).map_err(|e| e.to_string())?;
+pub(crate) fn look_up(uid: Uid) -> Answer {
+    let cannot = |error: SysError| NoPerson::CannotAsk(uid, error.to_string());
+    let user = users::by_uid(uid.0).map_err(cannot)?.ok_or(NoPerson::Unknown(uid))?;
+    let groups = users::groups_of(&user).map_err(cannot)?;
     let name_of = |gid: &u32| users::group_by_gid(*gid).ok().flatten().map(|g| g.name);
     Ok(Person {
         uid,
@@ -89,21 +107,72 @@ pub(crate) fn look_up(uid: Uid) -> Result<Person, String> {
 /// What is known of users for now.
 #[derive(Debug, Default)]
 pub(crate) struct People {
-    known: HashMap<Uid, (BootTime, Result<Person, String>)>,
+    /// Answers, each with the time until which it holds.
+    known: HashMap<Uid, (BootTime, Answer)>,
 }
 
 impl People {
     /// A fresh answer about a user, or `None` when the name service has to be asked.
-    pub(crate) fn get(&self, uid: Uid, now: BootTime) -> Option<&Result<Person, String>> {
-        self.known.get(&uid).filter(|(asked, _)| now - *asked < HOLDS).map(|(_, answer)| answer)
+    pub(crate) fn get(&self, uid: Uid, now: BootTime) -> Option<&Answer> {
+        self.known.get(&uid).filter(|(until, _)| now < *until).map(|(_, answer)| answer)
     }
 
-    /// Keeps an answer of the name service.
-    pub(crate) fn put(&mut self, uid: Uid, now: BootTime, answer: Result<Person, String>) {
-        // Bounded by forgetting what no longer holds.
-        if self.known.len() > 1024 {
-            self.known.retain(|_, (asked, _)| now - *asked < HOLDS);
+    /// Keeps an answer of the name service. While that is out of order people stay who they were.
+    pub(crate) fn put(&mut self, uid: Uid, now: BootTime, answer: Answer) {
+        let trouble = matches!(answer, Err(NoPerson::CannotAsk(..)));
+        let until = now + if trouble { TROUBLE_HOLDS } else { HOLDS };
+        match self.known.get_mut(&uid) {
+            Some((holds, Ok(_))) if trouble => *holds = until,
+            _ => {
+                // Bounded by forgetting what no longer holds.
+                if self.known.len() > 1024 {
+                    self.known.retain(|_, (until, _)| now < *until);
+                }
+                self.known.insert(uid, (until, answer));
+            }
         }
-        self.known.insert(uid, (now, answer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LI: Uid = Uid(1000);
+
+    fn li() -> Answer {
+        Ok(Person {
+            uid: LI,
+            gid: Gid(1000),
+            name: Arc::from("li"),
+            home: "/home/li".to_owned(),
+            shell: "/bin/sh".to_owned(),
+            groups: vec![Gid(1000)],
+            group_names: vec!["li".to_owned()],
+        })
+    }
+
+    fn trouble() -> Answer {
+        Err(NoPerson::CannotAsk(LI, "no answer".to_owned()))
+    }
+
+    #[test]
+    fn people_stay_who_they_were_while_nobody_can_be_asked() {
+        let mut people = People::default();
+        people.put(LI, BootTime(0), li());
+        assert_eq!(people.get(LI, BootTime(60_000)), None, "to be asked again");
+        people.put(LI, BootTime(60_000), trouble());
+        assert_eq!(people.get(LI, BootTime(60_000)), Some(&li()));
+        assert_eq!(people.get(LI, BootTime(65_000)), None, "soon");
+        people.put(LI, BootTime(65_000), Err(NoPerson::Unknown(LI)));
+        assert_eq!(people.get(LI, BootTime(65_000)), Some(&Err(NoPerson::Unknown(LI))), "this is an answer");
+    }
+
+    #[test]
+    fn who_was_never_known_is_asked_for_again_soon() {
+        let mut people = People::default();
+        people.put(LI, BootTime(0), trouble());
+        assert_eq!(people.get(LI, BootTime(4_999)), Some(&trouble()));
+        assert_eq!(people.get(LI, BootTime(5_000)), None);
     }
 }

@@ -132,6 +132,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
             true => "its supervisor died; its processes were ended".to_owned(),
             false => "the machine was restarted".to_owned(),
         }),
+        never_started: false,
     })))
 }
 

@@ -2,7 +2,7 @@
 //! service, the end of a dead supervisor's job, the removal of old folders, the accounts.
 //! They report back by messages that wake the loop, and decide nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,7 +17,7 @@ use ax_sys::socket::Waker;
 
 use crate::api::http::Response;
 use crate::api::server::ConnId;
-use crate::people::{self, Person};
+use crate::people::{self, Answer};
 use crate::settle::{self, Settled};
 use crate::store::Reader;
 
@@ -31,9 +31,18 @@ pub(crate) enum Task {
     /// An attempt is settled: all that it left on this node may go.
     CleanUp(AttemptName),
     /// These folders are no longer needed.
-    Remove(Vec<PathBuf>),
+    Remove(Vec<Leftover>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
+}
+
+/// What an attempt left in the spool.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Whether its job is over, so that the folder above goes with the last of its attempts.
+    pub job_over: bool,
 }
 
 /// A list of jobs that somebody waits for, the part of it that is in memory made already.
@@ -53,7 +62,7 @@ pub(crate) struct Listing {
 #[derive(Debug)]
 pub(crate) enum Done {
     /// Who it is, or why nobody can say.
-    LookedUp(Uid, Result<Person, String>),
+    LookedUp(Uid, Answer),
     /// What became of the attempt.
     Settled(AttemptName, Result<Settled, String>),
     /// What could not be removed.
@@ -111,15 +120,14 @@ impl Worker {
         }
     }
 
-    /// Has a list made, unless its user has too many under way.
-    pub(crate) fn list(&mut self, listing: Listing) -> Result<(), ApiError> {
-        let under_way = self.lists.entry(listing.uid).or_default();
+    /// Counts a list that is to be made, unless its user has too many under way.
+    pub(crate) fn admit_list(&mut self, uid: Uid) -> Result<(), ApiError> {
+        let under_way = self.lists.entry(uid).or_default();
         if *under_way >= MOST_LISTS {
             let error = format!("{MOST_LISTS} lists of this user are being made already; try again");
             return Err(ApiError { class: ErrorClass::TryAgain, error });
         }
         *under_way += 1;
-        self.start_task(Task::Accounts(Box::new(listing)));
         Ok(())
     }
 
@@ -171,8 +179,8 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
         Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
         Task::CleanUp(attempt) => settle::clean_up(paths, attempt).err().map(Done::NotRemoved),
-        Task::Remove(folders) => {
-            let failed: Vec<String> = folders.iter().filter_map(|f| settle::remove_folder(f).err()).collect();
+        Task::Remove(leftovers) => {
+            let failed: Vec<String> = leftovers.iter().filter_map(|each| remove(each).err()).collect();
             (!failed.is_empty()).then(|| Done::NotRemoved(failed.join("; ")))
         }
         Task::Accounts(listing) => {
@@ -183,12 +191,23 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
     }
 }
 
+fn remove(leftover: &Leftover) -> Result<(), String> {
+    settle::remove_folder(&leftover.folder)?;
+    if let Some(job) = leftover.folder.parent().filter(|_| leftover.job_over) {
+        // Not if another attempt's folder is in it still.
+        let _ = std::fs::remove_dir(job);
+    }
+    Ok(())
+}
+
 /// Adds the jobs out of the accounts. A connection of its own each time: it sees what is durable now.
 fn list(paths: &Paths, listing: Listing) -> Result<Response, ApiError> {
     let Listing { mut answer, query, .. } = listing;
     let ended = Reader::open(paths).and_then(|reader| reader.finished(&query, WallTime(clock::wall_ms())));
     let ended = ended.map_err(|e| ApiError { class: ErrorClass::TryAgain, error: e.to_string() })?;
     answer.left_out += ended.left_out;
-    answer.jobs.extend(ended.jobs);
+    // One that was alive when it was asked, and has ended since, is in the list already.
+    let listed: HashSet<u32> = answer.jobs.iter().map(|job| job.number).collect();
+    answer.jobs.extend(ended.jobs.into_iter().filter(|job| !listed.contains(&job.number)));
     Ok(Response::json(200, &answer))
 }

@@ -94,11 +94,15 @@ fn launch_failures_name_step_path_and_reason() {
     set_mode(&closed, 0o755);
     let home = world.home.display().to_string();
     let refused = closed.join("x.out").to_str().unwrap().to_owned();
-    let failure = |script: &str, change: &dyn Fn(&mut ax_core::record::Assignment)| {
+    let failure_of = |whose: &str, script: &str, change: &dyn Fn(&mut ax_core::record::Assignment)| {
         let result = world.job(script).with(change).run();
         assert_eq!(result.outcome, Outcome::LaunchFailed, "{result:?}");
+        assert_eq!(result.never_started, whose == "the machine's", "{result:?}");
         assert_eq!((result.exit_code, result.signal, result.started_at), (None, None, None));
         result.message.unwrap()
+    };
+    let failure = |script: &str, change: &dyn Fn(&mut ax_core::record::Assignment)| {
+        failure_of("the job's", script, change)
     };
     let message = failure("", &|a| a.files.output.clone_from(&refused));
     assert_eq!(message, format!("open output '{refused}' as user li: Permission denied"));
@@ -116,8 +120,9 @@ fn launch_failures_name_step_path_and_reason() {
     assert_eq!(message, "start interpreter '/etc/passwd' as user li: Permission denied");
     let message = failure("", &|a| a.args = vec!["a\0b".to_owned()]);
     assert!(message.contains("NUL"), "{message}");
-    let message =
-        failure("", &|a| a.cgroup_parents = vec!["unified:/sys/fs/cgroup/unified/none/x".to_owned()]);
+    let message = failure_of("the machine's", "", &|a| {
+        a.cgroup_parents = vec!["unified:/sys/fs/cgroup/unified/none/x".to_owned()];
+    });
     assert!(message.starts_with("groups: cannot make group"), "{message}");
 }
 

@@ -7,7 +7,7 @@ use crate::config::{Queue, QueueState};
 use crate::controller::Controller;
 use crate::id::{HostName, JobId, JobNumber, QueueName};
 use crate::job::Job;
-use crate::job::state::JobState;
+use crate::job::state::{JobState, Outcome};
 use crate::node::Node;
 use crate::text::count;
 use crate::time::{Now, WallTime};
@@ -100,9 +100,19 @@ fn own_reasons(job: &Job, now: Now) -> Vec<String> {
         reasons.push(format!("waits for its begin time, in {}", begin - now.wall));
     }
     if let Some(until) = job.backoff_until {
-        let (used, all) = (job.retries_used, job.request.retries);
         let left = (until - now.boot).0.div_ceil(1000);
-        reasons.push(format!("retry {used} of {all} in {left} s after a failure"));
+        let end = job.attempt.as_ref().and_then(|attempt| attempt.end.as_ref());
+        reasons.push(match end.filter(|end| end.outcome == Outcome::LaunchFailed) {
+            // Not a retry that the job asked for, but another try of what never began.
+            Some(end) => {
+                let why = end.message.as_deref().unwrap_or("never started");
+                format!("its last attempt {why}; tried again in {left} s")
+            }
+            None => {
+                let (used, all) = (job.retries_used, job.request.retries);
+                format!("retry {used} of {all} in {left} s after a failure")
+            }
+        });
     }
     reasons
 }

@@ -160,6 +160,10 @@ pub struct AttemptResult {
     pub max_ram: Option<Megabytes>,
     /// In words: the failed step of a launch with path and error, the limit passed, who cancelled.
     pub message: Option<String>,
+    /// Nothing of the job ran, for a reason of this machine's: the job may be started again. Absent from records of
+    /// older supervisors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_started: bool,
 }
 
 /// What a supervisor tells axd on its socket, one message a packet, JSON.

@@ -15,7 +15,7 @@ use ax_sys::crash_point;
 use super::{Engine, SPOOL_STAYS, now};
 use crate::launch::{LaunchError, Plan, Running};
 use crate::log::{Level, Line};
-use crate::people::Person;
+use crate::people::{NoPerson, Person};
 use crate::settle::Settled;
 use crate::store::{NewParts, Usage};
 use crate::worker::Task;
@@ -70,7 +70,8 @@ impl Engine {
                 self.parked.launches.push((uid, launch));
                 self.worker.look_up(uid);
             }
-            Some(Err(error)) => self.launch_failed(launch.attempt, error),
+            Some(Err(error @ NoPerson::Unknown(_))) => self.launch_failed(launch.attempt, error.to_string()),
+            Some(Err(error @ NoPerson::CannotAsk(..))) => self.not_started(launch.attempt, error.to_string()),
             Some(Ok(person)) if person.name != job.owner.name => {
                 let error =
                     format!("user {uid} is {} now and was {} at submission", person.name, job.owner.name);
@@ -199,13 +200,20 @@ impl Engine {
     /// The end of an attempt, by its supervisor's word or its record.
     fn on_result(&mut self, result: AttemptResult) {
         let attempt = result.attempt;
+        if result.never_started {
+            let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
+            return self.not_started(attempt, why);
+        }
         let state = self.state_of(attempt);
         // A short job's start and end may come together, or the start may have been missed.
         if let (Some(JobState::Starting), Some(at)) = (state, result.started_at) {
             self.happened(Event::AttemptStarted { attempt, at });
         }
-        let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
-        self.usage.insert(attempt, usage);
+        // News that comes twice finds no end to be entered with: nobody would take the figures out again.
+        if self.is_living(attempt) {
+            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
+            self.usage.insert(attempt, usage);
+        }
         let end = AttemptEnd {
             outcome: result.outcome,
             exit_code: result.exit_code,
@@ -246,8 +254,13 @@ impl Engine {
             Ok(Settled::Alive(Some(started))) => {
                 match self.attempts.adopt(&self.poller, &self.paths, &started, now) {
                     Ok(true) => {}
-                    // Ended meanwhile, or nobody knows: look again.
-                    Ok(false) | Err(_) => self.attempts.look_again(attempt, now),
+                    // Ended meanwhile.
+                    Ok(false) => self.attempts.look_again(attempt, now),
+                    Err(error) => {
+                        let line = Line::new("adopt").text("attempt", &attempt).text("error", &error);
+                        self.log.line(Level::Error, &line);
+                        self.attempts.look_again(attempt, now);
+                    }
                 }
             }
             Ok(Settled::Over(result)) => {

@@ -27,6 +27,7 @@ use std::time::Duration;
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::{AttemptName, JobNumber};
+use ax_core::job::state::JobState;
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
 use ax_sys::clock;
@@ -41,7 +42,7 @@ use crate::people::People;
 use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
 use crate::store::{NewParts, Reader, Usage, Writer};
-use crate::worker::{Done, Task, Worker};
+use crate::worker::{Done, Leftover, Task, Worker};
 use attempts::{Attempts, News};
 use commit::{Commits, OpenBatch};
 use fairness::Fairness;
@@ -236,7 +237,8 @@ impl Engine {
         self.remove_leftovers(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + RESCAN;
-            self.on_acks();
+            // Whatever a wake-up that did not come would have told.
+            self.on_wake();
             self.happened(Event::Tick);
         }
         if !self.quiet_done && now.boot - self.last_commit >= QUIET_AFTER {
@@ -247,16 +249,24 @@ impl Engine {
 
     fn remove_leftovers(&mut self, now: BootTime) {
         let mut due = Vec::new();
-        while let Some(((at, attempt), path)) = self.leftovers.pop_first() {
+        while let Some(((at, attempt), folder)) = self.leftovers.pop_first() {
             if at > now {
-                self.leftovers.insert((at, attempt), path);
+                self.leftovers.insert((at, attempt), folder);
                 break;
             }
-            due.push(path);
+            due.push(Leftover { folder, job_over: self.is_over(attempt.job.number) });
         }
         if !due.is_empty() {
             self.worker.start_task(Task::Remove(due));
         }
+    }
+
+    /// Whether a job will never have another attempt.
+    fn is_over(&self, number: JobNumber) -> bool {
+        self.controller.job(number).is_none_or(|job| {
+            // A person may still have it run again.
+            job.state.is_final() && job.state != JobState::FailedUnknownState
+        })
     }
 
     fn on_news(&mut self, news: Vec<News>) {

@@ -62,28 +62,23 @@ impl Parked {
     }
 }
 
+/// Takes out what waits for this user, in its order.
+fn take_of<T>(waiting: &mut Vec<(Uid, T)>, uid: Uid) -> Vec<T> {
+    let (theirs, others) = std::mem::take(waiting).into_iter().partition::<Vec<_>, _>(|(of, _)| *of == uid);
+    *waiting = others;
+    theirs.into_iter().map(|(_, each)| each).collect()
+}
+
 impl Engine {
     /// The name service has answered about a user.
     pub(super) fn unpark(&mut self, uid: Uid) {
-        let (theirs, others) =
-            std::mem::take(&mut self.parked.requests).into_iter().partition(|(of, _)| *of == uid);
-        self.parked.requests = others;
-        let theirs: Vec<(Uid, Incoming)> = theirs;
-        for (_, request) in theirs {
+        for request in take_of(&mut self.parked.requests, uid) {
             self.on_request(request);
         }
-        let (theirs, others) =
-            std::mem::take(&mut self.parked.drops).into_iter().partition(|(of, _)| *of == uid);
-        self.parked.drops = others;
-        let theirs: Vec<(Uid, Arrival)> = theirs;
-        for (_, arrival) in theirs {
+        for arrival in take_of(&mut self.parked.drops, uid) {
             self.on_arrival(arrival);
         }
-        let (theirs, others) =
-            std::mem::take(&mut self.parked.launches).into_iter().partition(|(of, _)| *of == uid);
-        self.parked.launches = others;
-        let theirs: Vec<(Uid, Launch)> = theirs;
-        for (_, launch) in theirs {
+        for launch in take_of(&mut self.parked.launches, uid) {
             self.launch(launch);
         }
     }

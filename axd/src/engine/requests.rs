@@ -18,12 +18,21 @@ use super::{Engine, now};
 use crate::api::http::{Method, Request, Response};
 use crate::api::server::{ConnId, Incoming, Notice};
 use crate::log::{Level, Line};
-use crate::people::Person;
+use crate::people::{NoPerson, Person};
 use crate::store::NewParts;
 use crate::submission::{self, Checked, Rules};
 
 pub(super) fn error(class: ErrorClass, text: impl Into<String>) -> ApiError {
     ApiError { class, error: text.into() }
+}
+
+/// The answer where a person is needed and there is none: final only if the name service knows nobody.
+fn no_person(why: &NoPerson, if_unknown: ErrorClass) -> ApiError {
+    let class = match why {
+        NoPerson::Unknown(_) => if_unknown,
+        NoPerson::CannotAsk(..) => ErrorClass::TryAgain,
+    };
+    error(class, why.to_string())
 }
 
 /// The part of a submission that says for whom it is.
@@ -81,7 +90,8 @@ impl Engine {
                 self.parked.request(uid, incoming);
             }
             Some(Err(why)) => {
-                self.respond(incoming.conn, &Response::error(&error(ErrorClass::NoPermission, why)));
+                let answer = no_person(&why, ErrorClass::NoPermission);
+                self.respond(incoming.conn, &Response::error(&answer));
             }
             Some(Ok(person)) => match self.stranger(&incoming.request, &person) {
                 Some(uid) => {
@@ -199,7 +209,7 @@ impl Engine {
             return Err(error(ErrorClass::NoPermission, text));
         }
         match self.people.get(uid, now().boot) {
-            Some(known) => known.clone().map_err(|why| error(ErrorClass::Refused, why)),
+            Some(known) => known.clone().map_err(|why| no_person(&why, ErrorClass::Refused)),
             // Such requests are parked before they come here; an answer may have grown old just now.
             None => Err(error(ErrorClass::TryAgain, format!("user {uid} is being looked up; ask again"))),
         }

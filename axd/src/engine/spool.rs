@@ -11,7 +11,7 @@ use ax_sys::crash_point;
 
 use super::{Engine, now};
 use crate::log::{Level, Line};
-use crate::people::Person;
+use crate::people::{NoPerson, Person};
 use crate::spool::{Arrival, Content, News, TakenId, Verdict};
 use crate::submission::{self, Script};
 
@@ -83,9 +83,9 @@ impl Engine {
                 return self.parked.drops.push((uid, arrival));
             }
             // As on the socket: root named somebody who is not there.
-            Some(Err(why)) if uid != owner => Err(refused(why)),
-            // A name service that is down says the same as one that knows nobody: nothing is lost by waiting.
-            Some(Err(why)) => Err(ApiError { class: ErrorClass::TryAgain, error: why }),
+            Some(Err(why @ NoPerson::Unknown(_))) if uid != owner => Err(refused(why.to_string())),
+            // A name service that is down may say the same as one that knows nobody: nothing is lost by waiting.
+            Some(Err(why)) => Err(ApiError { class: ErrorClass::TryAgain, error: why.to_string() }),
             Some(Ok(person)) => self.try_take(arrival, &person),
         };
         match taken {

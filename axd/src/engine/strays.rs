@@ -4,9 +4,9 @@
 //! anything is started, or a job could run twice.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ax_core::id::AttemptName;
+use ax_core::id::{AttemptName, JobId};
 use ax_core::paths::Paths;
 
 use super::{Engine, SPOOL_STAYS, now};
@@ -28,8 +28,13 @@ impl Engine {
             self.worker.start_task(Task::CleanUp(*stray));
         }
         let due = now().boot + SPOOL_STAYS;
-        for stray in in_the_spool(&self.paths).difference(living) {
+        let (attempts, empty) = in_the_spool(&self.paths);
+        for stray in attempts.difference(living) {
             self.leftovers.insert((due, *stray), self.paths.epoch_dir(*stray));
+        }
+        for (_, folder) in empty.into_iter().filter(|(job, _)| self.is_over(job.number)) {
+            // One that is no longer empty stays.
+            let _ = std::fs::remove_dir(folder);
         }
         Ok(())
     }
@@ -42,21 +47,48 @@ fn on_this_node(paths: &Paths) -> BTreeSet<AttemptName> {
     all.filter_map(|name| name.trim_start_matches('.').parse().ok()).collect()
 }
 
-fn in_the_spool(paths: &Paths) -> BTreeSet<AttemptName> {
+/// Folders of attempts, and folders of jobs with no attempt in them.
+fn in_the_spool(paths: &Paths) -> (BTreeSet<AttemptName>, Vec<(JobId, PathBuf)>) {
     let buckets = paths.spool.join("jobs");
-    let mut found = BTreeSet::new();
+    let (mut attempts, mut empty) = (BTreeSet::new(), Vec::new());
     for bucket in names(&buckets) {
         let bucket = buckets.join(bucket);
         for job in names(&bucket) {
-            let epochs = names(&bucket.join(&job)).into_iter();
-            found.extend(epochs.filter_map(|epoch| format!("{job}.{epoch}").parse::<AttemptName>().ok()));
+            let folder = bucket.join(&job);
+            let epochs = names(&folder);
+            match job.parse() {
+                Ok(id) if epochs.is_empty() => empty.push((id, folder)),
+                _ => attempts.extend(
+                    epochs.iter().filter_map(|epoch| format!("{job}.{epoch}").parse::<AttemptName>().ok()),
+                ),
+            }
         }
     }
-    found
+    (attempts, empty)
 }
 
 /// What can't be listed is looked for again at the next start.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    #[test]
+    fn what_lies_in_the_spool_is_told_from_what_is_empty() {
+        let root = TempDir::new();
+        let paths = Paths::under(root.path());
+        let kept: AttemptName = "ax-2026-0001.7".parse().unwrap();
+        let gone: AttemptName = "ax-2026-0002.8".parse().unwrap();
+        std::fs::create_dir_all(paths.epoch_dir(kept)).unwrap();
+        std::fs::create_dir_all(paths.epoch_dir(gone)).unwrap();
+        std::fs::remove_dir(paths.epoch_dir(gone)).unwrap();
+        let (attempts, empty) = in_the_spool(&paths);
+        assert_eq!(attempts, BTreeSet::from([kept]));
+        assert_eq!(empty, [(gone.job, paths.epoch_dir(gone).parent().unwrap().to_owned())]);
+    }
 }

@@ -93,7 +93,14 @@ impl EventLog {
             return;
         }
         match self.append(&waiting) {
-            Ok(()) => self.gap = false,
+            Ok(()) => {
+                self.gap = false;
+                // With each snapshot, so daily: a busy daemon may never have a quiet minute.
+                let snapshot = waiting.iter().rfind(|(_, what)| matches!(what, Recorded::Snapshot(_)));
+                if let Some((now, _)) = snapshot {
+                    self.prune(now.wall);
+                }
+            }
             Err(error) => {
                 self.gap = true;
                 if damaged(&error) {
@@ -237,5 +244,38 @@ impl EventReader {
         };
         let now = Now { boot: BootTime(boot.unsigned_abs()), wall: WallTime(wall) };
         Ok(Entry { seq, now, recorded })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TempDir;
+    use ax_core::config::Config;
+    use ax_core::controller::Controller;
+
+    #[test]
+    fn a_snapshot_lets_what_is_older_than_the_last_one_before_30_days_go() {
+        let folder = TempDir::new();
+        let path = folder.path().join("events.db");
+        let mut log = EventLog::at(path.clone());
+        let day = |day: i64| Now { boot: BootTime(0), wall: WallTime(day * 86_400_000) };
+        let snapshot = || Recorded::Snapshot(Box::new(Controller::new(Config::default()).snapshot()));
+        let step = || Recorded::Step(Step { event: Event::Tick, decisions: vec![] });
+        for (at, recorded) in
+            [(0, snapshot()), (0, step()), (1, snapshot()), (1, step()), (32, step()), (32, snapshot())]
+        {
+            log.add(day(at), recorded);
+            log.flush();
+        }
+        let mut days = Vec::new();
+        let reader = EventReader::open(&path).unwrap();
+        reader
+            .each_from(0, |entry| {
+                days.push(entry.now.wall.0 / 86_400_000);
+                true
+            })
+            .unwrap();
+        assert_eq!(days, [1, 1, 32, 32]);
     }
 }

@@ -10,7 +10,7 @@ mod limits;
 mod spawn;
 
 pub use descriptors::{close_from, close_on_exec_from, place};
-pub use fork::{Child, ChildError, ChildReport, fork_child};
+pub use fork::{Child, ChildError, ChildReport, ChildStart, ToParent, fork_child};
 pub use limits::{Limit, Resource, limit, set_limit};
 pub use spawn::Spawn;
 

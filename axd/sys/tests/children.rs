@@ -6,7 +6,7 @@ mod common;
 
 use ax_sys::credentials;
 use ax_sys::pidfd::{Exit, PidFd, ProcessIdentity};
-use ax_sys::process::{self, Child, ChildError, Limit, Resource, Spawn, fork_child};
+use ax_sys::process::{self, Child, ChildError, ChildStart, Limit, Resource, Spawn, fork_child};
 use ax_sys::shared_word::{Fence, FenceWriter};
 use ax_sys::signals::{self, Signal, SignalWatch};
 use common::{Scratch, run, skip_without_root, wait_for};
@@ -22,6 +22,7 @@ fn main() {
     run(&[
         ("failed_steps_are_reported", failed_steps_are_reported),
         ("failed_exec_is_reported", failed_exec_is_reported),
+        ("a_death_before_exec_is_told_from_one_after", a_death_before_exec_is_told_from_one_after),
         ("threads_forbid_forking", threads_forbid_forking),
         ("ends_are_told_apart", ends_are_told_apart),
         ("descriptors_are_placed_and_the_rest_closed", descriptors_are_placed),
@@ -53,14 +54,14 @@ fn exec_shell(script: &str) -> Result<Infallible, ChildError> {
 }
 
 fn exit(child: Child) -> Exit {
-    assert_eq!(child.report.wait().unwrap(), None);
+    assert!(!matches!(child.report.wait().unwrap(), ChildStart::Failed(_)));
     assert!(child.process.wait_ended(LONG).unwrap());
     child.process.reap().unwrap().unwrap()
 }
 
 /// Runs code in a child that says with its exit code how it went.
 fn in_child(test: impl FnOnce() -> bool) {
-    let child = fork_child(None, || {
+    let child = fork_child(None, |_| {
         let good = test();
         std::process::exit(if good { 0 } else { 1 })
     });
@@ -69,8 +70,8 @@ fn in_child(test: impl FnOnce() -> bool) {
 
 fn failed_steps_are_reported() {
     let wanted = ChildError { step: "mount".into(), errno: 13, text: "no: \n ü".repeat(2000) };
-    let child = fork_child(None, || Err(wanted.clone())).unwrap();
-    let got = child.report.wait().unwrap().unwrap();
+    let child = fork_child(None, |_| Err(wanted.clone())).unwrap();
+    let ChildStart::Failed(got) = child.report.wait().unwrap() else { panic!("no error came") };
     assert_eq!((got.step.as_str(), got.errno), ("mount", 13));
     assert!(got.text.len() > 4000 && wanted.text.starts_with(&got.text[..3000]));
     assert!(child.process.wait_ended(LONG).unwrap());
@@ -79,31 +80,52 @@ fn failed_steps_are_reported() {
 }
 
 fn failed_exec_is_reported() {
-    let child = fork_child(None, || {
+    let child = fork_child(None, |parent| {
         process::close_on_exec_from(3).map_err(|error| failed(&error))?;
+        parent.exec_is_next();
         Err(ChildError::new("exec", &process::exec(c"/nowhere/at/all", &texts(&["x"]), &[])))
     });
-    let error = child.unwrap().report.wait().unwrap().unwrap();
+    let ChildStart::Failed(error) = child.unwrap().report.wait().unwrap() else { panic!("no error came") };
     assert_eq!((error.step.as_str(), error.errno), ("exec", libc::ENOENT));
     assert!(error.text.contains("/nowhere/at/all"), "{}", error.text);
     wait_for("the zombie", || process::reap_any().unwrap().is_some());
+}
+
+fn a_death_before_exec_is_told_from_one_after() {
+    let start = |says: bool, script: &str| {
+        let child = fork_child(None, |parent| {
+            if says {
+                parent.exec_is_next();
+                return exec_shell(script);
+            }
+            let _ = process::signal_child(std::process::id().cast_signed(), Signal::KILL);
+            unreachable!("it was killed")
+        });
+        let Child { process, report } = child.unwrap();
+        let start = report.wait().unwrap();
+        assert!(process.wait_ended(LONG).unwrap());
+        assert_eq!(process.reap().unwrap(), Some(Exit::Signal { number: 9, core: false }));
+        start
+    };
+    assert_eq!(start(false, ""), ChildStart::Died);
+    assert_eq!(start(true, "kill -KILL $$"), ChildStart::Executed);
 }
 
 fn threads_forbid_forking() {
     assert_eq!(process::thread_count().unwrap(), 1);
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || receiver.recv());
-    assert!(fork_child(None, || exec_shell("exit 0")).unwrap_err().to_string().contains("2 threads"));
+    assert!(fork_child(None, |_| exec_shell("exit 0")).unwrap_err().to_string().contains("2 threads"));
     drop(sender);
     assert!(thread.join().unwrap().is_err());
     wait_for("one thread", || process::thread_count().unwrap() == 1);
 }
 
 fn ends_are_told_apart() {
-    let end = |script: &str| exit(fork_child(None, || exec_shell(script)).unwrap());
+    let end = |script: &str| exit(fork_child(None, |_| exec_shell(script)).unwrap());
     assert_eq!(end("exit 77"), Exit::Code(77));
     assert_eq!(end("kill -TERM $$"), Exit::Signal { number: 15, core: false });
-    let realtime = fork_child(None, || exec_shell("exec sleep 1000")).unwrap();
+    let realtime = fork_child(None, |_| exec_shell("exec sleep 1000")).unwrap();
     let signal: Signal = "RTMIN+5".parse().unwrap();
     assert!(realtime.process.send_signal(signal).unwrap());
     assert_eq!(exit(realtime), Exit::Signal { number: signal.number(), core: false });
@@ -113,7 +135,7 @@ fn descriptors_are_placed() {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let scratch = Scratch::new();
     let file = scratch.dir().create_file("f", 0o600).unwrap();
-    let child = fork_child(None, || {
+    let child = fork_child(None, |_| {
         // Crossed over: each source has the other's target.
         process::place(&[(theirs.as_fd(), 5), (file.as_fd(), 6)]).map_err(|error| failed(&error))?;
         // SAFETY: both numbers were just filled.
@@ -146,7 +168,7 @@ fn close_from_keeps_what_it_should() {
 }
 
 fn signals_are_reset() {
-    let child = fork_child(None, || {
+    let child = fork_child(None, |_| {
         signals::ignore(Signal::TERM).map_err(|error| failed(&error))?;
         signals::ignore("RTMIN+1".parse().unwrap()).map_err(|error| failed(&error))?;
         let _watch = SignalWatch::new(&[Signal::USR1, Signal::CHLD]).map_err(|error| failed(&error))?;
@@ -170,7 +192,7 @@ fn becoming_a_user_is_for_good() {
     if skip_without_root("becoming_a_user_is_for_good") {
         return;
     }
-    let child = fork_child(None, || {
+    let child = fork_child(None, |_| {
         credentials::become_user(65_534, 65_533, &[7, 65_533]).map_err(|error| failed(&error))?;
         exec_shell(
             "grep -q '^Uid:\t65534\t65534\t65534\t65534$' /proc/self/status && \
@@ -186,7 +208,7 @@ fn becoming_a_user_is_for_good() {
 }
 
 fn limits_are_inherited() {
-    let child = fork_child(None, || {
+    let child = fork_child(None, |_| {
         let none = Limit { soft: Some(0), hard: Some(0) };
         process::set_limit(Resource::Core, none).map_err(|error| failed(&error))?;
         let files = Limit { soft: Some(64), hard: Some(128) };
@@ -211,7 +233,7 @@ fn fence_is_seen_by_a_child() {
     assert_eq!((reader.lowest_node_epoch(), reader.last_send_ms()), (7, 1000));
     // Raised after the fork: a child on its way to exec still sees it.
     let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-    let child = fork_child(None, || {
+    let child = fork_child(None, |_| {
         let mut byte = [0];
         theirs.read_exact(&mut byte).unwrap();
         std::process::exit(i32::try_from(reader.lowest_node_epoch()).unwrap())
@@ -268,7 +290,7 @@ fn spawn_reports_a_missing_program() {
 
 fn orphans_come_to_the_subreaper() {
     process::set_child_subreaper(true).unwrap();
-    let child = fork_child(None, || exec_shell("(sleep 0.05; exit 5) & exit 6")).unwrap();
+    let child = fork_child(None, |_| exec_shell("(sleep 0.05; exit 5) & exit 6")).unwrap();
     let pid = child.process.pid();
     assert!(child.process.wait_ended(LONG).unwrap());
     assert_eq!(process::ended_child().unwrap(), Some(pid), "looked at, not taken");
@@ -285,8 +307,8 @@ fn orphans_come_to_the_subreaper() {
 
 fn death_of_the_parent_is_noticed() {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-    let parent = fork_child(None, || {
-        let child = fork_child(None, || {
+    let parent = fork_child(None, |_| {
+        let child = fork_child(None, |_| {
             process::set_parent_death_signal(Signal::KILL).map_err(|error| failed(&error))?;
             process::place(&[(theirs.as_fd(), 1)]).map_err(|error| failed(&error))?;
             exec_shell("echo $$; exec sleep 1000")

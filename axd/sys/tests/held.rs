@@ -77,7 +77,7 @@ fn filter_on_a_parent_holds_below() {
 }
 
 fn marked_shell(mark: &str, script: &str) -> Child {
-    let child = fork_child(None, || {
+    let child = fork_child(None, |_| {
         let environment = texts(&["PATH=/usr/bin:/bin", mark, "AX_LEASE_EPOCH=17"]);
         let error = ax_sys::process::exec(c"/bin/sh", &texts(&["sh", "-c", script]), &environment);
         Err(ChildError::new("exec", &error))

@@ -9,7 +9,7 @@ use ax_core::record::{Assignment, AttemptResult, Report, Request, Started};
 use ax_core::time::WallTime;
 use ax_sys::cgroup::{Events, Station};
 use ax_sys::pidfd::{Exit, ProcessIdentity};
-use ax_sys::process::{self, ChildReport};
+use ax_sys::process::{self, ChildReport, ChildStart};
 use ax_sys::shared_word::Fence;
 use ax_sys::signals::{Signal, SignalWatch};
 use ax_sys::socket::{self, Interest, Poller};
@@ -21,7 +21,7 @@ use super::place::Place;
 use super::table::{Event, State};
 use super::timers::Timers;
 use super::tree::Tree;
-use super::verdict::{Cause, Facts, ScriptExit};
+use super::verdict::{Cause, Facts, LaunchError, ScriptExit};
 
 const SIGNALS: u64 = 0;
 pub(super) const REPORT: u64 = 1;
@@ -181,17 +181,16 @@ impl Attempt {
     fn read_report(&mut self) {
         let Some(report) = self.report.take() else { return };
         let _ = self.poller.remove(&report);
-        match report.wait() {
-            Ok(None) => self.on(Event::Launched),
-            Ok(Some(error)) => {
-                self.facts.launch_error = Some(error.text);
-                self.on(Event::LaunchFailed);
+        let error = match report.wait() {
+            Ok(ChildStart::Executed) => return self.on(Event::Launched),
+            Ok(ChildStart::Failed(error)) => LaunchError::Job(error.text),
+            Ok(ChildStart::Died) => {
+                LaunchError::Node("the child was killed before it could start the script".to_owned())
             }
-            Err(error) => {
-                self.facts.launch_error = Some(error.to_string());
-                self.on(Event::LaunchFailed);
-            }
-        }
+            Err(error) => LaunchError::Node(error.to_string()),
+        };
+        self.facts.launch_error = Some(error);
+        self.on(Event::LaunchFailed);
     }
 
     /// Takes away children that have ended: the script and what it orphaned.

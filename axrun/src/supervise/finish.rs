@@ -62,6 +62,7 @@ impl Attempt {
             cpu_us: used.as_ref().and_then(|used| used.cpu_us),
             max_ram: used.as_ref().and_then(|used| used.max_ram),
             message,
+            never_started: self.facts.never_started(),
         }
     }
 }

@@ -17,7 +17,7 @@ use ax_core::job::spec::OpenMode;
 use ax_core::record::Assignment;
 use ax_sys::SysError;
 use ax_sys::crash_point;
-use ax_sys::process::{self, ChildError, Limit, Resource};
+use ax_sys::process::{self, ChildError, Limit, Resource, ToParent};
 use ax_sys::shared_word::Fence;
 use ax_sys::signals::{self, Signal};
 
@@ -41,7 +41,7 @@ type Step<T = ()> = Result<T, ChildError>;
 
 impl Launch<'_> {
     /// Runs the script in place of this process.
-    pub(crate) fn run(&self) -> Step<Infallible> {
+    pub(crate) fn run(&self, parent: &ToParent) -> Step<Infallible> {
         self.depend_on_parent()?;
         self.read_fence()?;
         crash_point!("fence read");
@@ -53,7 +53,7 @@ impl Launch<'_> {
         // A lone group and session, so that a job can't stop or signal anything but itself through its terminal.
         process::new_session().map_err(|error| failed("session", &error))?;
         signals::reset_all().map_err(|error| failed("signals", &error))?;
-        self.execute(&files)
+        self.execute(&files, parent)
     }
 
     /// Whoever can't be supervised must not run. The kernel forgets this at a change of user.
@@ -136,7 +136,7 @@ impl Launch<'_> {
         file.set_len(0)
     }
 
-    fn execute(&self, files: &[File; 3]) -> Step<Infallible> {
+    fn execute(&self, files: &[File; 3], parent: &ToParent) -> Step<Infallible> {
         let script = text(self.script.as_os_str())?;
         let (program, mut arguments) = match self.runner()? {
             Runner::Itself => (script.clone(), vec![script]),
@@ -160,6 +160,7 @@ impl Launch<'_> {
         process::place(&wanted).map_err(|error| failed("files", &error))?;
         process::close_on_exec_from(3).map_err(|error| failed("files", &error))?;
         crash_point!("exec");
+        parent.exec_is_next();
         let error = process::exec(&program, &arguments, &environment);
         let program = Path::new(OsStr::from_bytes(program.as_bytes()));
         let error = if program == self.script && error.kind() == io::ErrorKind::PermissionDenied {

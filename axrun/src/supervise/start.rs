@@ -17,14 +17,15 @@ use super::attempt::{Attempt, REPORT};
 use super::launch::Launch;
 use super::table::Event;
 use super::tree::Tree;
+use super::verdict::LaunchError;
 use super::{LEAVE_AFTER, OVERDUE_MARGIN, boot_now, wall_now};
 use crate::failure::Failure;
 
 impl Attempt {
-    /// Makes everything that the child needs, and the child. What fails becomes the attempt's result.
+    /// Makes everything that the child needs, and the child. What fails is this machine's fault, not the job's.
     pub(super) fn start(&mut self, lease: &mut Option<Lease>) {
         if let Err((step, error)) = self.prepare(lease) {
-            self.facts.launch_error = Some(format!("{step}: {error}"));
+            self.facts.launch_error = Some(LaunchError::Node(format!("{step}: {error}")));
             self.on(Event::LaunchFailed);
         }
     }
@@ -89,10 +90,10 @@ impl Attempt {
             parent: self.own.pid.unsigned_abs(),
             as_root: ax_sys::credentials::own().0 == 0,
         };
-        let child = tree.fork(|| {
+        let child = tree.fork(|parent| {
             // The child's copy only: while it is open the lease is held, whoever else has died.
             drop(lease.take());
-            launch.run()
+            launch.run(parent)
         })?;
         self.script = Some(child.process.pid());
         self.poller.add(&child.report, REPORT, Interest::READ)?;

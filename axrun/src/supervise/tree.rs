@@ -8,7 +8,7 @@ use ax_core::record::{Assignment, ProcessMark, Started};
 use ax_core::size::Megabytes;
 use ax_sys::cgroup::{Containment, Events, JobGroup, Limits, Place, ProcessTree, Removal, Stats};
 use ax_sys::pidfd::{PidFd, ProcessIdentity};
-use ax_sys::process::Child;
+use ax_sys::process::{Child, ToParent};
 use ax_sys::signals::Signal;
 use ax_sys::{Result, SysError};
 
@@ -65,7 +65,7 @@ impl Tree {
     /// Starts a child in the groups.
     pub(crate) fn fork<F>(&self, child: F) -> Result<Child>
     where
-        F: FnOnce() -> std::result::Result<std::convert::Infallible, ax_sys::process::ChildError>,
+        F: FnOnce(&ToParent) -> std::result::Result<std::convert::Infallible, ax_sys::process::ChildError>,
     {
         ax_sys::process::fork_child(Some(&self.hold.join_handle()?), child)
     }

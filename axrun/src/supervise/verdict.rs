@@ -30,13 +30,23 @@ pub(crate) enum Cause {
     LeaseLost,
 }
 
+/// Why the script was not executed, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LaunchError {
+    /// The job can't be started as it is: a file that can't be opened.
+    Job(String),
+    /// This machine could not: no group or process to be had, or a kill before the script began. The job may be
+    /// started again.
+    Node(String),
+}
+
 /// What is known of an attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// The script was executed.
     pub(crate) launched: bool,
-    /// Why it was not, in words.
-    pub(crate) launch_error: Option<String>,
+    /// Why it was not.
+    pub(crate) launch_error: Option<LaunchError>,
     /// What ended it from outside, before it ended by itself.
     pub(crate) cause: Option<Cause>,
     /// A process of it was killed for memory.
@@ -62,12 +72,19 @@ impl Facts {
             }
             Some(Cause::Asked { outcome, message }) => (*outcome, Some(message.clone())),
             Some(Cause::LeaseLost) => (Outcome::LeaseLost, Some("the lease was lost".to_owned())),
+            // Limits so small that not even the start fits in: it would end like this every time.
+            None if !self.launched && self.out_of_memory => self.own_end(),
             None if !self.launched => {
-                let unknown = || "the child ended before it could start the script".to_owned();
-                (Outcome::LaunchFailed, Some(self.launch_error.clone().unwrap_or_else(unknown)))
+                (Outcome::LaunchFailed, self.launch_error.as_ref().map(LaunchError::text))
             }
             None => self.own_end(),
         }
+    }
+
+    /// Whether nothing of the job ran, and through no fault or wish of anybody's: then it may be started again.
+    pub(crate) fn never_started(&self) -> bool {
+        let by_itself = self.cause.is_none() && !self.out_of_memory;
+        !self.launched && by_itself && matches!(self.launch_error, Some(LaunchError::Node(_)))
     }
 
     /// It ended by itself. A script that copes with the loss of a child that was killed for memory has succeeded.
@@ -77,6 +94,13 @@ impl Facts {
             _ if self.out_of_memory => (Outcome::OutOfMemory, Some(over_memory(self.ram))),
             _ => (Outcome::Failed, None),
         }
+    }
+}
+
+impl LaunchError {
+    fn text(&self) -> String {
+        let (LaunchError::Job(text) | LaunchError::Node(text)) = self;
+        text.clone()
     }
 }
 
@@ -141,10 +165,22 @@ mod tests {
 
     #[test]
     fn a_script_that_never_ran_is_a_failed_launch_with_words() {
-        let facts = Facts { launch_error: Some("open …".to_owned()), ..Facts::default() };
-        assert_eq!(facts.verdict(), (Outcome::LaunchFailed, Some("open …".to_owned())));
-        let (outcome, message) = Facts::default().verdict();
-        assert_eq!(outcome, Outcome::LaunchFailed);
-        assert!(message.is_some());
+        for (error, again) in
+            [(LaunchError::Job("open …".to_owned()), false), (LaunchError::Node("open …".to_owned()), true)]
+        {
+            let facts = Facts { launch_error: Some(error), ..Facts::default() };
+            assert_eq!(facts.verdict(), (Outcome::LaunchFailed, Some("open …".to_owned())));
+            assert_eq!(facts.never_started(), again);
+        }
+    }
+
+    #[test]
+    fn a_start_that_was_ended_on_purpose_or_for_memory_is_not_made_again() {
+        let killed = Facts { launch_error: Some(LaunchError::Node("killed".to_owned())), ..Facts::default() };
+        let mut cancelled = killed.clone();
+        cancelled.note_cause(Cause::Asked { outcome: Outcome::Cancelled, message: "by li".to_owned() });
+        assert_eq!((outcome(&cancelled), cancelled.never_started()), (Outcome::Cancelled, false));
+        let too_small = Facts { out_of_memory: true, exit: Some(ScriptExit::Signal(9)), ..killed };
+        assert_eq!((outcome(&too_small), too_small.never_started()), (Outcome::OutOfMemory, false));
     }
 }

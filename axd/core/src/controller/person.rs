@@ -124,6 +124,12 @@ impl Controller {
     fn hold(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
         let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
+        // Under the owner's name it would be the owner's to take off.
+        if let Some(who) = held_by_administrator(job).filter(|_| !actor.is_admin()) {
+            let why = format!("{id} is held already, by {who}, an administrator");
+            out.push(Decision::Refused { class: ErrorClass::Refused, why });
+            return;
+        }
         let waiting = job.state.is_waiting();
         if let Some(job) = self.jobs.get_mut(&id.number) {
             job.hold = Some(actor.name().into());
@@ -137,14 +143,13 @@ impl Controller {
     fn release(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
         let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
-        let refusal = match &job.hold {
-            None => Some((ErrorClass::Refused, format!("{id} is not held"))),
-            // Only the owner and administrators can hold a job at all.
-            Some(who) if **who != *job.owner.name && !actor.is_admin() => {
+        let refusal = match (held_by_administrator(job), &job.hold) {
+            (_, None) => Some((ErrorClass::Refused, format!("{id} is not held"))),
+            (Some(who), _) if !actor.is_admin() => {
                 let why = format!("{id} is held by {who}, an administrator, and released by one");
                 Some((ErrorClass::NoPermission, why))
             }
-            Some(_) => None,
+            _ => None,
         };
         if let Some((class, why)) = refusal {
             out.push(Decision::Refused { class, why });
@@ -213,6 +218,11 @@ impl Controller {
             self.settle_waiting(now, id.number, actor, &why, out);
         }
     }
+}
+
+/// Who holds a job, if that is not its owner: only the owner and administrators can hold one at all.
+fn held_by_administrator(job: &Job) -> Option<&str> {
+    job.hold.as_deref().filter(|who| **who != *job.owner.name)
 }
 
 /// Applies a change and says it in words.

@@ -85,7 +85,7 @@ pub struct Job {
     pub eligible_at: Option<WallTime>,
     /// When it ended.
     pub ended_at: Option<WallTime>,
-    /// A person's hold: who and why.
+    /// A person's hold: who.
     pub hold: Option<Box<str>>,
     /// Back-off after a failure: not before this instant.
     pub backoff_until: Option<BootTime>,

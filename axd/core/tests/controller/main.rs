@@ -266,6 +266,36 @@ fn strangers_are_refused_and_administrators_not() {
 }
 
 #[test]
+fn an_owner_does_not_get_around_the_hold_of_an_administrator() {
+    let mut controller = ready(config());
+    let (id, _) = submit(&mut controller, 0, Submission { hold: true, ..submission(1, request(1)) });
+    let owner = Actor::User { uid: Uid(1000), name: Arc::from("user1000"), admin: false };
+    let admin = Actor::User { uid: Uid(0), name: Arc::from("root"), admin: true };
+    let mut refused = |actor: &Actor, wish| {
+        let event = Event::Wished { job: id, actor: actor.clone(), wish, why: None };
+        let out = controller.step(at(1), event);
+        out.iter().any(|decision| matches!(decision, Decision::Refused { .. }))
+    };
+    assert!(!refused(&admin, Wish::Hold));
+    assert!(refused(&owner, Wish::Hold), "under the owner's name it would be the owner's to take off");
+    assert!(refused(&owner, Wish::Release));
+    assert!(!refused(&admin, Wish::Release));
+    assert_eq!(state(&controller, id), JobState::Starting);
+}
+
+#[test]
+fn what_never_started_says_why_and_when_it_is_tried_again() {
+    let mut controller = ready(config());
+    let (id, out) = submit(&mut controller, 0, submission(1, request(1)));
+    let never = |attempt| Event::NeverStarted { attempt, why: "groups: no room".to_owned() };
+    let out = controller.step(at(1), never(launched(&out)[0]));
+    controller.step(at(2), never(launched(&out)[0]));
+    assert_eq!(state(&controller, id), JobState::Pending);
+    let reasons = controller.explain(at(2), id.number).reasons;
+    assert_eq!(reasons, ["its last attempt never started: groups: no room; tried again in 1 s"]);
+}
+
+#[test]
 fn slices_share_a_card_and_whole_cards_are_not_shared() {
     let mut controller = ready(config());
     let slice = |mb| Some(CardRequest { count: 4, kind: None, slice: Some(Megabytes(mb)) });

@@ -19,6 +19,10 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// Reports are one write of at most this: the kernel never tears those (PIPE_BUF).
 const REPORT_MAX: usize = 4096;
 
+/// What a child says on its pipe, by the first byte: exec comes next, or an error, which is the rest.
+const EXEC_IS_NEXT: u8 = b'x';
+const ERROR: u8 = b'e';
+
 /// What failed in the child before exec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{step}: {text}")]
@@ -38,7 +42,8 @@ impl ChildError {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut report = self.errno.to_le_bytes().to_vec();
+        let mut report = vec![ERROR];
+        report.extend(self.errno.to_le_bytes());
         report.extend(self.step.bytes());
         report.push(0);
         report.extend(self.text.bytes());
@@ -47,7 +52,7 @@ impl ChildError {
     }
 
     fn decode(report: &[u8]) -> Option<ChildError> {
-        let (number, rest) = report.split_first_chunk::<4>()?;
+        let (number, rest) = report.strip_prefix(&[ERROR])?.split_first_chunk::<4>()?;
         let end = rest.iter().position(|byte| *byte == 0)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(ChildError {
@@ -67,26 +72,55 @@ pub struct Child {
     pub report: ChildReport,
 }
 
-/// Becomes readable when the child has executed its program, or failed to, or died.
+/// How the start of a child went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChildStart {
+    /// It executed its program, or was killed in the very act: its exit tells how it ended.
+    Executed,
+    /// It could not.
+    Failed(ChildError),
+    /// It ended before: nothing of its program ever ran.
+    Died,
+}
+
+/// The child's end of the pipe on which it reports.
+#[derive(Debug)]
+pub struct ToParent {
+    pipe: File,
+}
+
+impl ToParent {
+    /// To be said right before exec: whoever dies without having said it has not run its program. Should the exec
+    /// fail, the error is still reported.
+    pub fn exec_is_next(&self) {
+        // If the parent is gone there is nobody to tell.
+        let _ = (&self.pipe).write_all(&[EXEC_IS_NEXT]);
+    }
+}
+
+/// Becomes readable when the child is about to execute its program, has failed to, or died.
 #[derive(Debug)]
 pub struct ChildReport {
     pipe: File,
 }
 
 impl ChildReport {
-    /// Waits for the outcome: `None` if the child executed its program (or was killed before; its exit tells).
-    /// Poll first if the child may hang before exec, for instance on a file server.
+    /// Waits until the program is executed or never will be. Poll first if the child may hang before exec, for
+    /// instance on a file server.
     ///
     /// # Errors
     /// When the pipe fails.
-    pub fn wait(mut self) -> Result<Option<ChildError>> {
+    pub fn wait(mut self) -> Result<ChildStart> {
         let mut report = Vec::new();
         self.pipe.read_to_end(&mut report).doing("read", "the report of a child")?;
-        if report.is_empty() {
-            return Ok(None);
+        match report.iter().position(|byte| *byte != EXEC_IS_NEXT) {
+            None if report.is_empty() => Ok(ChildStart::Died),
+            None => Ok(ChildStart::Executed),
+            Some(at) => {
+                let parsed = ChildError::decode(&report[at..]).map(ChildStart::Failed);
+                parsed.ok_or_else(|| SysError::found("read", "the report of a child", "it is torn"))
+            }
         }
-        let parsed = ChildError::decode(&report);
-        parsed.map(Some).ok_or_else(|| SysError::found("read", "the report of a child", "it is torn"))
     }
 }
 
@@ -96,8 +130,8 @@ impl AsFd for ChildReport {
     }
 }
 
-/// Forks. The child joins `group`, then runs `setup`, whose last act should be an exec; if it returns, the child
-/// reports the error and ends with code 127. Descriptors stay open in the child: end with
+/// Forks. The child joins `group`, then runs `setup`, whose last acts should be [`ToParent::exec_is_next`] and an
+/// exec; if it returns, the child reports the error and ends with code 127. Descriptors stay open in the child: end with
 /// [`super::close_on_exec_from`].
 ///
 /// # Errors
@@ -105,7 +139,7 @@ impl AsFd for ChildReport {
 /// and what clone(2) says.
 pub fn fork_child<F>(group: Option<&JoinHandle>, setup: F) -> Result<Child>
 where
-    F: FnOnce() -> std::result::Result<Infallible, ChildError>,
+    F: FnOnce(&ToParent) -> std::result::Result<Infallible, ChildError>,
 {
     let threads = super::thread_count()?;
     if threads != 1 {
@@ -119,9 +153,10 @@ where
         }
         Cloned::Child { in_group } => {
             drop(reader);
-            let error = run_child(group, in_group, setup);
+            let mut parent = ToParent { pipe: File::from(writer) };
+            let error = run_child(group, in_group, || setup(&parent));
             // If the parent is gone there is nobody to tell.
-            let _ = File::from(writer).write_all(&error.encode());
+            let _ = parent.pipe.write_all(&error.encode());
             // SAFETY: ends the child at once, without running the parent's exit handlers twice.
             unsafe { libc::_exit(127) }
         }
