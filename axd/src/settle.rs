@@ -235,6 +235,39 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
 
+    /// The daemon clears away soon after; but the job may start again at once.
+    #[test]
+    fn what_a_dead_supervisor_left_has_ended_when_the_attempt_is_over() {
+        let dir = TempDir::new();
+        let paths = Paths::under(dir.path());
+        let attempt: AttemptName = "ax-2026-0007.3".parse().unwrap();
+        let mark = ("AX_JOB_MARK".to_owned(), dir.path().display().to_string());
+        std::fs::create_dir_all(paths.leases()).unwrap();
+        std::fs::create_dir_all(paths.attempt_dir(attempt)).unwrap();
+        let leases = Dir::open(paths.leases()).unwrap();
+        drop(lease::Lease::create(&leases, &attempt.to_string(), b"1:2").unwrap());
+        let started = Started {
+            v: FORMAT,
+            attempt,
+            boot_id: clock::boot_id().unwrap(),
+            supervisor: ProcessMark { pid: i32::MAX, start_ticks: 1 },
+            cgroups: Vec::new(),
+            marker: mark.clone(),
+            started_at: WallTime(0),
+            started_boot: ax_core::time::BootTime(0),
+            overdue_boot: None,
+        };
+        let record = serde_json::to_vec(&started).unwrap();
+        std::fs::write(paths.attempt_dir(attempt).join("started"), record).unwrap();
+        let mut left = std::process::Command::new("sleep").arg("600").env(&mark.0, &mark.1).spawn().unwrap();
+        let settled = settle(&paths, attempt);
+        let ended = left.try_wait().unwrap();
+        left.kill().unwrap();
+        left.wait().unwrap();
+        assert!(matches!(settled, Ok(Settled::Over(_))), "{settled:?}");
+        assert!(ended.is_some(), "it still ran");
+    }
+
     #[test]
     fn what_was_never_begun_is_sealed_so_that_a_late_supervisor_does_not_begin_it() {
         let dir = TempDir::new();
