@@ -229,3 +229,21 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<(), String> {
         Err(error) => Err(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    #[test]
+    fn what_was_never_begun_is_sealed_so_that_a_late_supervisor_does_not_begin_it() {
+        let dir = TempDir::new();
+        let paths = Paths::under(dir.path());
+        std::fs::create_dir_all(paths.leases()).unwrap();
+        let attempt: AttemptName = "ax-2026-0007.3".parse().unwrap();
+        assert!(matches!(settle(&paths, attempt), Ok(Settled::NeverStarted(_))));
+        let late = lease::Lease::create(&Dir::open(paths.leases()).unwrap(), &attempt.to_string(), b"1:2");
+        assert!(matches!(late, Err(LeaseError::AlreadyExists(_))), "{late:?}");
+        assert!(matches!(settle(&paths, attempt), Ok(Settled::NeverStarted(_))), "asked again");
+    }
+}

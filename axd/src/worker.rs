@@ -2,7 +2,7 @@
 //! service, the end of a dead supervisor's job, the removal of old folders, the accounts.
 //! They report back by messages that wake the loop, and decide nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -120,15 +120,14 @@ impl Worker {
         }
     }
 
-    /// Has a list made, unless its user has too many under way.
-    pub(crate) fn list(&mut self, listing: Listing) -> Result<(), ApiError> {
-        let under_way = self.lists.entry(listing.uid).or_default();
+    /// Counts a list that is to be made, unless its user has too many under way.
+    pub(crate) fn admit_list(&mut self, uid: Uid) -> Result<(), ApiError> {
+        let under_way = self.lists.entry(uid).or_default();
         if *under_way >= MOST_LISTS {
             let error = format!("{MOST_LISTS} lists of this user are being made already; try again");
             return Err(ApiError { class: ErrorClass::TryAgain, error });
         }
         *under_way += 1;
-        self.start_task(Task::Accounts(Box::new(listing)));
         Ok(())
     }
 
@@ -207,6 +206,8 @@ fn list(paths: &Paths, listing: Listing) -> Result<Response, ApiError> {
     let ended = Reader::open(paths).and_then(|reader| reader.finished(&query, WallTime(clock::wall_ms())));
     let ended = ended.map_err(|e| ApiError { class: ErrorClass::TryAgain, error: e.to_string() })?;
     answer.left_out += ended.left_out;
-    answer.jobs.extend(ended.jobs);
+    // One that was alive when it was asked, and has ended since, is in the list already.
+    let listed: HashSet<u32> = answer.jobs.iter().map(|job| job.number).collect();
+    answer.jobs.extend(ended.jobs.into_iter().filter(|job| !listed.contains(&job.number)));
     Ok(Response::json(200, &answer))
 }

@@ -9,6 +9,7 @@ use std::process::Command;
 use crate::books::{FOUR_CPUS, assert_at_most_once, assert_nothing_left, honest, until, wait_begun};
 use crate::cluster::{ALICE, Cluster, as_root, supervisor_of, wait_for};
 use crate::keyed::{Asked, Keyed};
+use crate::spool::names_in;
 
 /// A small file system of its own in place of a folder.
 struct Disk {
@@ -120,6 +121,12 @@ fn the_state_directory_is_full() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(cluster.wait_over(ran.out.trim())["state"], "SUCCEEDED");
     wait_for_the_end_of_all(&cluster);
+    // Whatever ran, when there was no room to write it down too, is in the accounts.
+    for name in names_in(&cluster.home(ALICE)) {
+        if let Some(id) = name.strip_prefix("book.") {
+            assert_at_most_once(&cluster, ALICE, id);
+        }
+    }
     assert_nothing_left(&cluster);
 }
 

@@ -100,8 +100,12 @@ fn queues_keep_their_limits(controller: &Controller) -> Result<(), String> {
     Ok(())
 }
 
-/// The order holds the ready jobs, each once, and no other.
+/// The order holds the ready jobs, each once, and no other; none of them is held or in its back-off.
 fn the_order_is_the_ready_jobs(controller: &Controller) -> Result<(), String> {
+    let mut ready = controller.jobs().filter(|j| j.state == JobState::Ready);
+    if let Some(job) = ready.find(|j| j.hold.is_some() || j.backoff_until.is_some()) {
+        return Err(format!("{} is ready and is held, or waits for its back-off", job.id));
+    }
     let queues = &controller.config().queues;
     let known =
         |job: &&Job| queues.iter().any(|q| q.name == job.queue) || controller.is_misfit(job.id.number);

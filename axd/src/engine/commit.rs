@@ -19,6 +19,7 @@ use crate::log::{Level, Line};
 use crate::spool::TakenId;
 use crate::store::events::Step;
 use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Row, Usage};
+use crate::worker::{Listing, Task};
 
 /// The reserve is given up on a full disk, and then most commits succeed after all.
 const UNSAVED_WAITS: Span = Span::seconds(2);
@@ -33,6 +34,8 @@ pub(super) struct Consequences {
     pub(super) answers: Vec<(ConnId, Response)>,
     /// Drops whose jobs are in it.
     pub(super) drops: Vec<TakenId>,
+    /// Lists out of the accounts that it belongs into.
+    pub(super) lists: Vec<Listing>,
 }
 
 /// The batch that is being collected.
@@ -165,6 +168,16 @@ impl Engine {
         }
     }
 
+    /// Has a list made once the accounts have all that was decided before it: a job that has just ended is no longer
+    /// among the living, and would be in neither. While commits fail, of what there is.
+    pub(super) fn list_when_durable(&mut self, listing: Listing) {
+        let failing = self.read_only.is_some();
+        match self.not_durable().filter(|_| !failing) {
+            Some(then) => then.lists.push(listing),
+            None => self.worker.start_task(Task::Accounts(Box::new(listing))),
+        }
+    }
+
     /// Where something waits for all that was decided before it; `None`: all of it is durable.
     fn not_durable(&mut self) -> Option<&mut Consequences> {
         if !self.batch.batch.rows.is_empty() {
@@ -259,6 +272,9 @@ impl Engine {
         }
         for drop in then.drops {
             self.finish_drop(drop);
+        }
+        for listing in then.lists {
+            self.worker.start_task(Task::Accounts(Box::new(listing)));
         }
         let accepted = |decision: &Decision| match decision {
             Decision::Accepted { job, .. } => Some(job.number),

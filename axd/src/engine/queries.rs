@@ -168,7 +168,9 @@ impl Engine {
             return Ok(Some(answer));
         }
         let query = of_accounts(query, answer.jobs.len());
-        self.worker.list(Listing { uid: person.uid, conn, answer, query }).map(|()| None)
+        self.worker.admit_list(person.uid)?;
+        self.list_when_durable(Listing { uid: person.uid, conn, answer, query });
+        Ok(None)
     }
 
     /// In a cluster that keeps jobs private, everybody sees their own; `None`: only others were asked for.

@@ -220,3 +220,25 @@ fn quick_check(connection: &Connection, path: &Path) -> Result<()> {
         .doing("check", path)?;
     if first == "ok" { Ok(()) } else { Err(StoreError::Damaged { path: path.to_owned(), what: first }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    /// No test without a power cut could see the difference: so this one looks at the setting.
+    #[test]
+    fn commits_go_to_the_disk() {
+        let dir = TempDir::new();
+        let path = dir.path().join("ax.db");
+        make_private(&path).unwrap();
+        let connection = writing_connection(&path).unwrap();
+        let of = |name: &str| -> String {
+            let value = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0));
+            let value: rusqlite::types::Value = value.unwrap();
+            format!("{value:?}")
+        };
+        assert_eq!(of("journal_mode"), "Text(\"wal\")");
+        assert_eq!(of("synchronous"), "Integer(2)", "FULL: the log is flushed at each commit");
+    }
+}

@@ -1,9 +1,8 @@
-//! The controller, event by event: what it decides in the cases that people ask about; and, in `histories`, under
-//! random ones.
+//! The controller: what follows from single events, and, in `any_events`, from any.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-mod histories;
+mod any_events;
 
 use std::sync::Arc;
 
@@ -345,4 +344,68 @@ fn a_node_that_comes_back_smaller_starts_nothing_until_there_is_room() {
     );
     assert_eq!(launched(&out).len(), 1);
     invariants::check(&controller).unwrap();
+}
+
+#[test]
+fn a_queue_of_higher_rank_goes_first_then_the_smaller_number_and_no_small_job_before_a_big_one() {
+    let mut controller = ready(config());
+    submit(&mut controller, 1, submission(1, request(6)));
+    let running = controller.job(JobNumber(1)).unwrap().attempt.clone().unwrap().name;
+    let (big, _) = submit(&mut controller, 2, submission(2, request(4)));
+    let (small, out) = submit(&mut controller, 3, submission(3, request(1)));
+    assert!(launched(&out).is_empty(), "it would fit, and {big} came before it");
+    let mut high = submission(4, request(4));
+    (high.queue, high.request.priority) = ("high".parse().unwrap(), 1);
+    let (high, _) = submit(&mut controller, 4, high);
+    assert_eq!(controller.ready_jobs().map(|j| j.id).collect::<Vec<_>>(), [high, big, small]);
+    let end = ended(Outcome::Succeeded, Some(0));
+    let out = controller.step(at(5), Event::AttemptEnded { attempt: running, at: at(5).wall, end });
+    assert_eq!(launched(&out).iter().map(|a| a.job).collect::<Vec<_>>(), [high, big]);
+}
+
+#[test]
+fn a_user_waits_with_no_more_jobs_than_the_policy_allows() {
+    let mut limited = config();
+    limited.policy.max_queued_per_user = 1;
+    let mut controller = ready(limited);
+    submit(&mut controller, 1, submission(1, request(8)));
+    submit(&mut controller, 2, submission(2, request(8)));
+    let out = controller.step(at(3), Event::Submitted(Box::new(submission(3, request(8)))));
+    assert!(matches!(out[..], [Decision::Refused { class: ErrorClass::TryAgain, .. }]), "{out:?}");
+    let mut other = submission(3, request(8));
+    other.owner = owner(2000);
+    submit(&mut controller, 4, other);
+}
+
+#[test]
+fn what_an_administrator_holds_an_administrator_releases() {
+    let mut controller = ready(config());
+    let mut held = submission(1, request(1));
+    held.hold = true;
+    let (id, out) = submit(&mut controller, 0, held);
+    assert!(launched(&out).is_empty());
+    let mut wish = |uid, name: &str, admin, wish| {
+        let actor = Actor::User { uid: Uid(uid), name: Arc::from(name), admin };
+        controller.step(at(1), Event::Wished { job: id, actor, wish, why: None })
+    };
+    wish(0, "root", true, Wish::Hold);
+    let out = wish(1000, "user1000", false, Wish::Release);
+    assert!(matches!(out[..], [Decision::Refused { class: ErrorClass::NoPermission, .. }]), "{out:?}");
+    assert_eq!(launched(&wish(0, "root", true, Wish::Release)).len(), 1);
+}
+
+#[test]
+fn a_job_ended_when_its_supervisor_says_but_not_before_it_began_or_later_than_now() {
+    for (said, recorded) in [(5, 10), (20, 20), (999, 30)] {
+        let mut controller = ready(config());
+        let (id, out) = submit(&mut controller, 0, submission(1, request(1)));
+        let attempt = launched(&out)[0];
+        controller.step(at(11), Event::AttemptStarted { attempt, at: at(10).wall });
+        let end = ended(Outcome::Succeeded, Some(0));
+        let out = controller.step(at(30), Event::AttemptEnded { attempt, at: at(said).wall, end });
+        let closed =
+            out.iter().find_map(|d| if let Decision::Closed { at, .. } = d { Some(*at) } else { None });
+        assert_eq!(closed, Some(at(recorded).wall));
+        assert_eq!(controller.job(id.number).unwrap().ended_at, closed);
+    }
 }

@@ -1,18 +1,29 @@
-//! The controller under random sequences of events: the invariants hold after
-//! every step, a restored controller goes on exactly like the first, and every
-//! move is one of the table.
+//! The controller under random sequences of events: the invariants hold after every step, a restored controller
+//! goes on exactly like the first, every move is one of the table and told, and whoever waits has a reason.
 
-use super::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ax_core::api::Resolution;
-use ax_core::controller::{Change, Snapshot};
-use ax_core::job::state::allowed;
+use ax_core::config::QueueState;
+use ax_core::controller::{Change, Controller, Decision, Event, Snapshot, Wish};
+use ax_core::id::{AttemptName, JobNumber, Uid};
+use ax_core::invariants;
+use ax_core::job::Actor;
+use ax_core::job::request::CardRequest;
+use ax_core::job::state::{JobState, Outcome, allowed};
+use ax_core::node::Inventory;
+use ax_core::size::Megabytes;
+use ax_core::time::{Now, WallTime};
 use proptest::prelude::*;
+
+use crate::{at, config, ended, launched, node, ready, request, submission};
 
 #[derive(Debug, Clone)]
 enum Op {
     Submit {
         cpus: u32,
+        ram: u64,
         cards: u32,
         slice: Option<u64>,
         high: bool,
@@ -40,24 +51,19 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Op> {
-    let submit = (
-        1..10_u32,
-        0..5_u32,
-        proptest::option::of(1..90_000_u64),
-        any::<[bool; 3]>(),
-        0..3_u32,
-        proptest::option::of(0..2000_u64),
-    )
-        .prop_map(|(cpus, cards, slice, [high, hold, idempotent], retries, begin)| Op::Submit {
-            cpus,
-            cards,
-            slice,
-            high,
-            hold,
-            retries,
-            idempotent,
-            begin,
-        });
+    let submit =
+        (
+            1..10_u32,
+            1..40_000_u64,
+            0..5_u32,
+            proptest::option::of(1..90_000_u64),
+            any::<[bool; 3]>(),
+            0..3_u32,
+            proptest::option::of(0..2000_u64),
+        )
+            .prop_map(|(cpus, ram, cards, slice, [high, hold, idempotent], retries, begin)| {
+                Op::Submit { cpus, ram, cards, slice, high, hold, retries, idempotent, begin }
+            });
     prop_oneof![
         4 => submit,
         3 => (1..20_u32, 0..7_u8, any::<bool>()).prop_map(|(job, what, admin)| Op::Act { job, what, admin }),
@@ -101,8 +107,9 @@ fn attempt_event(names: &[AttemptName], epoch: u64, what: u8) -> Option<Event> {
 
 fn event_of(controller: &Controller, names: &[AttemptName], key: u128, op: Op) -> Option<Event> {
     match op {
-        Op::Submit { cpus, cards, slice, high, hold, retries, idempotent, begin } => {
+        Op::Submit { cpus, ram, cards, slice, high, hold, retries, idempotent, begin } => {
             let mut wanted = request(cpus);
+            wanted.ram = Megabytes(ram);
             wanted.cards =
                 (cards > 0).then(|| CardRequest { count: cards, kind: None, slice: slice.map(Megabytes) });
             (wanted.retries, wanted.idempotent) = (retries, idempotent);
@@ -138,6 +145,40 @@ fn moves_are_of_the_table(out: &[Decision]) {
     }
 }
 
+/// Each change of a job's state is told: the moves lead from where it was to where it is.
+fn every_move_is_told(before: &BTreeMap<JobNumber, JobState>, controller: &Controller, out: &[Decision]) {
+    let mut told = before.clone();
+    for decision in out {
+        if let Decision::Moved { job, from, to, .. } = decision {
+            assert_eq!(told.insert(job.number, *to), *from, "{decision:?}");
+        }
+    }
+    for job in controller.jobs() {
+        assert_eq!(told.get(&job.id.number), Some(&job.state), "{}: {out:?}", job.id);
+    }
+}
+
+/// What was ignored changed nothing.
+fn what_was_ignored_is_as_it_was(before: &Snapshot, controller: &Controller, out: &[Decision]) {
+    if let [Decision::Ignored { job: Some(id), .. }] = out {
+        let was = before.jobs.iter().find(|job| job.id == *id);
+        assert!(controller.job(id.number).is_none_or(|job| Some(job) == was), "{out:?}");
+    }
+}
+
+/// Promise 4: no job starts without a reason, for it and for the place, and none waits without one.
+fn whoever_starts_or_waits_has_a_reason(controller: &Controller, now: Now, out: &[Decision]) {
+    for decision in out {
+        if let Decision::Launch { allocation, why, .. } = decision {
+            assert!(why.contains("queue") && why.contains(allocation.node.as_str()), "{decision:?}");
+        }
+    }
+    for (job, told) in controller.explain_waiting(now) {
+        assert!(told.reasons.iter().any(|reason| !reason.is_empty()), "{} is {}", job.id, job.state);
+        assert_eq!(controller.explain(now, job.id.number), told);
+    }
+}
+
 /// How many random sequences: many more in the long form of the tests.
 fn cases() -> u32 {
     if std::env::var_os("AX_TEST_LONG").is_some() { 20_000 } else { 400 }
@@ -162,11 +203,16 @@ proptest! {
                 continue;
             }
             let Some(event) = event_of(&controller, &names, step as u128, op) else { continue };
-            let mut twin = Controller::restore(controller.snapshot());
+            let before = controller.snapshot();
+            let mut twin = Controller::restore(before.clone());
             let out = controller.step(now, event.clone());
             prop_assert_eq!(&twin.step(now, event), &out, "the same event gives the same decisions");
             prop_assert_eq!(twin.snapshot(), controller.snapshot());
             moves_are_of_the_table(&out);
+            every_move_is_told(&before.jobs.iter().map(|j| (j.id.number, j.state)).collect(), &controller, &out);
+            what_was_ignored_is_as_it_was(&before, &controller, &out);
+            whoever_starts_or_waits_has_a_reason(&controller, now, &out);
+            prop_assert!(controller.active_in(&"high".parse().unwrap()) <= 2, "the limit of a queue");
             for attempt in launched(&out) {
                 prop_assert!(epochs_seen.insert(attempt.epoch), "epoch {} given twice", attempt.epoch);
                 names.push(attempt);
