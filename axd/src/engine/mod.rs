@@ -41,6 +41,7 @@ use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
+use crate::starter::Starter;
 use crate::store::{NewParts, Reader, Usage, Writer};
 use crate::worker::{Done, Leftover, Task, Worker};
 use attempts::{Attempts, News};
@@ -66,7 +67,7 @@ const QUIET_AFTER: Span = Span::seconds(60);
 pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
-    axrun: PathBuf,
+    starter: Starter,
     nvml: Option<PathBuf>,
     as_root: bool,
     /// Whether cards are given out at all.
