@@ -135,7 +135,9 @@ impl Engine {
             self.on_time();
             self.flush();
             self.stop_if_done();
+            self.log.flush();
         }
+        self.flush_now();
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
         self.writer.close().map_err(|e| e.to_string())
@@ -151,7 +153,7 @@ impl Engine {
         // With nothing that could be missed there is no need to look.
         let busy = self.attempts.watched().next().is_some() || !self.deferred.is_empty();
         let rescan = busy.then_some(self.next_rescan);
-        [wake.boot, by_wall, server, leftovers, quiet, rescan]
+        [wake.boot, by_wall, server, leftovers, quiet, rescan, self.batch.deadline()]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due()])
