@@ -4,12 +4,11 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use ax_core::api::ErrorClass;
 use ax_core::paths::Paths;
+use ax_sys::socket;
 use thiserror::Error;
 
 use crate::shown::plain;
@@ -125,19 +124,11 @@ impl Place {
         Ok(stream)
     }
 
-    /// connect(2) on a local socket waits while the backlog is full and has no time-out of its own.
     fn connect_in_time(&self) -> Result<UnixStream, ConnectError> {
-        let (sender, receiver) = mpsc::channel();
-        let path = self.socket.clone();
-        let waiter = thread::Builder::new().spawn(move || sender.send(UnixStream::connect(path)));
-        if waiter.is_err() {
-            // No thread to be had (a limit on processes): then without a time-out.
-            return UnixStream::connect(&self.socket).map_err(|why| self.name(why));
-        }
-        match receiver.recv_timeout(CONNECT_PATIENCE) {
-            Ok(result) => result.map_err(|why| self.name(why)),
-            Err(_) => Err(ConnectError::Hangs { socket: self.socket.clone() }),
-        }
+        socket::connect_within(&self.socket, CONNECT_PATIENCE).map_err(|why| match why.kind() {
+            io::ErrorKind::WouldBlock => ConnectError::Hangs { socket: self.socket.clone() },
+            _ => self.name(why),
+        })
     }
 
     fn name(&self, why: io::Error) -> ConnectError {

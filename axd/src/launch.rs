@@ -2,12 +2,11 @@
 //! place at once by a rename, then its supervisor. Runs after the decision is
 //! durable. Nothing here waits for the supervisor.
 
-use std::ffi::CString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ax_core::config::Config;
 use ax_core::directive::is_program;
@@ -21,15 +20,12 @@ use ax_core::pattern::{Pattern, Values};
 use ax_core::record::{Assignment, Ending, FORMAT, Files, Limits};
 use ax_core::size::Megabytes;
 use ax_sys::pidfd::PidFd;
-use ax_sys::process::Spawn;
 use ax_sys::{crash_point, socket};
 use thiserror::Error;
 
 use crate::people::Person;
+use crate::starter::Starter;
 use crate::store::Details;
-
-/// The socket to axd in a supervisor.
-const SUPERVISOR_SOCKET: i32 = 3;
 
 /// Everything about an attempt that is to be started.
 pub(crate) struct Plan<'a> {
@@ -37,8 +33,6 @@ pub(crate) struct Plan<'a> {
     pub paths: &'a Paths,
     /// The configuration in force.
     pub config: &'a Config,
-    /// The supervisor's program.
-    pub axrun: &'a Path,
     /// The attempt.
     pub attempt: AttemptName,
     /// Its number, from 1.
@@ -124,13 +118,13 @@ pub(crate) enum LaunchError {
 
 impl Plan<'_> {
     /// Puts the attempt into place and starts its supervisor.
-    pub(crate) fn start(&self) -> Result<Running, LaunchError> {
+    pub(crate) fn start(&self, starter: &mut Starter) -> Result<Running, LaunchError> {
         let failed =
             |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
         let assignment = self.assignment().map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
         self.place(&assignment).map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         crash_point!("claimed");
-        self.spawn().map_err(|e| LaunchError::Node(failed("starting the supervisor of", &e)))
+        self.spawn(starter).map_err(|e| LaunchError::Node(failed("starting the supervisor of", &e)))
     }
 
     /// Folder, records and script, visible all at once.
@@ -219,34 +213,11 @@ impl Plan<'_> {
         environment(self.environment, &spec.io.export, &spec.io.env, &facts)
     }
 
-    fn spawn(&self) -> Result<Running, ax_sys::SysError> {
+    fn spawn(&self, starter: &mut Starter) -> Result<Running, ax_sys::SysError> {
         let (ours, theirs) = socket::message_pair()?;
-        let argument = |text: &Path| CString::new(text.as_os_str().as_encoded_bytes()).unwrap_or_default();
-        let folder: PathBuf = self.paths.attempt_dir(self.attempt);
-        let process = Spawn {
-            program: argument(self.axrun),
-            arguments: vec![c"axrun".to_owned(), c"--supervise".to_owned(), argument(&folder)],
-            environment: supervisor_environment(),
-            descriptors: vec![(theirs.as_fd(), SUPERVISOR_SOCKET)],
-            directory: Some(c"/".to_owned()),
-            new_session: true,
-        }
-        .start()?;
+        let process = starter.start(&self.paths.attempt_dir(self.attempt), theirs.as_fd())?;
         Ok(Running { process, socket: ours })
     }
-}
-
-/// What supervisors inherit: nothing but where a test wants them to die.
-#[cfg(feature = "crash-points")]
-fn supervisor_environment() -> Vec<CString> {
-    let of = |name: &str| CString::new(format!("{name}={}", std::env::var(name).ok()?)).ok();
-    ["AX_CRASH_POINT", "AX_CRASH_LOG"].into_iter().filter_map(of).collect()
-}
-
-/// What supervisors inherit: nothing.
-#[cfg(not(feature = "crash-points"))]
-fn supervisor_environment() -> Vec<CString> {
-    Vec::new()
 }
 
 /// A script as it runs: without a byte-order mark, and with plain line ends

@@ -19,6 +19,7 @@ mod recorded;
 mod settle;
 mod signals;
 mod spool;
+mod starter;
 pub mod store;
 mod submission;
 mod worker;

@@ -10,12 +10,17 @@ use std::path::{Path, PathBuf};
 use ax_core::time::WallTime;
 use ax_sys::clock;
 
+/// So much waits at most, in bytes.
+const MOST_WAITING: usize = 16 << 10;
+
 /// Where the lines go.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
     file: Option<File>,
     to_stderr: bool,
+    /// Lines of this turn of the loop that are not written yet.
+    waiting: String,
 }
 
 /// How grave a line is.
@@ -32,13 +37,14 @@ pub(crate) enum Level {
 impl Log {
     /// Opens the file for appending. Where that fails, standard error has the lines alone.
     pub(crate) fn open(path: &Path, to_stderr: bool) -> Log {
-        let mut log = Log { path: path.to_owned(), file: None, to_stderr };
+        let mut log = Log { path: path.to_owned(), file: None, to_stderr, waiting: String::new() };
         log.reopen();
         log
     }
 
     /// Opens the file again, after logrotate moved it away.
     pub(crate) fn reopen(&mut self) {
+        self.flush();
         match open_append(&self.path) {
             Ok(file) => self.file = Some(file),
             Err(error) => {
@@ -51,21 +57,40 @@ impl Log {
         }
     }
 
-    /// Writes one line.
+    /// Takes one line; written by the next `flush`, at once if somebody should look.
     pub(crate) fn line(&mut self, level: Level, line: &Line) {
-        let level = match level {
+        let word = match level {
             Level::Info => "info",
             Level::Warning => "warning",
             Level::Error => "error",
         };
-        let text = format!("{} {level} {}\n", WallTime(clock::wall_ms()), line.0);
+        let _ = writeln!(self.waiting, "{} {word} {}", WallTime(clock::wall_ms()), line.0);
+        if level != Level::Info || self.waiting.len() > MOST_WAITING {
+            self.flush();
+        }
+    }
+
+    /// Writes what waits.
+    pub(crate) fn flush(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
         // A log that can't be written must not stop the daemon; nobody is left to be told.
         if let Some(file) = &mut self.file {
-            let _ = file.write_all(text.as_bytes());
+            let _ = file.write_all(self.waiting.as_bytes());
         }
         if self.to_stderr || self.file.is_none() {
-            let _ = io::stderr().write_all(text.as_bytes());
+            let _ = io::stderr().write_all(self.waiting.as_bytes());
         }
+        self.waiting.clear();
+        // One long burst is no reason to keep its room.
+        self.waiting.shrink_to(MOST_WAITING);
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 

@@ -1,12 +1,14 @@
 //! The supervisor of one job and the guard's watchdog: the part of ax that runs as root on a user's behalf.
 //!
-//! One binary, a mode for each process: `--supervise` for one attempt of one job, `--watchdog` for what no living
-//! supervisor looks after. Single-threaded, without unsafe code and without state beyond the files of an attempt.
+//! One binary, a mode for each process: `--supervise` for one attempt of one job, `--starter` to start such by fork,
+//! `--watchdog` for what no living supervisor looks after. Single-threaded, without unsafe code and without state beyond
+//! the files of an attempt.
 //! It decides nothing about queues or retries: it does what the assignment says and records what happened.
 //! Whoever types `axrun COMMAND` means a command of users, which is in another program: see `hand_over`.
 
 mod failure;
 mod hand_over;
+mod starter;
 mod supervise;
 mod watchdog;
 
@@ -26,20 +28,22 @@ const USAGE: &str = "usage: axrun --supervise ATTEMPT-FOLDER | --watchdog RUN-FO
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
-    match dispatch(&words) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if !matches!(failure, Failure::LeaseTaken(_)) {
-                eprintln!("axrun: {failure}");
-            }
-            ExitCode::from(failure.exit_code())
-        }
+    ExitCode::from(exit_code(dispatch(&words)))
+}
+
+/// Says what went wrong, and as what code.
+fn exit_code(done: Result<(), Failure>) -> u8 {
+    let Err(failure) = done else { return 0 };
+    if !matches!(failure, Failure::LeaseTaken(_)) {
+        eprintln!("axrun: {failure}");
     }
+    failure.exit_code()
 }
 
 fn dispatch(words: &[&OsStr]) -> Result<(), Failure> {
     match words {
         [mode, folder] if *mode == "--supervise" => supervise::run(Path::new(folder)),
+        [mode, _room] if *mode == "--starter" => starter::run(),
         [mode, folder] if *mode == "--watchdog" => watchdog::run(Path::new(folder), watchdog::IfTaken::End),
         [mode, folder, wait] if *mode == "--watchdog" && *wait == "--stand-by" => {
             watchdog::run(Path::new(folder), watchdog::IfTaken::Wait)

@@ -80,9 +80,7 @@ impl Cluster {
 
     /// A world whose daemon was not started yet.
     pub(crate) fn stopped(config: &str) -> Cluster {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let root = std::env::temp_dir().join(format!("ax-e2e-{}-{number}", std::process::id()));
-        fs::create_dir(&root).unwrap();
+        let root = new_root();
         fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
         let axd = PathBuf::from(env!("CARGO_BIN_EXE_axd"));
         let cluster = Cluster { root, axd, wrapper: Vec::new(), environment: Vec::new(), daemon: None };
@@ -329,6 +327,21 @@ impl Drop for Cluster {
 
 fn as_root_quietly() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
+}
+
+/// A new folder. Process numbers come round again: one that an earlier, killed test left may bear the same name.
+fn new_root() -> PathBuf {
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("ax-e2e-{}-{number}", std::process::id()));
+        match fs::create_dir(&root) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            other => {
+                other.unwrap();
+                return root;
+            }
+        }
+    }
 }
 
 /// Removes the control groups of a daemon that is gone.

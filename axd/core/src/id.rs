@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -227,23 +228,23 @@ pub struct Gid(pub u32);
 
 /// A queue's name: 1 to 64 letters, digits, `.`, `_` or `-`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueName(String);
+pub struct QueueName(Arc<str>);
 
 /// A host's name as ax compares it: short, lower case, without domain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostName(String);
+pub struct HostName(Arc<str>);
 
 impl QueueName {
     /// The queue that is there when the configuration names none.
     pub fn default_queue() -> QueueName {
-        QueueName("default".to_owned())
+        QueueName("default".into())
     }
 }
 
 impl HostName {
     /// The name of a machine that has none.
     pub fn localhost() -> HostName {
-        HostName("localhost".to_owned())
+        HostName("localhost".into())
     }
 }
 
@@ -257,7 +258,7 @@ impl FromStr for QueueName {
 
     fn from_str(text: &str) -> Result<Self, BadName> {
         if is_word(text) {
-            Ok(QueueName(text.to_owned()))
+            Ok(QueueName(text.into()))
         } else {
             bad(text, "a queue's name (1 to 64 letters, digits, '.', '_', '-')")
         }
@@ -269,7 +270,7 @@ impl FromStr for HostName {
 
     fn from_str(text: &str) -> Result<Self, BadName> {
         let short = text.split('.').next().unwrap_or_default().to_ascii_lowercase();
-        if is_word(&short) { Ok(HostName(short)) } else { bad(text, "a host's name") }
+        if is_word(&short) { Ok(HostName(short.into())) } else { bad(text, "a host's name") }
     }
 }
 

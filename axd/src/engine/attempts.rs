@@ -69,6 +69,8 @@ pub(super) enum News {
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     all: BTreeMap<Epoch, Supervisor>,
+    /// For reports; kept, since there are several a job.
+    buffer: Vec<u8>,
 }
 
 impl Attempts {
@@ -162,7 +164,7 @@ impl Attempts {
     /// Sends what waits. What the socket does not take stays, and is tried when it next says something.
     fn flush(&mut self, poller: &Poller, epoch: Epoch) {
         let Some(entry) = self.all.get_mut(&epoch) else { return };
-        let Some(socket) = &entry.socket else { return };
+        let Some(socket) = entry.socket.as_ref().filter(|_| !entry.waiting.is_empty()) else { return };
         let unsent = entry.waiting.iter().position(|request| {
             let text = serde_json::to_vec(request).unwrap_or_default();
             !seqpacket::send(socket, &text)
@@ -179,12 +181,13 @@ impl Attempts {
         let mut news = Vec::new();
         self.flush(poller, epoch);
         let Some(entry) = self.all.get_mut(&epoch) else { return news };
-        let mut buffer = vec![0; MAX_REPORT];
+        self.buffer.resize(MAX_REPORT, 0);
         while let Some(socket) = &entry.socket {
-            match seqpacket::receive(socket, &mut buffer) {
+            match seqpacket::receive(socket, &mut self.buffer) {
                 Incoming::Nothing => break,
                 Incoming::Message(length) => {
-                    let report = buffer.get(..length).and_then(|bytes| serde_json::from_slice(bytes).ok());
+                    let report =
+                        self.buffer.get(..length).and_then(|bytes| serde_json::from_slice(bytes).ok());
                     let Some(report) = report else { continue };
                     entry.reported |= matches!(report, Report::Result(_));
                     news.push(News::Reported(entry.name, Box::new(report)));

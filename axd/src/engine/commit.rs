@@ -43,9 +43,33 @@ pub(super) struct Consequences {
 pub(super) struct OpenBatch {
     batch: Batch,
     then: Consequences,
+    /// Nobody waits for it: it may go together with what comes until then.
+    may_wait_until: Option<BootTime>,
+}
+
+/// How long facts that nobody waits for wait for company: a short job's start and end, and the next submission,
+/// then cost one commit. Until then a crash only makes them be found out again.
+const COMPANY: Span = Span(20);
+
+impl Consequences {
+    /// Whether somebody, or a free slot, waits for this to be durable.
+    fn is_urgent(&self) -> bool {
+        let fact = |decision: &Decision| match decision {
+            Decision::Moved { cause, .. } => cause.is_some(),
+            Decision::Closed { .. } | Decision::Ignored { .. } => true,
+            _ => false,
+        };
+        let asked = !self.answers.is_empty() || !self.lists.is_empty() || !self.drops.is_empty();
+        asked || !self.decisions.iter().all(fact)
+    }
 }
 
 impl OpenBatch {
+    /// When it has to go at the latest, if it is not to go at once.
+    pub(super) fn deadline(&self) -> Option<BootTime> {
+        self.may_wait_until
+    }
+
     /// Enters the boot whose clock all that follows goes by.
     pub(super) fn boot(&mut self, id: String) {
         self.batch.rows.push(Row::Boot(id.into()));
@@ -188,6 +212,17 @@ impl Engine {
 
     /// Hands the open batch to the writer. What leaves no row is done at once.
     pub(super) fn flush(&mut self) {
+        if !self.batch.batch.rows.is_empty() && !self.batch.then.is_urgent() && !self.parked.anybody() {
+            let now = now().boot;
+            if *self.batch.may_wait_until.get_or_insert(now + COMPANY) > now {
+                return;
+            }
+        }
+        self.flush_now();
+    }
+
+    /// As `flush`, whoever may come.
+    pub(super) fn flush_now(&mut self) {
         let open = std::mem::take(&mut self.batch);
         if open.batch.rows.is_empty() {
             self.carry_out(open.then);

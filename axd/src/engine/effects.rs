@@ -108,7 +108,6 @@ impl Engine {
         let plan = Plan {
             paths: &self.paths,
             config: self.controller.config(),
-            axrun: &self.axrun,
             attempt: launch.attempt,
             number: launch.number,
             allocation: &launch.allocation,
@@ -124,7 +123,7 @@ impl Engine {
             node_epoch: self.local.inventory.epoch,
             as_root: self.as_root,
         };
-        plan.start()
+        plan.start(&mut self.starter)
     }
 
     fn stored_parts(&self, attempt: AttemptName) -> Result<NewParts, String> {

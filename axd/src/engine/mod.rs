@@ -41,6 +41,7 @@ use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
+use crate::starter::Starter;
 use crate::store::{NewParts, Reader, Usage, Writer};
 use crate::worker::{Done, Leftover, Task, Worker};
 use attempts::{Attempts, News};
@@ -66,7 +67,7 @@ const QUIET_AFTER: Span = Span::seconds(60);
 pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
-    axrun: PathBuf,
+    starter: Starter,
     nvml: Option<PathBuf>,
     as_root: bool,
     /// Whether cards are given out at all.
@@ -134,7 +135,9 @@ impl Engine {
             self.on_time();
             self.flush();
             self.stop_if_done();
+            self.log.flush();
         }
+        self.flush_now();
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
         self.writer.close().map_err(|e| e.to_string())
@@ -150,7 +153,7 @@ impl Engine {
         // With nothing that could be missed there is no need to look.
         let busy = self.attempts.watched().next().is_some() || !self.deferred.is_empty();
         let rescan = busy.then_some(self.next_rescan);
-        [wake.boot, by_wall, server, leftovers, quiet, rescan]
+        [wake.boot, by_wall, server, leftovers, quiet, rescan, self.batch.deadline()]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due()])

@@ -44,6 +44,11 @@ impl Parked {
         self.requests.retain(|(_, request)| request.conn != conn);
     }
 
+    /// Whether anybody waits for the end of a job, or for something of it to be durable.
+    pub(super) fn anybody(&self) -> bool {
+        !self.waiters.is_empty() || !self.reads.is_empty()
+    }
+
     /// When the first long poll has waited long enough.
     pub(super) fn next_deadline(&self) -> Option<BootTime> {
         self.waiters.values().map(|(_, until)| *until).min()

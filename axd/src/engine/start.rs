@@ -35,6 +35,7 @@ use crate::people::People;
 use crate::ready;
 use crate::signals::Signals;
 use crate::spool::Spool;
+use crate::starter::Starter;
 use crate::store::{Broken, Options, Reader, Store, Writer};
 use crate::worker::Worker;
 
@@ -115,7 +116,7 @@ impl Engine {
             guard: Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot),
             server: listen(&paths, as_root)?,
             config_file: setup.config_file,
-            axrun: setup.axrun,
+            starter: Starter::new(&setup.axrun),
             nvml,
             as_root,
             gives_cards: setup.cards,

@@ -86,19 +86,31 @@ impl EventLog {
         self.waiting.len()
     }
 
+    /// Whether one of those that wait is what the others begin from.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.waiting.iter().any(|(_, recorded)| matches!(recorded, Recorded::Snapshot(_)))
+    }
+
     /// Writes what waits. Whatever can't be written is left out.
     pub(crate) fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
             return;
         }
-        match self.append(&waiting) {
+        let done = self.append(&waiting);
+        let snapshot = waiting.iter().rfind(|(_, what)| matches!(what, Recorded::Snapshot(_)));
+        let snapshot = snapshot.map(|(now, _)| now.wall);
+        drop(waiting);
+        if snapshot.is_some() {
+            // All jobs, as a copy and as text, for a moment.
+            ax_sys::process::give_back_memory();
+        }
+        match done {
             Ok(()) => {
                 self.gap = false;
                 // With each snapshot, so daily: a busy daemon may never have a quiet minute.
-                let snapshot = waiting.iter().rfind(|(_, what)| matches!(what, Recorded::Snapshot(_)));
-                if let Some((now, _)) = snapshot {
-                    self.prune(now.wall);
+                if let Some(wall) = snapshot {
+                    self.prune(wall);
                 }
             }
             Err(error) => {

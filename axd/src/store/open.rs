@@ -10,6 +10,7 @@ use std::time::Duration;
 use ax_core::id::{Epoch, JobNumber};
 use ax_core::paths::Paths;
 use ax_sys::statfs;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{Doing, Result, StoreError};
@@ -180,11 +181,17 @@ pub(crate) fn make_private(path: &Path) -> Result<()> {
     }
 }
 
+/// A statement is planned once, not anew for each value that is bound to it.
+fn stable_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+}
+
 /// The one connection that writes.
 pub(crate) fn writing_connection(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).doing("open", path)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    stable_plans(&connection).doing("open", path)?;
     connection.busy_timeout(PATIENCE).doing("open", path)?;
     connection
         .execute_batch(
@@ -205,6 +212,7 @@ pub(crate) fn reading_connection(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).doing("open", path)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    stable_plans(&connection).doing("open", path)?;
     connection.busy_timeout(PATIENCE).doing("open", path)?;
     schema::check_format(&connection, path)?;
     Ok(connection)

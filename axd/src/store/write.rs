@@ -30,7 +30,9 @@ const RESERVE_RETRY: Duration = Duration::from_secs(2);
 const LAST_TRIES: Duration = Duration::from_secs(5);
 /// At most so many batches a commit: none waits for long behind others.
 const GROUP: usize = 1000;
-/// Recorded events wait for an idle moment, but not more than these.
+/// Recorded events wait for a moment of this length in which nothing comes, but not more than so many: to write them
+/// costs as much as a commit.
+const EVENTS_PAUSE: Duration = Duration::from_millis(200);
 const EVENTS_WAITING: usize = 512;
 
 /// What the writer reports.
@@ -202,14 +204,18 @@ impl Worker {
         if !self.queue.is_empty() || self.closing.is_some() {
             return;
         }
-        self.flush_events(true);
+        if self.events.as_ref().is_some_and(EventLog::has_snapshot) {
+            self.flush_events(true);
+        }
+        let waiting = self.events.as_ref().is_some_and(|events| events.waiting() > 0);
         let message = match &self.trouble {
+            None if waiting => self.inbox.recv_timeout(EVENTS_PAUSE),
             None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(_) => self.inbox.recv_timeout(RESERVE_RETRY),
         };
         match message {
             Ok(message) => self.take(message),
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => self.flush_events(true),
             Err(RecvTimeoutError::Disconnected) => self.take(Message::Close),
         }
         self.drain();

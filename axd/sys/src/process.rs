@@ -4,13 +4,15 @@
 //! must do much between fork and exec; [`Spawn`] for the daemon, whose memory is too large to fork; `exec` for
 //! the child itself. Everything else here changes this process only.
 
+mod command_line;
 mod descriptors;
 mod fork;
 mod limits;
 mod spawn;
 
+pub use command_line::CommandLine;
 pub use descriptors::{close_from, close_on_exec_from, place};
-pub use fork::{Child, ChildError, ChildReport, ChildStart, ToParent, fork_child};
+pub use fork::{Child, ChildError, ChildReport, ChildStart, ToParent, fork_child, fork_sibling};
 pub use limits::{Limit, Resource, limit, set_limit};
 pub use spawn::Spawn;
 
@@ -122,6 +124,15 @@ pub fn new_session() -> Result<()> {
 pub fn lock_memory() -> Result<()> {
     let all = nix::sys::mman::MlockAllFlags::MCL_CURRENT | nix::sys::mman::MlockAllFlags::MCL_FUTURE;
     nix::sys::mman::mlockall(all).doing("lock", "the memory of this process")
+}
+
+/// Gives memory that was freed back to the system, as far as the allocator can. After a burst.
+pub fn give_back_memory() {
+    // SAFETY: takes an integer and touches free memory only.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Sends a signal to a process by number: only for children that have not been reaped, and for oneself.

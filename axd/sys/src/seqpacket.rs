@@ -4,12 +4,14 @@
 
 use crate::error::{Doing, Result, check};
 use crate::path::Dir;
+use crate::pidfd::wait_for;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect as connect_to, getsockopt,
     listen as listen_on, recv, send as send_to, socket, sockopt,
 };
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// What [`receive`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +107,13 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Incoming {
             Err(_) => Incoming::Closed,
         };
     }
+}
+
+/// Receives one message, waiting for it at most `limit`. For an end whose other side is a program of ours.
+pub fn receive_within(socket: &impl AsFd, buffer: &mut [u8], limit: Duration) -> Incoming {
+    // What can't be waited for is found missing.
+    let _ = wait_for(socket.as_fd(), libc::POLLIN, limit);
+    receive(socket, buffer)
 }
 
 fn fresh() -> nix::Result<OwnedFd> {

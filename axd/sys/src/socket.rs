@@ -8,12 +8,14 @@ pub use poller::{Event, Interest, Poller, Waker};
 use crate::error::{Doing, Result, SysError};
 use nix::cmsg_space;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, recvmsg,
+    sendmsg, sockopt,
 };
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Duration;
 
 /// Most descriptors in one message.
 pub const MAX_FDS: usize = 16;
@@ -59,6 +61,23 @@ pub fn accept(listener: &UnixListener) -> Result<Option<UnixStream>> {
             Err(error) => return Err(error).doing("accept", "a connection"),
         }
     }
+}
+
+/// Connects to a Unix socket, waiting at most `limit` while too many others wait to be accepted. The result is
+/// blocking and has no time limits.
+///
+/// # Errors
+/// What connect(2) says; EAGAIN when it took too long. Paths are limited to 107 bytes.
+pub fn connect_within(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let end = nix::sys::socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    // For local sockets the kernel takes this as the limit of connect(2) as well.
+    let whole = nix::sys::time::TimeVal::new(i64::try_from(limit.as_secs()).unwrap_or(i64::MAX), 0);
+    nix::sys::socket::setsockopt(&end, sockopt::SendTimeout, &whole)?;
+    nix::sys::socket::connect(end.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let stream = UnixStream::from(end);
+    stream.set_write_timeout(None)?;
+    Ok(stream)
 }
 
 /// Two connected ends that keep the borders of messages (blocking).

@@ -40,6 +40,10 @@ fn nobody_else_can_read_what_is_stored() {
     backup(&place.paths, &copy).unwrap();
     let state = &place.paths.state;
     let (wal, events) = (state.join("ax.db-wal"), state.join("events.db"));
+    while !events.exists() {
+        // Written in the first quiet moment.
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     for file in [&place.paths.database(), &wal, &events, &copy, &place.paths.reserve()] {
         assert_eq!(std::fs::metadata(file).unwrap().mode() & 0o077, 0, "{}", file.display());
     }

@@ -41,6 +41,11 @@ const OVERDUE_MARGIN: Span = Span::seconds(10);
 pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
     // First, while no descriptor of ours can be mistaken for one that we were given.
     let axd = take_descriptors()?;
+    run_for(folder, axd)
+}
+
+/// The same for an axd whose socket is at hand, with no other descriptor open but the standard ones.
+pub(crate) fn run_for(folder: &Path, axd: Option<OwnedFd>) -> std::result::Result<(), Failure> {
     let place = Place::open(folder)?;
     let assignment = place.read_assignment()?;
     let own = ProcessIdentity::own().map_err(Failure::system)?;

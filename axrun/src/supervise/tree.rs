@@ -121,7 +121,7 @@ impl Tree {
 
     /// What it has used. Figures that can't be had are absent: no job fails for an account.
     pub(crate) fn used(&self) -> Used {
-        let stats = self.hold.stats().unwrap_or_else(|_| Stats::default());
+        let stats = self.hold.used().unwrap_or_else(|_| Stats::default());
         let reaped = || match &self.hold {
             Containment::Tree(_) => ax_sys::usage::children_cpu_us().ok(),
             Containment::Groups(_) => None,

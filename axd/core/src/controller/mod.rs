@@ -49,7 +49,8 @@ pub struct Snapshot {
 pub struct Controller {
     config: Config,
     nodes: BTreeMap<HostName, Node>,
-    jobs: BTreeMap<JobNumber, Job>,
+    /// Boxed: a tree of values of this size is half empty.
+    jobs: BTreeMap<JobNumber, Box<Job>>,
     keys: BTreeMap<(Uid, SubmissionKey), JobNumber>,
     order: WaitingOrder,
     /// Jobs that wait for a wall-clock time.
@@ -114,9 +115,18 @@ impl Controller {
             next_epoch: snapshot.next_epoch,
             config: snapshot.config,
         };
-        for job in snapshot.jobs {
+        let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
+        for mut job in snapshot.jobs {
+            // Ten thousand jobs of one user in one queue share these texts, as they did when they came.
+            match owners.get(&job.owner.name) {
+                Some(known) => job.owner.name = Arc::clone(known),
+                None => drop(owners.insert(Arc::clone(&job.owner.name))),
+            }
+            if let Some(queue) = this.config.queue(job.queue.as_str()) {
+                job.queue = queue.name.clone();
+            }
             this.next_number = this.next_number.max(JobNumber(job.id.number.0.saturating_add(1)));
-            this.index(job);
+            this.index(Box::new(job));
         }
         for (name, node) in &mut this.nodes {
             hold_what_jobs_hold(&this.jobs, name, node);
@@ -130,7 +140,7 @@ impl Controller {
         Snapshot {
             config: self.config.clone(),
             nodes: self.nodes.values().map(|n| n.inventory.clone()).collect(),
-            jobs: self.jobs.values().cloned().collect(),
+            jobs: self.jobs().cloned().collect(),
             next_number: self.next_number,
             next_epoch: self.next_epoch,
         }
@@ -233,7 +243,7 @@ impl Controller {
     }
 
     /// Enters a job into everything that is derived from it.
-    fn index(&mut self, job: Job) {
+    fn index(&mut self, job: Box<Job>) {
         let number = job.id.number;
         self.keys.insert((job.owner.uid, job.key), number);
         match job.state {
@@ -265,7 +275,7 @@ impl Controller {
     }
 
     /// Takes a job out of everything that is derived from it.
-    fn unindex(&mut self, number: JobNumber) -> Option<Job> {
+    fn unindex(&mut self, number: JobNumber) -> Option<Box<Job>> {
         let job = self.jobs.remove(&number)?;
         self.order.remove(&job);
         if let Some(begin) = job.request.begin {
@@ -315,12 +325,12 @@ impl Controller {
 
     /// A job that is in memory.
     pub fn job(&self, number: JobNumber) -> Option<&Job> {
-        self.jobs.get(&number)
+        self.jobs.get(&number).map(|job| &**job)
     }
 
     /// All jobs in memory, by number.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        self.jobs.values()
+        self.jobs.values().map(|job| &**job)
     }
 
     /// The job that a key became, as long as it is in memory.
@@ -336,7 +346,7 @@ impl Controller {
 
     /// Ready jobs in the order in which they would start.
     pub fn ready_jobs(&self) -> impl Iterator<Item = &Job> {
-        self.order.in_order(&self.config).filter_map(|number| self.jobs.get(&number))
+        self.order.in_order(&self.config).filter_map(|number| self.job(number))
     }
 
     /// The number that the next job gets.
@@ -357,7 +367,7 @@ fn own_conditions_met(job: &Job, now: Now) -> bool {
 }
 
 /// Gives a node's resources to the living attempts on it.
-fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Job>, name: &HostName, node: &mut Node) {
+fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, name: &HostName, node: &mut Node) {
     for job in jobs.values().filter(|j| j.state.is_active()) {
         if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == *name) {
             node.hold(attempt.name, attempt.allocation.clone());

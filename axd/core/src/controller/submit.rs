@@ -30,7 +30,7 @@ impl Controller {
         let id = JobId { year, number: self.next_number };
         self.next_number = after;
         let actor = Actor::User { uid: owner.uid, name: Arc::clone(&owner.name), admin: false };
-        let mut job = Job {
+        let mut job = Box::new(Job {
             id,
             key,
             name,
@@ -47,7 +47,7 @@ impl Controller {
             attempt: None,
             note: None,
             owner,
-        };
+        });
         if own_conditions_met(&job, now) {
             job.state = JobState::Ready;
             job.eligible_at = Some(now.wall);

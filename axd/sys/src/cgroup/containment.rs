@@ -187,6 +187,17 @@ impl Containment {
         }
     }
 
+    /// What an account needs of it; see [`Containment::stats`].
+    ///
+    /// # Errors
+    /// When a figure can't be read.
+    pub fn used(&self) -> Result<Stats> {
+        match self {
+            Containment::Groups(group) => group.used(),
+            Containment::Tree(_) => Ok(Stats::default()),
+        }
+    }
+
     /// Removes the groups; for a tree: whether it is empty.
     ///
     /// # Errors

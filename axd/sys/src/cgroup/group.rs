@@ -135,12 +135,13 @@ impl JobGroup {
     pub fn remove(&self) -> Result<Removal> {
         let mut removal = Removal::Done;
         for dir in self.dirs() {
+            // Most have none below them; to list a group costs as much as to remove it.
+            if remove_one(dir)? == Removal::Done {
+                continue;
+            }
             for group in files::descend(dir)?.iter().rev() {
-                match std::fs::remove_dir(group) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => removal = Removal::NotYet,
-                    Err(error) => return Err(error).doing("remove group", group.display()),
+                if remove_one(group)? == Removal::NotYet {
+                    removal = Removal::NotYet;
                 }
             }
         }
@@ -194,6 +195,15 @@ impl JobGroup {
             made.push(dir.to_owned());
         }
         Ok(())
+    }
+}
+
+fn remove_one(group: &Path) -> Result<Removal> {
+    match std::fs::remove_dir(group) {
+        Ok(()) => Ok(Removal::Done),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Removal::Done),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(Removal::NotYet),
+        Err(error) => Err(error).doing("remove group", group.display()),
     }
 }
 

@@ -151,8 +151,11 @@ pub(super) fn fill_cpuset(group: &Path) -> Result<()> {
     let Some(parent) = group.parent() else { return Ok(()) };
     for file in ["cpuset.mems", "cpuset.cpus"] {
         let own = files::read(&group.join(file))?.unwrap_or_default();
+        if !own.trim().is_empty() {
+            continue;
+        }
         let above = files::read(&parent.join(file))?.unwrap_or_default();
-        if own.trim().is_empty() && !above.trim().is_empty() {
+        if !above.trim().is_empty() {
             files::write(&group.join(file), above.trim())?;
         }
     }

@@ -28,19 +28,31 @@ impl JobGroup {
     /// # Errors
     /// When a file is there and can't be read.
     pub fn stats(&self) -> Result<Stats> {
-        let mut stats = Stats { cpu_usec: self.cpu_usec()?, ..Stats::default() };
+        let mut stats = self.used()?;
         if let Some(dir) = self.v1_dir(Controller::Memory) {
             stats.memory_bytes = files::read_number(&dir.join("memory.usage_in_bytes"))?;
-            stats.memory_peak_bytes = files::read_number(&dir.join("memory.max_usage_in_bytes"))?;
-            stats.oom_kills = files::read_key(&dir.join("memory.oom_control"), "oom_kill")?;
         } else if let Some(dir) = &self.unified {
             stats.memory_bytes = files::read_number(&dir.join("memory.current"))?;
-            stats.memory_peak_bytes = files::read_number(&dir.join("memory.peak"))?;
-            stats.oom_kills = files::read_key(&dir.join("memory.events"), "oom_kill")?;
         }
         if let Some(dir) = self.v1_dir(Controller::Pids).or(self.unified.as_deref()) {
             stats.tasks = files::read_number(&dir.join("pids.current"))?;
             stats.forks_refused = files::read_key(&dir.join("pids.events"), "max")?;
+        }
+        Ok(stats)
+    }
+
+    /// Reads only the figures that an account needs: all that matters of a job that has ended.
+    ///
+    /// # Errors
+    /// As [`JobGroup::stats`].
+    pub fn used(&self) -> Result<Stats> {
+        let mut stats = Stats { cpu_usec: self.cpu_usec()?, ..Stats::default() };
+        if let Some(dir) = self.v1_dir(Controller::Memory) {
+            stats.memory_peak_bytes = files::read_number(&dir.join("memory.max_usage_in_bytes"))?;
+            stats.oom_kills = files::read_key(&dir.join("memory.oom_control"), "oom_kill")?;
+        } else if let Some(dir) = &self.unified {
+            stats.memory_peak_bytes = files::read_number(&dir.join("memory.peak"))?;
+            stats.oom_kills = files::read_key(&dir.join("memory.events"), "oom_kill")?;
         }
         Ok(stats)
     }

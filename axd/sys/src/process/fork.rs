@@ -163,6 +163,31 @@ where
     }
 }
 
+/// Forks, but as a child of *this process's parent*, which is told the number and reaps it: for a process that is
+/// there to start others. The child runs `run` and ends with what it returns. Descriptors stay open in it.
+///
+/// # Errors
+/// As [`fork_child`]; ENOSYS also where a filter hides clone3(2).
+pub fn fork_sibling(run: impl FnOnce() -> u8) -> Result<i32> {
+    let threads = super::thread_count()?;
+    if threads != 1 {
+        return Err(SysError::found("fork", "this process", format!("it has {threads} threads")));
+    }
+    // SAFETY: all zeroes is a valid clone_args: no flags, no stack, no signal.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    // The signal at its end is the one that this process has.
+    arguments.flags = u64::from(libc::CLONE_PARENT.unsigned_abs());
+    // SAFETY: as in `clone3` below.
+    let pid = check_long(unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, 64_usize) });
+    let pid = pid.doing("fork", "this process")?;
+    if pid == 0 {
+        let code = catch_unwind(AssertUnwindSafe(run)).unwrap_or(70);
+        // SAFETY: ends the child at once, without running the parent's exit handlers twice.
+        unsafe { libc::_exit(i32::from(code)) }
+    }
+    i32::try_from(pid).map_err(io::Error::other).doing("fork", "this process")
+}
+
 /// Joins and sets up; returns only if that failed. A panic must not unwind into the parent's code: it would run
 /// twice.
 fn run_child<F>(group: Option<&JoinHandle>, in_group: bool, setup: F) -> ChildError
