@@ -179,6 +179,15 @@ fn higher_priority_goes_first_and_a_queue_at_its_limit_blocks_nobody() {
         controller.explain(at(7), stopped.number).reasons[0],
         "queue high is stopped: it starts nothing"
     );
+
+    let mut controller = ready(config());
+    for (key, starts) in [(1, 1), (2, 1), (3, 0)] {
+        let mut high = submission(key, request(1));
+        high.queue = "high".parse().unwrap();
+        let (_, out) = submit(&mut controller, key as u64, high);
+        assert_eq!(launched(&out).len(), starts, "the queue may run 2");
+    }
+    assert_eq!(launched(&submit(&mut controller, 4, submission(4, request(1))).1).len(), 1);
 }
 
 #[test]
