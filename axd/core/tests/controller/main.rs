@@ -259,6 +259,32 @@ fn a_lost_attempt_is_started_again_only_where_that_is_safe() {
 }
 
 #[test]
+fn news_that_can_t_be_true_changes_nothing() {
+    let mut controller = ready(config());
+    let (id, out) = submit(&mut controller, 0, submission(1, request(1)));
+    let attempt = launched(&out)[0];
+    controller.step(at(1), Event::AttemptEnding { attempt });
+    let before = controller.job(id.number).cloned();
+    let out = controller.step(at(2), Event::AttemptStarted { attempt, at: at(2).wall });
+    assert!(matches!(out[..], [Decision::Ignored { .. }]), "{out:?}");
+    assert_eq!(controller.job(id.number).cloned(), before);
+}
+
+#[test]
+fn memory_and_cards_are_given_once() {
+    let four = |slice| Some(CardRequest { count: 4, kind: None, slice });
+    let wanted = |ram, cards| Request { ram: Megabytes(ram), cards, ..request(1) };
+    for (first, second) in [
+        (wanted(40_000, None), wanted(40_000, None)),
+        (wanted(1, four(Some(Megabytes(1)))), wanted(1, four(None))),
+    ] {
+        let mut controller = ready(config());
+        assert_eq!(launched(&submit(&mut controller, 1, submission(1, first)).1).len(), 1);
+        assert!(launched(&submit(&mut controller, 2, submission(2, second)).1).is_empty());
+    }
+}
+
+#[test]
 fn strangers_are_refused_and_administrators_not() {
     let mut controller = ready(config());
     let (id, _) = submit(&mut controller, 0, submission(1, request(1)));
