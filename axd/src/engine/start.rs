@@ -226,6 +226,7 @@ impl Engine {
             exit_code: None,
             signal: None,
             message: Some(message.to_owned()),
+            card_peak: None,
         };
         self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }

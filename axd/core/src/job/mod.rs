@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptName, JobId, QueueName, SubmissionKey, Uid};
 use crate::node::Allocation;
+use crate::size::Megabytes;
 use crate::time::{BootTime, WallTime};
 use request::Request;
 use state::{JobState, Outcome};
@@ -127,4 +128,7 @@ pub struct AttemptEnd {
     pub signal: Option<u8>,
     /// In words.
     pub message: Option<String>,
+    /// The most memory that it was seen to use on one of its cards; absent: never measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_peak: Option<Megabytes>,
 }

@@ -107,7 +107,7 @@ fn launched(out: &[Decision]) -> Vec<AttemptName> {
 }
 
 fn ended(outcome: Outcome, exit_code: Option<u8>) -> AttemptEnd {
-    AttemptEnd { outcome, exit_code, signal: None, message: None }
+    AttemptEnd { outcome, exit_code, signal: None, message: None, card_peak: None }
 }
 
 fn state(controller: &Controller, job: JobId) -> JobState {
