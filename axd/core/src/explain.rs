@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{Queue, QueueState};
+use crate::config::{Queue, QueueState, Scheduler};
 use crate::controller::Controller;
-use crate::id::{HostName, JobId, JobNumber, QueueName};
+use crate::id::{JobId, JobNumber, QueueName};
 use crate::job::Job;
 use crate::job::state::{JobState, Outcome};
 use crate::node::Node;
+use crate::schedule::timeline::Timeline;
 use crate::text::count;
-use crate::time::{Now, WallTime};
+use crate::time::{Now, Span, WallTime};
 
 /// Why a job waits and until when.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,7 +23,7 @@ pub struct Explanation {
 }
 
 /// How far the plan is followed, in jobs.
-const PLANNED: usize = 1000;
+const PLANNED: usize = 200;
 
 impl Controller {
     /// Why a waiting job waits; nothing for others.
@@ -74,9 +75,10 @@ impl Controller {
     fn ready_reasons(&self, job: &Job, before: usize, first: Option<JobId>) -> Vec<String> {
         let mut reasons = self.queue_reasons(job);
         let misfit = self.is_misfit(job.id.number);
+        let reserve = self.config().resources.gpu_reserve;
         let lacks = |node: &Node| match misfit {
-            true => node.lacks_for_ever(&job.request),
-            false => node.lacks_now(&job.request),
+            true => node.lacks_for_ever(&job.request, reserve),
+            false => node.lacks_now(&job.request, reserve),
         };
         reasons.extend(self.nodes().filter_map(lacks));
         if misfit {
@@ -159,28 +161,28 @@ impl<'a> Story<'a> {
         let plan = self.plan.as_mut().filter(|_| self.before < PLANNED)?;
         // A queue at its limit stands in nobody's way, so its jobs leave the plan of the nodes as it is.
         let allowed = plan.allowed(job)?;
-        if allowed > plan.now {
+        if allowed > plan.timeline.now() {
             plan.ends_in_queue(job, allowed);
             return Some(allowed);
         }
-        let start = plan.start(job);
-        match start {
-            Some(start) => plan.run(job, start),
-            None => self.plan = None,
+        let start = plan.start(self.controller, job);
+        if start.is_none() {
+            self.plan = None;
         }
         start
     }
 }
 
-/// The nodes as they will be, moved forward from end to end: running jobs end
-/// at their estimates or limits, waiting ones are placed in their order.
+/// The nodes as they will be: running jobs end at their estimates or limits, waiting ones have their places kept in
+/// their order.
 struct Plan {
-    nodes: BTreeMap<HostName, Node>,
-    /// Ends to come: when, attempt, node; unknown ends are not in it.
-    ends: BTreeMap<(WallTime, u64), HostName>,
+    timeline: Timeline,
+    /// Of each node, by position: from when on its future rests on a job of which nobody says how long it takes.
+    unknown: BTreeMap<usize, WallTime>,
+    /// Under strict order: nobody starts before whoever is before them.
+    last: Option<WallTime>,
     /// Queues that may run only so many.
     queues: BTreeMap<QueueName, Places>,
-    now: WallTime,
     made_up: u64,
 }
 
@@ -193,6 +195,11 @@ struct Places {
     ends: BTreeSet<(WallTime, u64)>,
 }
 
+/// What is said of a job's length, if anything.
+fn length_said(job: &Job) -> Option<Span> {
+    job.request.estimate.or(job.request.time_limit)
+}
+
 impl Plan {
     fn of(controller: &Controller, now: Now) -> Plan {
         let places = |queue: &Queue| {
@@ -201,66 +208,85 @@ impl Plan {
             let (free, over) = (max.saturating_sub(active), active.saturating_sub(max));
             Some((queue.name.clone(), Places { free, over, ends: BTreeSet::new() }))
         };
-        let mut queues: BTreeMap<_, _> = controller.config().queues.iter().filter_map(places).collect();
-        let nodes = controller.nodes().map(|n| (n.inventory.name.clone(), n.clone())).collect();
-        let mut ends = BTreeMap::new();
+        let queues = controller.config().queues.iter().filter_map(places).collect();
+        let strict = controller.config().policy.scheduler == Scheduler::FifoStrict;
+        let mut plan = Plan {
+            timeline: controller.timeline(now.wall),
+            unknown: BTreeMap::new(),
+            last: strict.then_some(now.wall),
+            queues,
+            made_up: u64::MAX,
+        };
         for job in controller.jobs().filter(|j| j.state.is_active()) {
-            let Some(attempt) = &job.attempt else { continue };
-            let Some(length) = job.request.estimate.or(job.request.time_limit) else { continue };
-            let since = attempt.started_at.unwrap_or(now.wall);
-            let end = (since + length).max(now.wall);
-            ends.insert((end, attempt.name.epoch.0), attempt.allocation.node.clone());
-            if let Some(places) = queues.get_mut(&job.queue).filter(|_| !is_stopped(controller, job)) {
-                places.ends.insert((end, attempt.name.epoch.0));
-            }
+            plan.enter_active(controller, job, now.wall);
         }
-        Plan { nodes, ends, queues, now: now.wall, made_up: u64::MAX }
+        plan
+    }
+
+    fn enter_active(&mut self, controller: &Controller, job: &Job, now: WallTime) {
+        let Some(attempt) = &job.attempt else { return };
+        let end = attempt.started_at.unwrap_or(now) + attempt.planned;
+        if length_said(job).is_none() {
+            if let Some(node) = controller.position_of(&attempt.allocation.node) {
+                self.rests_on_unknown(node, end.max(now));
+            }
+            return;
+        }
+        if let Some(places) = self.queues.get_mut(&job.queue).filter(|_| !is_stopped(controller, job)) {
+            places.ends.insert((end.max(now), attempt.name.epoch.0));
+        }
+    }
+
+    fn rests_on_unknown(&mut self, node: usize, from: WallTime) {
+        let known = self.unknown.entry(node).or_insert(from);
+        *known = from.min(*known);
     }
 
     /// The first instant at which the job's queue lets it start; takes that place.
     fn allowed(&mut self, job: &Job) -> Option<WallTime> {
-        let Some(places) = self.queues.get_mut(&job.queue) else { return Some(self.now) };
+        let now = self.timeline.now();
+        let Some(places) = self.queues.get_mut(&job.queue) else { return Some(now) };
         if places.free > 0 {
             places.free -= 1;
-            return Some(self.now);
+            return Some(now);
         }
         for _ in 0..std::mem::take(&mut places.over) {
             places.ends.pop_first();
         }
-        places.ends.pop_first().map(|(end, _)| end.max(self.now))
+        places.ends.pop_first().map(|(end, _)| end.max(now))
     }
 
     /// Gives its place in its queue back when it ends, if that can be said.
     fn ends_in_queue(&mut self, job: &Job, start: WallTime) {
         self.made_up -= 1;
-        let Some(length) = job.request.estimate.or(job.request.time_limit) else { return };
+        let Some(length) = length_said(job) else { return };
         if let Some(places) = self.queues.get_mut(&job.queue) {
             places.ends.insert((start + length, self.made_up));
         }
     }
 
-    /// The first instant, from where the plan stands, at which the job fits somewhere.
-    fn start(&mut self, job: &Job) -> Option<WallTime> {
-        while !self.nodes.values().any(|n| n.fits(&job.request)) {
-            let ((end, epoch), node) = self.ends.pop_first()?;
-            self.now = self.now.max(end);
-            if let Some(node) = self.nodes.get_mut(&node) {
-                node.held.remove(&epoch);
-            }
+    /// The first instant at which the job fits somewhere, its place kept from then on; `None`: nobody can say.
+    fn start(&mut self, controller: &Controller, job: &Job) -> Option<WallTime> {
+        let (rules, length, now) = (controller.rules(), controller.planned(job), self.timeline.now());
+        let nodes = controller.all_nodes();
+        let not_before = self.last.unwrap_or(now);
+        let at_once = (not_before <= now)
+            .then(|| rules.place(nodes, &self.timeline, &job.request, now, length))
+            .flatten()
+            .map(|place| (now, place));
+        let (from, place) = at_once
+            .or_else(|| rules.earliest(nodes, &self.timeline, &job.request, not_before, length))?;
+        if self.unknown.get(&place.node).is_some_and(|unknown| *unknown <= from) {
+            return None;
         }
-        Some(self.now)
-    }
-
-    fn run(&mut self, job: &Job, start: WallTime) {
-        let placed = self.nodes.values().find_map(|n| n.place(&job.request));
-        let Some(allocation) = placed else { return };
-        self.ends_in_queue(job, start);
-        if let Some(length) = job.request.estimate.or(job.request.time_limit) {
-            self.ends.insert((start + length, self.made_up), allocation.node.clone());
+        self.last = self.last.map(|last| last.max(from));
+        self.ends_in_queue(job, from);
+        let reservation = controller.reservation(job, &place, from);
+        if length_said(job).is_none() {
+            self.rests_on_unknown(place.node, reservation.until);
         }
-        if let Some(node) = self.nodes.get_mut(&allocation.node) {
-            node.held.insert(self.made_up, allocation);
-        }
+        self.timeline.reserve(reservation);
+        Some(from)
     }
 }
 

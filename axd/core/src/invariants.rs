@@ -49,22 +49,23 @@ fn attempts_are_single(controller: &Controller, active: &[&Job]) -> Result<(), S
 /// Never more than there is: CPUs, memory, each card.
 fn node_gives_what_it_has(node: &Node) -> Result<(), String> {
     let has = &node.inventory;
-    let mut cpus: Vec<u32> = node.held.values().flat_map(|a| a.cpus.iter().copied()).collect();
+    let mut cpus: Vec<u32> = node.held().values().flat_map(|h| h.allocation.cpus.iter().copied()).collect();
     let given = cpus.len();
     cpus.sort_unstable();
     cpus.dedup();
     if cpus.len() != given || cpus.last().is_some_and(|c| *c >= has.cpus) {
         return Err(format!("{} gave a CPU twice, or one that it has not", has.name));
     }
-    let ram: Megabytes = node.held.values().map(|a| a.ram).sum();
+    let ram: Megabytes = node.held().values().map(|h| h.allocation.ram).sum();
     if ram > has.ram {
         return Err(format!("{} gave {ram} of {} of memory", has.name, has.ram));
     }
     for card in &has.cards {
         let shares: Vec<_> =
-            node.held.values().flat_map(|a| &a.cards).filter(|s| s.index == card.index).collect();
+            node.held().values().flat_map(|h| &h.allocation.cards).filter(|s| s.index == card.index).collect();
         let whole = shares.iter().any(|s| s.slice.is_none());
-        if (whole && shares.len() > 1) || node.card_reserved(card) > card.mem {
+        let given: Megabytes = shares.iter().map(|s| s.slice.unwrap_or(card.mem)).sum();
+        if (whole && shares.len() > 1) || given > card.mem || given > node.card_reserved(card) {
             return Err(format!("{} gave more of card {} than it has", has.name, card.index));
         }
     }
@@ -78,7 +79,7 @@ fn node_holds_for_the_living(node: &Node, active: &[&Job]) -> Result<(), String>
         active.iter().filter(here).filter_map(|j| Some(j.attempt.as_ref()?.name.epoch.0)).collect();
     let mut living = living;
     living.sort_unstable();
-    let held: Vec<u64> = node.held.keys().copied().collect();
+    let held: Vec<u64> = node.held().keys().copied().collect();
     if living == held {
         Ok(())
     } else {

@@ -5,7 +5,8 @@ use crate::directive::signals;
 use crate::id::{AttemptName, HostName, JobNumber};
 use crate::job::request::Request;
 use crate::job::state::{Cause, JobState, MOVES, Outcome};
-use crate::job::{Actor, Attempt, AttemptEnd};
+use crate::job::{Actor, Attempt, AttemptEnd, Job};
+use crate::node::Node;
 use crate::size::Megabytes;
 use crate::time::{Now, Span, WallTime};
 
@@ -53,6 +54,11 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Confirmed, "start", out) else { return };
         attempt.started_at = Some(at);
+        let until = at + attempt.planned;
+        let node = attempt.allocation.node.clone();
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.expect_end(name, until);
+        }
         let step = Move::by_ax(Cause::Confirmed, JobState::Running, "its script runs");
         self.shift(now, name.job.number, step, out);
     }
@@ -79,7 +85,18 @@ impl Controller {
         let end = counted_as(end, attempt);
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
-        let Some(job) = self.jobs.get(&name.job.number) else { return };
+        self.settle_share(name.job.number, at);
+        let largest = self.largest_card(name.job.number);
+        let grow = self.config.policy.grow_memory;
+        let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
+        match end.outcome {
+            Outcome::Preempted => {
+                job.evictions += 1;
+                job.saved = job.saved + safe_work(job);
+            }
+            Outcome::OutOfMemory if grow => grow_slice(&mut job.request, &end, largest),
+            _ => {}
+        }
         let next = what_follows(&job.request, job.retries_used, &end);
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, at, end: end.clone() });
@@ -146,6 +163,8 @@ impl Controller {
         };
         attempt.end = Some(end.clone());
         let (node, pause) = (attempt.allocation.node.clone(), pause_after(attempt.number));
+        let assigned = attempt.started_at.unwrap_or(attempt.assigned_at);
+        self.settle_share(name.job.number, assigned);
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, at: now.wall, end });
         let number = name.job.number;
@@ -164,8 +183,32 @@ impl Controller {
         }
     }
 
-    /// A job that uses more than it asked for is counted with what it uses.
-    pub(super) fn cards_used(&mut self, _name: AttemptName, _peak: Megabytes) {}
+    /// A job that uses more of its cards than it asked for is charged with what it uses.
+    pub(super) fn cards_used(&mut self, name: AttemptName, peak: Megabytes) {
+        let job = self.jobs.get_mut(&name.job.number);
+        let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
+        let Some(attempt) = attempt else { return };
+        attempt.card_used = attempt.card_used.max(Some(peak));
+        if let Some(node) = self.nodes.get_mut(&attempt.allocation.node) {
+            node.charge_at_least(name, peak);
+        }
+    }
+
+    /// Work up to then is not lost when the attempt ends.
+    pub(super) fn checkpointed(&mut self, now: Now, name: AttemptName, at: WallTime) {
+        let job = self.jobs.get_mut(&name.job.number);
+        if let Some(attempt) = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none()) {
+            attempt.checkpoint_at = Some(at.min(now.wall));
+        }
+    }
+
+    /// The largest card on which a job that takes slices could have them.
+    fn largest_card(&self, number: JobNumber) -> Option<Megabytes> {
+        let wanted = self.jobs.get(&number)?.request.cards.as_ref()?;
+        let enough = |node: &&Node| node.inventory.cards_of(wanted.kind.as_deref()).count() >= wanted.count as usize;
+        let nodes = self.nodes.iter().filter(enough);
+        nodes.flat_map(|node| node.inventory.cards_of(wanted.kind.as_deref())).map(|card| card.mem).max()
+    }
 
     fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
         if let Some(node) = self.nodes.get_mut(node) {
@@ -200,6 +243,22 @@ fn what_follows(request: &Request, retries_used: u32, end: &AttemptEnd) -> Next 
         }
         Outcome::NodeFail | Outcome::LeaseLost | Outcome::Preempted if request.requeue => Next::Again,
         outcome => Next::Over(outcome.final_state()),
+    }
+}
+
+/// What an attempt that was ended for others has done and kept.
+fn safe_work(job: &Job) -> Span {
+    let kept = |attempt: &Attempt| Some(attempt.checkpoint_at? - attempt.started_at?);
+    job.attempt.as_ref().and_then(kept).unwrap_or_default()
+}
+
+/// Out of its slice of a card: half as much again next time, up to a whole card; but only if it was seen to have used
+/// the slice up.
+fn grow_slice(request: &mut Request, end: &AttemptEnd, largest: Option<Megabytes>) {
+    let Some(slice) = request.cards.as_mut().and_then(|cards| cards.slice.as_mut()) else { return };
+    let used_up = end.card_peak.is_some_and(|peak| peak.0 >= slice.0 * 9 / 10);
+    if let Some(largest) = largest.filter(|_| used_up) {
+        *slice = Megabytes(slice.0 * 3 / 2).min(largest);
     }
 }
 

@@ -57,6 +57,13 @@ pub enum Event {
         /// How.
         end: AttemptEnd,
     },
+    /// A job has told that what it has done until then is safe: ended, it goes on from there.
+    Checkpointed {
+        /// The attempt.
+        attempt: AttemptName,
+        /// When.
+        at: WallTime,
+    },
     /// An attempt was seen to use so much memory on the fullest of its cards; told when it matters.
     CardsUsed {
         /// The attempt.

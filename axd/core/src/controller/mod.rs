@@ -17,13 +17,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::id::{Epoch, HostName, JobId, JobNumber, SubmissionKey, Uid};
-use crate::job::state::{Cause, JobState, allowed};
+use crate::id::{Epoch, JobId, JobNumber, SubmissionKey, Uid};
+use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
-use crate::node::Node;
+use crate::node::{AttemptKey, Node, Nodes};
+use crate::schedule::order::WaitingOrder;
+use crate::schedule::share::{Measure, VirtualTimes};
 use crate::time::{BootTime, Now, Span, WallTime};
 use person::Asked;
-use schedule::WaitingOrder;
+use schedule::Claim;
 
 /// How long a finished job stays in memory, so that what is on its way about it
 /// still finds it; afterwards the accounts answer.
@@ -42,17 +44,30 @@ pub struct Snapshot {
     pub next_number: JobNumber,
     /// The epoch that the next attempt gets.
     pub next_epoch: Epoch,
+    /// What the queues have had of the cluster.
+    #[serde(default)]
+    pub times: VirtualTimes,
 }
 
 /// The controller. See the module's words.
 #[derive(Debug, Clone)]
 pub struct Controller {
     config: Config,
-    nodes: BTreeMap<HostName, Node>,
+    nodes: Nodes,
     /// Boxed: a tree of values of this size is half empty.
     jobs: BTreeMap<JobNumber, Box<Job>>,
     keys: BTreeMap<(Uid, SubmissionKey), JobNumber>,
+    /// The job of each living attempt, by epoch.
+    by_epoch: BTreeMap<AttemptKey, JobNumber>,
     order: WaitingOrder,
+    /// What shares are measured by.
+    measure: Measure,
+    /// What the queues have had.
+    times: VirtualTimes,
+    /// Places that victims are leaving.
+    claims: Vec<Claim>,
+    /// Whether the last pass wants another one at once.
+    pass_due: bool,
     /// Jobs that wait for a wall-clock time.
     begins: BTreeSet<(WallTime, JobNumber)>,
     /// Jobs that wait for their back-off to pass.
@@ -96,15 +111,21 @@ impl Controller {
     /// A controller with no jobs and no nodes.
     pub fn new(config: Config) -> Controller {
         let (next_number, next_epoch) = (JobNumber(1), Epoch(1));
-        Controller::restore(Snapshot { config, nodes: Vec::new(), jobs: Vec::new(), next_number, next_epoch })
+        let (nodes, jobs, times) = (Vec::new(), Vec::new(), VirtualTimes::default());
+        Controller::restore(Snapshot { config, nodes, jobs, next_number, next_epoch, times })
     }
 
     /// The controller as it was when the snapshot was taken.
     pub fn restore(snapshot: Snapshot) -> Controller {
-        let nodes = snapshot.nodes.into_iter().map(|i| (i.name.clone(), Node::new(i)));
+        let nodes: Nodes = snapshot.nodes.into_iter().map(Node::new).collect();
         let mut this = Controller {
+            by_epoch: BTreeMap::new(),
             order: WaitingOrder::default(),
-            nodes: nodes.collect(),
+            measure: Measure::of(&nodes),
+            times: snapshot.times,
+            claims: Vec::new(),
+            pass_due: false,
+            nodes,
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
             begins: BTreeSet::new(),
@@ -128,10 +149,9 @@ impl Controller {
             this.next_number = this.next_number.max(JobNumber(job.id.number.0.saturating_add(1)));
             this.index(Box::new(job));
         }
-        for (name, node) in &mut this.nodes {
-            hold_what_jobs_hold(&this.jobs, name, node);
+        for node in this.nodes.iter_mut() {
+            hold_what_jobs_hold(&this.jobs, node);
         }
-        this.sort_out_misfits();
         this
     }
 
@@ -139,10 +159,11 @@ impl Controller {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             config: self.config.clone(),
-            nodes: self.nodes.values().map(|n| n.inventory.clone()).collect(),
+            nodes: self.nodes.iter().map(|n| n.inventory.clone()).collect(),
             jobs: self.jobs().cloned().collect(),
             next_number: self.next_number,
             next_epoch: self.next_epoch,
+            times: self.times.clone(),
         }
     }
 
@@ -181,6 +202,7 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak),
+            Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at),
             Event::Tick => {}
         }
         out
@@ -217,20 +239,23 @@ impl Controller {
 
     /// When the next `Tick` is due, if nothing else happens.
     pub fn next_wake(&self) -> Wake {
-        Wake { boot: self.backoffs.first().map(|(at, _)| *at), wall: self.begins.first().map(|(at, _)| *at) }
+        let boot = self.backoffs.first().map(|(at, _)| *at);
+        let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
+        Wake { boot, wall: self.begins.first().map(|(at, _)| *at) }
     }
 
     fn config_loaded(&mut self, config: Config) {
         self.config = config;
-        self.sort_out_misfits();
+        self.enter_order_anew();
     }
 
     fn node_registered(&mut self, inventory: crate::node::Inventory) {
-        let name = inventory.name.clone();
         let mut node = Node::new(inventory);
-        hold_what_jobs_hold(&self.jobs, &name, &mut node);
-        self.nodes.insert(name, node);
-        self.sort_out_misfits();
+        hold_what_jobs_hold(&self.jobs, &mut node);
+        self.nodes.insert(node);
+        // A place names its node by position, and what it was may be gone.
+        self.claims.clear();
+        self.enter_order_anew();
     }
 
     /// Moves a job along the table; an illegal move changes nothing and says so.
@@ -251,7 +276,13 @@ impl Controller {
         }
         job.ended_at = None;
         match to {
-            JobState::Ready => job.eligible_at = Some(now.wall),
+            JobState::Ready => {
+                job.eligible_at = Some(now.wall);
+                let evicted = |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
+                if !job.attempt.as_ref().is_some_and(evicted) {
+                    self.wake_queue(&job.queue);
+                }
+            }
             _ if to.is_final() => job.ended_at = Some(now.wall),
             _ => {}
         }
@@ -266,10 +297,6 @@ impl Controller {
         let number = job.id.number;
         self.keys.insert((job.owner.uid, job.key), number);
         match job.state {
-            JobState::Ready => {
-                let misfit = self.fits_nowhere(&job);
-                self.order.insert(&job, misfit);
-            }
             JobState::Pending => {
                 if let Some(begin) = job.request.begin {
                     self.begins.insert((begin, number));
@@ -284,8 +311,9 @@ impl Controller {
             }
             _ => {}
         }
-        if job.state.is_active() {
-            self.order.started(&job.queue);
+        self.enter_order(&job);
+        if let Some(attempt) = job.attempt.as_ref().filter(|_| job.state.is_active()) {
+            self.by_epoch.insert(attempt.name.epoch.0, number);
         }
         if job.state.is_waiting() {
             *self.queued.entry(job.owner.uid).or_default() += 1;
@@ -296,7 +324,9 @@ impl Controller {
     /// Takes a job out of everything that is derived from it.
     fn unindex(&mut self, number: JobNumber) -> Option<Box<Job>> {
         let job = self.jobs.remove(&number)?;
-        self.order.remove(&job);
+        if job.state == JobState::Ready {
+            self.order.remove(&job, &self.config, self.share(&job));
+        }
         if let Some(begin) = job.request.begin {
             self.begins.remove(&(begin, number));
         }
@@ -305,6 +335,9 @@ impl Controller {
         }
         if job.state.is_active() {
             self.order.ended(&job.queue);
+            if let Some(attempt) = &job.attempt {
+                self.by_epoch.remove(&attempt.name.epoch.0);
+            }
         }
         if let Some(left) = self.queued.get_mut(&job.owner.uid).filter(|_| job.state.is_waiting()) {
             *left -= 1;
@@ -360,12 +393,19 @@ impl Controller {
 
     /// All nodes, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.values()
+        self.nodes.iter()
     }
 
-    /// Ready jobs in the order in which they would start.
+    /// What the queues have had of the cluster.
+    pub fn virtual_times(&self) -> &VirtualTimes {
+        &self.times
+    }
+
+    /// Ready jobs in the order in which they are looked at, misfits last.
     pub fn ready_jobs(&self) -> impl Iterator<Item = &Job> {
-        self.order.in_order(&self.config).filter_map(|number| self.job(number))
+        let mut walk = self.order.walk(&self.config, &self.times, false);
+        let in_order = std::iter::from_fn(move || walk.next(&self.order)).map(|(waiting, _)| waiting.number);
+        in_order.chain(self.order.misfits()).filter_map(|number| self.job(number))
     }
 
     /// The number that the next job gets.
@@ -386,10 +426,14 @@ fn own_conditions_met(job: &Job, now: Now) -> bool {
 }
 
 /// Gives a node's resources to the living attempts on it.
-fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, name: &HostName, node: &mut Node) {
+fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, node: &mut Node) {
     for job in jobs.values().filter(|j| j.state.is_active()) {
-        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == *name) {
-            node.hold(attempt.name, attempt.allocation.clone());
+        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == node.inventory.name) {
+            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
+            node.hold(attempt.name, attempt.allocation.clone(), start + attempt.planned);
+            if let Some(used) = attempt.card_used {
+                node.charge_at_least(attempt.name, used);
+            }
         }
     }
 }

@@ -89,7 +89,7 @@ impl Controller {
 
     /// Asks for the end of the living attempt. Asked twice, it is asked once more:
     /// the first request may have been lost with a supervisor's socket.
-    fn end_attempt(
+    pub(super) fn end_attempt(
         &mut self,
         number: JobNumber,
         outcome: Outcome,

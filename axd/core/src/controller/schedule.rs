@@ -1,167 +1,378 @@
-//! Who is next, and where. For now: the queue's rank, the job's priority, then
-//! first come, strictly; a queue at its limit and a job that no node can ever
-//! hold stand in nobody's way.
+//! The pass: down the order of the waiting jobs, starting what fits, keeping
+//! places for the first that don't, making room for urgent ones.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{Config, Queue, QueueState};
-use crate::id::{AttemptName, JobNumber, QueueName};
-use crate::job::state::{Cause, JobState};
-use crate::job::{Attempt, Job};
-use crate::node::Allocation;
+use crate::config::Scheduler;
+use crate::id::{AttemptName, HostName, JobNumber, QueueName};
+use crate::job::spec::PreemptMode;
+use crate::job::state::{Cause, JobState, Outcome};
+use crate::job::{Actor, Attempt, Job};
+use crate::node::{AttemptKey, Node, Nodes};
+use crate::schedule::order::{ShapeId, Waiting};
+use crate::schedule::placement::{Place, Rules};
+use crate::schedule::preempt::{Eviction, Loss, make_room};
+use crate::schedule::share::{Share, correction, price};
+use crate::schedule::timeline::{Reservation, Timeline};
 use crate::text::count;
-use crate::time::Now;
+use crate::time::{Now, Span, WallTime};
 
 use super::{Controller, Decision, Move};
 
-/// Place of a job within its queue: higher priority first, then the smaller number.
-type Place = (Reverse<u8>, JobNumber);
-
-/// The ready jobs, by queue and place; a key fixed by the job, so never sorted anew.
-#[derive(Debug, Clone, Default)]
-pub(super) struct WaitingOrder {
-    queues: BTreeMap<QueueName, OneQueue>,
-    /// Ready jobs that no node could hold even if it were empty.
-    misfits: BTreeSet<JobNumber>,
+/// A place that victims are leaving for an urgent job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claim {
+    job: JobNumber,
+    place: Place,
+    victims: Vec<AttemptKey>,
 }
 
-#[derive(Debug, Clone, Default)]
-struct OneQueue {
-    ready: BTreeSet<Place>,
-    active: u32,
+/// What a pass came to.
+enum Pass {
+    /// Something was started: what was passed over may be first now.
+    Started,
+    /// Nothing more to do.
+    Done,
+    /// Victims are to go; the next pass follows at once.
+    Evicting,
 }
 
-fn place_of(job: &Job) -> Place {
-    (Reverse(job.request.priority), job.id.number)
+/// What a pass has found out about the shapes of jobs: as long as nothing ends, what did not fit will not fit.
+#[derive(Default)]
+struct Blocked {
+    /// The least length with which a job of the shape was found not to fit; nothing: it doesn't however short.
+    lengths: BTreeMap<ShapeId, Span>,
+    /// Shapes that do not fit however short the job.
+    hopeless: usize,
+    /// Shapes and priorities for which nobody can be made to go.
+    no_victims: BTreeSet<(ShapeId, u8)>,
 }
 
-impl WaitingOrder {
-    /// Enters a ready job; a misfit stands aside.
-    pub(super) fn insert(&mut self, job: &Job, misfit: bool) {
-        if misfit {
-            self.misfits.insert(job.id.number);
-        } else {
-            self.queues.entry(job.queue.clone()).or_default().ready.insert(place_of(job));
+impl Blocked {
+    fn covers(&self, waiting: &Waiting) -> bool {
+        self.lengths.get(&waiting.shape).is_some_and(|length| *length <= waiting.length)
+    }
+
+    fn add(&mut self, shape: ShapeId, length: Span) {
+        let known = self.lengths.entry(shape).or_insert(Span(u64::MAX));
+        if length < *known {
+            self.hopeless += usize::from(length == Span(0));
+            *known = length;
         }
-    }
-
-    pub(super) fn remove(&mut self, job: &Job) {
-        self.misfits.remove(&job.id.number);
-        if let Some(queue) = self.queues.get_mut(&job.queue) {
-            queue.ready.remove(&place_of(job));
-        }
-    }
-
-    pub(super) fn started(&mut self, queue: &QueueName) {
-        self.queues.entry(queue.clone()).or_default().active += 1;
-    }
-
-    pub(super) fn ended(&mut self, queue: &QueueName) {
-        if let Some(queue) = self.queues.get_mut(queue) {
-            queue.active = queue.active.saturating_sub(1);
-        }
-    }
-
-    /// Active jobs of a queue.
-    pub(super) fn active(&self, queue: &QueueName) -> u32 {
-        self.queues.get(queue).map_or(0, |q| q.active)
-    }
-
-    /// Whether a queue may start another job.
-    fn may_start(&self, queue: &Queue) -> bool {
-        queue.state != QueueState::Stopped
-            && queue.max_running.is_none_or(|max| self.active(&queue.name) < max)
-    }
-
-    /// The queues that hold ready jobs, the highest rank first.
-    fn ranked<'a>(&'a self, config: &'a Config) -> Vec<(&'a Queue, &'a OneQueue)> {
-        let mut ranked: Vec<_> = config
-            .queues
-            .iter()
-            .filter_map(|q| self.queues.get(&q.name).map(|own| (q, own)))
-            .filter(|(_, own)| !own.ready.is_empty())
-            .collect();
-        ranked.sort_by_key(|(q, _)| Reverse(q.priority));
-        ranked
-    }
-
-    /// The job that would start next among the queues that may start one.
-    fn next(&self, config: &Config) -> Option<JobNumber> {
-        let startable = self.ranked(config).into_iter().find(|(q, _)| self.may_start(q));
-        startable.and_then(|(_, own)| own.ready.first()).map(|(_, number)| *number)
-    }
-
-    /// All ready jobs, in order, misfits last.
-    pub(super) fn in_order<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = JobNumber> + 'a {
-        let ranked = self.ranked(config).into_iter();
-        ranked.flat_map(|(_, own)| own.ready.iter().map(|(_, n)| *n)).chain(self.misfits.iter().copied())
     }
 }
 
 impl Controller {
     /// Starts whatever can be started now.
     pub(super) fn schedule(&mut self, now: Now, out: &mut Vec<Decision>) {
-        while let Some(number) = self.order.next(&self.config) {
-            let Some(allocation) = self.jobs.get(&number).and_then(|j| self.place(j)) else { return };
-            if !self.assign(now, number, allocation, out) {
-                return;
+        self.pass_due = false;
+        self.settle_claims(now, out);
+        loop {
+            match self.pass(now, out) {
+                Pass::Started => {}
+                Pass::Done => return,
+                Pass::Evicting => {
+                    self.pass_due = true;
+                    return;
+                }
             }
         }
     }
 
-    fn place(&self, job: &Job) -> Option<Allocation> {
-        self.nodes.values().find_map(|node| node.place(&job.request))
+    /// Which place is the best, by the configuration.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules { packing: self.config.policy.packing, reserve: self.config.resources.gpu_reserve }
     }
 
-    fn assign(
+    /// The timeline with what is claimed.
+    pub(crate) fn timeline(&self, now: WallTime) -> Timeline {
+        let mut timeline = Timeline::new(now);
+        for claim in &self.claims {
+            if let Some(job) = self.jobs.get(&claim.job) {
+                timeline.reserve(self.reservation(job, &claim.place, now));
+            }
+        }
+        timeline
+    }
+
+    /// A place kept for a job from then on.
+    pub(crate) fn reservation(&self, job: &Job, place: &Place, from: WallTime) -> Reservation {
+        let has = self.nodes.as_slice().get(place.node).map(|node| &node.inventory);
+        Reservation {
+            job: job.id.number,
+            node: place.node,
+            from,
+            until: from + self.planned(job),
+            cards: place.cards.clone(),
+            cpus: has.map_or(0, |has| has.cpus_for(&job.request)),
+            ram: has.map_or_else(Default::default, |has| has.ram_for(&job.request)),
+        }
+    }
+
+    /// How long a job is planned to run.
+    pub(crate) fn planned(&self, job: &Job) -> Span {
+        const SHORTEST: Span = Span::seconds(1);
+        let request = &job.request;
+        let all = request.estimate.or(request.time_limit).unwrap_or(self.config.policy.unplanned());
+        if job.saved == Span(0) { all } else { Span(all.0.saturating_sub(job.saved.0)).max(SHORTEST) }
+    }
+
+    /// All nodes, by position.
+    pub(crate) fn all_nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// Where a node stands.
+    pub(crate) fn position_of(&self, node: &HostName) -> Option<usize> {
+        self.nodes.position(node)
+    }
+
+    /// The share of the cluster that a job takes.
+    pub(crate) fn share(&self, job: &Job) -> Share {
+        self.measure.share(&job.request)
+    }
+
+    /// Urgent jobs whose victims have gone start in their places.
+    fn settle_claims(&mut self, now: Now, out: &mut Vec<Decision>) {
+        for claim in std::mem::take(&mut self.claims) {
+            let waits = self.jobs.get(&claim.job).filter(|job| job.state == JobState::Ready);
+            let (Some(job), Some(node)) = (waits, self.nodes.as_slice().get(claim.place.node)) else { continue };
+            if claim.victims.iter().any(|victim| node.held().contains_key(victim)) {
+                self.claims.push(claim);
+            } else if self.still_fits(job, node, &claim.place) {
+                self.assign(now, claim.job, &claim.place, out);
+            }
+        }
+    }
+
+    fn still_fits(&self, job: &Job, node: &Node, place: &Place) -> bool {
+        let has = &node.inventory;
+        let room = |(at, charge): &(usize, _)| {
+            let limit = job.request.cards.as_ref().and_then(|wanted| {
+                Some(has.cards.get(*at)?.demand(wanted, self.config.resources.gpu_reserve)?.limit)
+            });
+            limit.is_some_and(|limit| node.cards_used()[*at].charged + *charge <= limit)
+        };
+        node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
+            && node.ram_used() + has.ram_for(&job.request) <= has.ram
+            && place.cards.iter().all(room)
+    }
+
+    fn pass(&mut self, now: Now, out: &mut Vec<Decision>) -> Pass {
+        let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
+        let mut timeline = self.timeline(now.wall);
+        let most = if strict { 0 } else { self.config.policy.reservations as usize };
+        let mut left = most;
+        let mut blocked = Blocked::default();
+        let mut walk = self.order.walk(&self.config, &self.times, true);
+        let mut started = false;
+        while let Some((waiting, queue)) = walk.next(&self.order) {
+            if left == 0 && blocked.hopeless == self.order.shapes() && !self.config.policy.preemption {
+                break;
+            }
+            if !self.startable(&queue) || self.claims.iter().any(|claim| claim.job == waiting.number) {
+                continue;
+            }
+            let Some(job) = self.jobs.get(&waiting.number) else { continue };
+            let known = blocked.covers(&waiting);
+            let place = match known {
+                true => None,
+                false => rules.place(&self.nodes, &timeline, &job.request, now.wall, waiting.length),
+            };
+            if let Some(place) = place {
+                started |= self.assign(now, waiting.number, &place, out);
+                timeline.changed(place.node);
+                continue;
+            }
+            if !known {
+                let empty = Timeline::new(now.wall);
+                let alone = left < most
+                    && rules.place(&self.nodes, &empty, &job.request, now.wall, Span(0)).is_some();
+                blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
+            }
+            if let Some(eviction) = self.find_victims(now, job, waiting.shape, &timeline, &mut blocked) {
+                self.evict(waiting.number, eviction, out);
+                return Pass::Evicting;
+            }
+            if strict {
+                break;
+            }
+            if left > 0 {
+                let earliest = rules.earliest(&self.nodes, &timeline, &job.request, now.wall, waiting.length);
+                if let Some((from, place)) = earliest {
+                    timeline.reserve(self.reservation(job, &place, from));
+                    left -= 1;
+                }
+            }
+        }
+        if started { Pass::Started } else { Pass::Done }
+    }
+
+    fn startable(&self, queue: &QueueName) -> bool {
+        self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue))
+    }
+
+    pub(super) fn assign(
         &mut self,
         now: Now,
         number: JobNumber,
-        allocation: Allocation,
+        place: &Place,
         out: &mut Vec<Decision>,
     ) -> bool {
-        let Some(job) = self.jobs.get_mut(&number) else { return false };
+        let Some(job) = self.jobs.get(&number) else { return false };
+        let (planned, share) = (self.planned(job), self.share(job));
+        let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
+        let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
+        let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
+        let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
-        let attempt = Attempt {
+        let attempt_number = job.attempts;
+        job.attempt = Some(Attempt {
             name,
-            number: job.attempts,
+            number: attempt_number,
             allocation: allocation.clone(),
+            assigned_at: now.wall,
+            planned,
             started_at: None,
+            checkpoint_at: None,
+            card_used: None,
             ending: None,
             end: None,
-        };
-        let attempt_number = attempt.number;
-        job.attempt = Some(attempt);
+        });
         let why = why_it(job, &allocation);
+        let queue = job.queue.clone();
         if let Some(node) = self.nodes.get_mut(&allocation.node) {
-            node.hold(name, allocation.clone());
+            node.hold(name, allocation.clone(), now.wall + planned);
         }
+        let weight = self.weight(&queue);
+        self.times.charge(&queue, price(self.config.policy.cost, share, planned), weight);
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
         shifted
     }
 
-    /// Whether no node could hold the job even if it were empty.
-    pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
-        !self.nodes.values().any(|node| node.could_ever_hold(&job.request))
+    fn weight(&self, queue: &QueueName) -> u32 {
+        self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority)
     }
 
-    /// After a change of nodes: which ready jobs can, and which can't, ever be placed now.
-    pub(super) fn sort_out_misfits(&mut self) {
-        let ready = self.jobs.values().filter(|j| j.state == JobState::Ready).map(|j| j.id.number);
-        for number in ready.collect::<Vec<_>>() {
-            if let Some(job) = self.unindex(number) {
-                self.index(job);
+    /// Charges a queue for what a job really used instead of what was planned.
+    pub(super) fn settle_share(&mut self, job: JobNumber, until: WallTime) {
+        let Some(job) = self.jobs.get(&job) else { return };
+        let Some(attempt) = &job.attempt else { return };
+        let ran = until - attempt.started_at.unwrap_or(attempt.assigned_at);
+        let correction = correction(self.config.policy.cost, self.share(job), attempt.planned, ran);
+        let queue = job.queue.clone();
+        let weight = self.weight(&queue);
+        self.times.charge(&queue, correction, weight);
+    }
+
+    /// A queue that gets its first waiting job has earned nothing while it had none.
+    pub(super) fn wake_queue(&mut self, queue: &QueueName) {
+        if !self.order.waits(queue) {
+            self.times.wake(queue, self.order.in_use());
+        }
+    }
+
+    fn find_victims(
+        &self,
+        now: Now,
+        job: &Job,
+        shape: ShapeId,
+        timeline: &Timeline,
+        blocked: &mut Blocked,
+    ) -> Option<Eviction> {
+        let (policy, urgency) = (&self.config.policy, (shape, job.request.priority));
+        if !policy.preemption
+            || job.request.priority < policy.preempt_priority
+            || blocked.no_victims.contains(&urgency)
+        {
+            return None;
+        }
+        let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
+        let options = self.nodes.iter().enumerate().filter_map(|(position, node)| {
+            if !node.inventory.admits(&job.request) {
+                return None;
             }
+            let kept: Vec<&Reservation> = claims.iter().copied().filter(|r| r.node == position).collect();
+            let candidates = self.victims_on(now.wall, node, job);
+            make_room(position, node, &kept, &job.request, self.config.resources.gpu_reserve, &candidates)
+        });
+        let least = options.min_by_key(|eviction| (eviction.loss, eviction.victims.len(), eviction.place.node));
+        if least.is_none() {
+            blocked.no_victims.insert(urgency);
+        }
+        least
+    }
+
+    /// Who on a node may be ended for a job, and what that would lose.
+    fn victims_on(&self, now: WallTime, node: &Node, urgent: &Job) -> BTreeMap<AttemptKey, Loss> {
+        let policy = &self.config.policy;
+        let gap = |job: &Job| urgent.request.priority >= job.request.priority.saturating_add(policy.preempt_gap);
+        let candidate = |key: &AttemptKey| {
+            let job = self.jobs.get(self.by_epoch.get(key)?)?;
+            let attempt = job.attempt.as_ref().filter(|a| a.ending.is_none() && a.end.is_none())?;
+            let may_go = gap(job)
+                && job.evictions < policy.max_preemptions
+                && !matches!(job.request.preempt, PreemptMode::Never)
+                && job.request.requeue;
+            if !may_go {
+                return None;
+            }
+            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
+            let lost = now - attempt.checkpoint_at.unwrap_or(start);
+            let work = card_millionths(node, attempt) * u128::from(lost.0);
+            Some((*key, Loss { work, started: std::cmp::Reverse(start.0), job: u64::from(job.id.number.0) }))
+        };
+        node.held().keys().filter_map(candidate).collect()
+    }
+
+    fn evict(&mut self, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
+        let Some(id) = self.jobs.get(&urgent).map(|job| job.id) else { return };
+        let message = format!("makes room for {id}, which is more urgent");
+        for victim in &eviction.victims {
+            if let Some(number) = self.by_epoch.get(victim).copied() {
+                self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
+            }
+        }
+        self.claims.push(Claim { job: urgent, place: eviction.place, victims: eviction.victims });
+    }
+
+    /// Whether no node could hold the job even if it were empty.
+    pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
+        let reserve = self.config.resources.gpu_reserve;
+        !self.nodes.iter().any(|node| node.could_ever_hold(&job.request, reserve))
+    }
+
+    /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
+    pub(super) fn enter_order_anew(&mut self) {
+        self.measure = crate::schedule::share::Measure::of(&self.nodes);
+        self.order = crate::schedule::order::WaitingOrder::default();
+        let jobs = std::mem::take(&mut self.jobs);
+        for job in jobs.values() {
+            self.enter_order(job);
+        }
+        self.jobs = jobs;
+    }
+
+    /// Enters a job into the order, if it is ready or active.
+    pub(super) fn enter_order(&mut self, job: &Job) {
+        if job.state == JobState::Ready {
+            if self.fits_nowhere(job) {
+                self.order.insert_misfit(job.id.number);
+            } else {
+                self.order.insert(job, &self.config, self.planned(job), self.share(job));
+            }
+        }
+        if job.state.is_active() {
+            self.order.started(&job.queue);
         }
     }
 
     /// Whether a job waits for something that no node has.
     pub fn is_misfit(&self, number: JobNumber) -> bool {
-        self.order.misfits.contains(&number)
+        self.order.is_misfit(number)
     }
 
     /// Active jobs of a queue.
@@ -170,8 +381,19 @@ impl Controller {
     }
 }
 
+/// Cards' worth of what an attempt holds, in millionths: a part of a card by its memory.
+fn card_millionths(node: &Node, attempt: &Attempt) -> u128 {
+    let part = |share: &crate::node::CardShare| {
+        let card = node.inventory.cards.iter().find(|card| card.index == share.index)?;
+        let slice = share.slice.unwrap_or(card.mem);
+        Some(u128::from(slice.0) * 1_000_000 / u128::from(card.mem.0.max(1)))
+    };
+    let cards: u128 = attempt.allocation.cards.iter().filter_map(part).sum();
+    if cards > 0 { cards } else { attempt.allocation.cpus.len() as u128 }
+}
+
 /// Why this job, and why there.
-fn why_it(job: &Job, allocation: &Allocation) -> String {
+fn why_it(job: &Job, allocation: &crate::node::Allocation) -> String {
     let cards = match allocation.cards.as_slice() {
         [] => String::new(),
         cards => {

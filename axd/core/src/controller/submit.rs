@@ -7,7 +7,7 @@ use crate::config::QueueState;
 use crate::id::{JobId, Uid};
 use crate::job::state::JobState;
 use crate::job::{Actor, Job};
-use crate::time::Now;
+use crate::time::{Now, Span};
 
 use super::{Controller, Decision, Submission, own_conditions_met};
 
@@ -44,6 +44,8 @@ impl Controller {
             backoff_until: None,
             attempts: 0,
             retries_used: 0,
+            evictions: 0,
+            saved: Span(0),
             attempt: None,
             note: None,
             owner,
@@ -51,6 +53,7 @@ impl Controller {
         if own_conditions_met(&job, now) {
             job.state = JobState::Ready;
             job.eligible_at = Some(now.wall);
+            self.wake_queue(&job.queue);
         }
         let to = job.state;
         self.index(job);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AttemptName, JobId, QueueName, SubmissionKey, Uid};
 use crate::node::Allocation;
 use crate::size::Megabytes;
-use crate::time::{BootTime, WallTime};
+use crate::time::{BootTime, Span, WallTime};
 use request::Request;
 use state::{JobState, Outcome};
 
@@ -94,6 +94,12 @@ pub struct Job {
     pub attempts: u32,
     /// Attempts that count as retries.
     pub retries_used: u32,
+    /// How often it was ended for others.
+    #[serde(default)]
+    pub evictions: u32,
+    /// Work that earlier attempts have done and kept.
+    #[serde(default)]
+    pub saved: Span,
     /// The living attempt, or the last.
     pub attempt: Option<Attempt>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
@@ -109,6 +115,18 @@ pub struct Attempt {
     pub number: u32,
     /// What it holds or held.
     pub allocation: Allocation,
+    /// When it was decided.
+    #[serde(default)]
+    pub assigned_at: WallTime,
+    /// How long it was planned to run then: what its queue was charged for.
+    #[serde(default)]
+    pub planned: Span,
+    /// When the job last told that its work is safe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_at: Option<WallTime>,
+    /// What it was seen to use of a card, where that matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_used: Option<Megabytes>,
     /// When the script began, by its supervisor.
     pub started_at: Option<WallTime>,
     /// A person, or policy, asked for its end: what it will count as, and who.

@@ -7,11 +7,12 @@ mod any_events;
 use std::sync::Arc;
 
 use ax_core::api::ErrorClass;
-use ax_core::config::{Config, Queue, QueueState};
+use ax_core::config::{Config, Queue, QueueState, Scheduler};
 use ax_core::controller::{Controller, Decision, Event, Submission, Wish};
 use ax_core::id::{AttemptName, JobId, JobNumber, SubmissionKey, Uid};
 use ax_core::invariants;
 use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::spec::PreemptMode;
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Actor, AttemptEnd, Owner};
 use ax_core::node::{Card, Inventory};
@@ -60,6 +61,7 @@ fn request(cpus: u32) -> Request {
         retries: 0,
         retry_delay: Span::seconds(2),
         retry_on: vec![],
+        preempt: PreemptMode::Requeue,
     }
 }
 
@@ -382,8 +384,10 @@ fn a_node_that_comes_back_smaller_starts_nothing_until_there_is_room() {
 }
 
 #[test]
-fn a_queue_of_higher_rank_goes_first_then_the_smaller_number_and_no_small_job_before_a_big_one() {
-    let mut controller = ready(config());
+fn under_strict_order_a_queue_of_higher_rank_goes_first_then_the_smaller_number_and_nobody_passes() {
+    let mut config = config();
+    config.policy.scheduler = Scheduler::FifoStrict;
+    let mut controller = ready(config);
     submit(&mut controller, 1, submission(1, request(6)));
     let running = controller.job(JobNumber(1)).unwrap().attempt.clone().unwrap().name;
     let (big, _) = submit(&mut controller, 2, submission(2, request(4)));
