@@ -26,6 +26,7 @@ mod other_users;
 mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod raw;
+mod retention;
 mod same_decisions;
 mod script_files;
 mod spool;

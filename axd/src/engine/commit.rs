@@ -246,6 +246,15 @@ impl Engine {
                     self.answer_reads();
                 }
                 Ack::Recovered => self.on_recovered(),
+                Ack::Pruned(0) => {}
+                Ack::Pruned(jobs) => {
+                    self.log.line(Level::Info, &Line::new("pruned").text("jobs", &jobs));
+                    // The database's log has grown: it is folded in when it is quiet.
+                    (self.last_commit, self.quiet_done) = (now().boot, false);
+                }
+                Ack::NotPruned(error) => {
+                    self.log.line(Level::Error, &Line::new("prune").text("error", &error));
+                }
             }
         }
     }

@@ -63,6 +63,9 @@ const SPOOL_STAYS: Span = Span::seconds(300);
 /// Quiet this long, the database's log is folded in.
 const QUIET_AFTER: Span = Span::seconds(60);
 
+/// How often what has had its time is removed from the accounts.
+const PRUNE_EVERY: Span = Span::seconds(3600);
+
 /// The daemon.
 pub(crate) struct Engine {
     paths: Paths,
@@ -109,6 +112,7 @@ pub(crate) struct Engine {
     leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,
     next_rescan: BootTime,
     next_snapshot: BootTime,
+    next_prune: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
     /// An administrator wants it to stop, with the jobs or without them.
@@ -157,7 +161,7 @@ impl Engine {
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due()])
-            .chain([self.answers_due()])
+            .chain([self.answers_due(), Some(self.next_prune)])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -244,10 +248,24 @@ impl Engine {
             self.on_wake();
             self.happened(Event::Tick);
         }
+        if now.boot >= self.next_prune {
+            self.next_prune = now.boot + PRUNE_EVERY;
+            self.prune(now);
+        }
         if !self.quiet_done && now.boot - self.last_commit >= QUIET_AFTER {
             self.quiet_done = true;
             self.writer.quiet(now.wall);
         }
+    }
+
+    /// Has old jobs removed from the accounts.
+    fn prune(&mut self, now: Now) {
+        if self.read_only.is_some() {
+            return;
+        }
+        // Whatever is old enough to go must have left memory: nothing may be written about it any more.
+        self.happened(Event::Tick);
+        self.writer.prune(now.wall, self.controller.config().accounting.keep);
     }
 
     fn remove_leftovers(&mut self, now: BootTime) {

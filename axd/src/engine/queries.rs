@@ -102,6 +102,7 @@ impl Engine {
     /// The job that somebody means by an id, a number or a ticket.
     pub(super) fn find_job(&self, text: &str, person: &Person) -> Result<JobId, ApiError> {
         let unknown = || refused(format!("there is no job {}", quoted(text)));
+        let unknown_or_gone = |number| self.forgotten(number, text).unwrap_or_else(unknown);
         let read =
             |e: crate::store::StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
         if let Some(key) = text.strip_prefix("spool-").and_then(|key| key.parse::<SubmissionKey>().ok()) {
@@ -125,11 +126,26 @@ impl Engine {
             Some(job) => Some(job.id),
             None => self.reader.by_number(number).map_err(read)?,
         };
-        let found = found.filter(|found| id.is_none_or(|id| id == *found)).ok_or_else(unknown)?;
+        let found = found.filter(|found| id.is_none_or(|id| id == *found));
+        let found = found.ok_or_else(|| unknown_or_gone(number))?;
         match self.may_see(found, person) {
             true => Ok(found),
             false => Err(unknown()),
         }
+    }
+
+    /// What is said of a number that was given, and is in the accounts no more. Where jobs are private, nobody learns
+    /// which numbers were.
+    fn forgotten(&self, number: JobNumber, text: &str) -> Option<ApiError> {
+        let config = self.controller.config();
+        let keep = config.accounting.keep.filter(|_| !config.cluster.private_jobs)?;
+        let given = number.0 > 0 && number < self.controller.next_number();
+        given.then(|| {
+            let text = quoted(text);
+            refused(format!(
+                "there is no job {text}; the accounts keep finished jobs for {keep} (accounting.keep)"
+            ))
+        })
     }
 
     /// Everybody sees all jobs, unless the cluster keeps them private.

@@ -6,7 +6,7 @@ use ax_core::controller::Event;
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
 
-use super::Engine;
+use super::{Engine, now};
 use crate::api::http::Response;
 use crate::api::server::ConnId;
 use crate::config;
@@ -62,6 +62,8 @@ impl Engine {
         let path = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());
         let warnings = config::lines(&path, &loaded.warnings);
         self.go_by(loaded.config);
+        // What is kept for how long may have changed.
+        self.next_prune = now().boot;
         for change in &changes {
             self.log.line(Level::Info, &Line::new("reload").text("by", &who).text("change", change));
         }

@@ -148,6 +148,7 @@ impl Engine {
             leftovers: Default::default(),
             next_rescan: at.boot + RESCAN,
             next_snapshot: at.boot + SNAPSHOT_EVERY,
+            next_prune: at.boot,
             last_commit: at.boot,
             quiet_done: false,
             leaving: false,

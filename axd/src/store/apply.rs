@@ -14,7 +14,7 @@ use super::rows::{AttemptClosed, AttemptOpened, Batch, LogKind, LogRow, NewJob, 
 /// What the writer keeps from one transaction to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Applier {
-    blobs: Blobs,
+    pub(crate) blobs: Blobs,
 }
 
 impl Applier {

@@ -45,6 +45,17 @@ impl Blobs {
         Ok(id)
     }
 
+    /// Removes a content that no job refers to any more.
+    pub(crate) fn drop_unused(&mut self, connection: &Connection, id: i64) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM blobs WHERE id = ?1
+                     AND NOT EXISTS (SELECT 1 FROM details WHERE script = ?1)
+                     AND NOT EXISTS (SELECT 1 FROM details WHERE environment = ?1)";
+        if connection.prepare_cached(sql)?.execute([id])? > 0 {
+            self.known.retain(|_, known| *known != id);
+        }
+        Ok(())
+    }
+
     /// After a roll-back nothing is known to be there any more.
     pub(crate) fn forget(&mut self) {
         self.known.clear();

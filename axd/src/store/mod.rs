@@ -21,6 +21,7 @@ mod high;
 mod meta;
 mod numbers;
 mod open;
+mod prune;
 mod reserve;
 mod restore;
 mod schema;

@@ -103,10 +103,12 @@ impl Reader {
         self.one("SELECT id FROM jobs WHERE number = ?1", [number.0], |row| parsed(row, 0))
     }
 
-    /// The job that a user's key became, however long ago.
+    /// The job that a user's key became: as long as the accounts have it, and at least for 30 days.
     pub fn by_key(&self, uid: Uid, key: SubmissionKey) -> Result<Option<JobId>> {
         let params = (&key.0.to_be_bytes()[..], uid.0);
-        self.one("SELECT id FROM jobs WHERE key = ?1 AND uid = ?2", params, |row| parsed(row, 0))
+        let sql = "SELECT id FROM jobs WHERE key = ?1 AND uid = ?2
+                   UNION ALL SELECT id FROM old_keys WHERE key = ?1 AND uid = ?2 LIMIT 1";
+        self.one(sql, params, |row| parsed(row, 0))
     }
 
     /// The jobs that a ticket may mean: one for each user who used the key.

@@ -195,7 +195,8 @@ pub static KEYS: &[Key] = &[
         "How long a job may leave its cards without load.").absent().later(),
     // the rest
     key("accounting.keep", Duration(DAY, Span(100 * YEAR.0), |d| &mut d.config.accounting.keep), "forever",
-        "How long finished jobs stay in the accounts.").absent().later(),
+        "How long finished jobs stay in the accounts; what is older is removed at the start and hourly, with \
+         script and environment.").absent(),
     key("paths.spool", Word(&PATH, |d| &mut d.config.paths.spool), "standard",
         "The spool, /var/spool/ax; on several machines a directory that they share.").absent(),
     key("paths.run", Word(&PATH, |d| &mut d.config.paths.run), "standard",
