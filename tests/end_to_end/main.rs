@@ -33,6 +33,7 @@ mod spool;
 mod spool_attacks;
 mod spool_cron;
 mod stays_small;
+mod stored;
 mod storm;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;

@@ -142,6 +142,7 @@ impl Engine {
         let now = now();
         let decisions = self.controller.step(now, event.clone());
         self.record(now, event, &decisions);
+        self.release(&decisions);
         if decisions.is_empty() {
             return decisions;
         }

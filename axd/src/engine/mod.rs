@@ -15,6 +15,7 @@ mod requests;
 mod spool;
 mod start;
 mod stop;
+mod stored;
 mod strays;
 mod tokens;
 mod wishes;
@@ -50,6 +51,7 @@ use fairness::Fairness;
 use guard::Guard;
 use parked::Parked;
 use spool::Tickets;
+use stored::Stored;
 use tokens::Source;
 
 pub(crate) use start::{Setup, StartError};
@@ -107,6 +109,8 @@ pub(crate) struct Engine {
     guard: Guard,
     /// What came with submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
+    /// What jobs that are not over have in the store.
+    stored: Stored,
     usage: BTreeMap<AttemptName, Usage>,
     /// Spool folders of finished attempts, by the time at which they go.
     leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,

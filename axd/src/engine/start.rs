@@ -25,6 +25,7 @@ use super::attempts::Attempts;
 use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
 use super::parked::Parked;
+use super::stored::Stored;
 use super::{Engine, RESCAN, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
@@ -94,6 +95,7 @@ impl Engine {
             .map_err(failed("make the guard's shared words"))?;
         let mut store = Store::open(&paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
+        let stored = Stored::of(store.holdings().map_err(failed("read the store"))?);
         let notices = store.notices().to_vec();
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
@@ -144,6 +146,7 @@ impl Engine {
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),
+            stored,
             usage: Default::default(),
             leftovers: Default::default(),
             next_rescan: at.boot + RESCAN,
