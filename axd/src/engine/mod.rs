@@ -8,6 +8,7 @@ mod commit;
 mod effects;
 mod fairness;
 mod guard;
+mod names;
 mod parked;
 mod queries;
 mod reload;
@@ -49,6 +50,7 @@ use attempts::{Attempts, News};
 use commit::{Commits, OpenBatch};
 use fairness::Fairness;
 use guard::Guard;
+use names::NameCheck;
 use parked::Parked;
 use spool::Tickets;
 use stored::Stored;
@@ -109,6 +111,9 @@ pub(crate) struct Engine {
     guard: Guard,
     /// What came with submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
+    name_check: NameCheck,
+    /// Jobs that could not be read: id and reason.
+    set_aside: Vec<(String, String)>,
     /// What jobs that are not over have in the store.
     stored: Stored,
     usage: BTreeMap<AttemptName, Usage>,
@@ -200,6 +205,7 @@ impl Engine {
         let _ = self.waker.drain();
         self.on_acks();
         self.on_spool();
+        self.warn_of_names();
         while let Some(done) = self.worker.next() {
             match done {
                 Done::LookedUp(uid, answer) => {

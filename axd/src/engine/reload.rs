@@ -62,6 +62,7 @@ impl Engine {
         let path = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());
         let warnings = config::lines(&path, &loaded.warnings);
         self.go_by(loaded.config);
+        self.check_names();
         // What is kept for how long may have changed.
         self.next_prune = now().boot;
         for change in &changes {

@@ -146,6 +146,8 @@ impl Engine {
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),
+            name_check: Default::default(),
+            set_aside: restored.broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
             stored,
             usage: Default::default(),
             leftovers: Default::default(),
@@ -206,6 +208,7 @@ impl Engine {
         // Durable together with the ends that a new boot brings, or a crash in between would lose those.
         self.batch.boot(boot_id);
         self.happened(Event::Tick);
+        self.check_names();
         ready::say_ready();
         Ok(())
     }

@@ -11,6 +11,7 @@ use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
 use ax_core::paths::Paths;
 use ax_core::size::Megabytes;
+use ax_core::text::count;
 use ax_core::time::WallTime;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params_from_iter};
@@ -64,6 +65,14 @@ pub struct Finished {
     pub left_out: u64,
     /// Jobs among them whose record can't be read.
     pub unreadable: u64,
+}
+
+impl Finished {
+    /// What is to be said of jobs that can't be read.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let what = (self.unreadable > 0).then(|| count(self.unreadable, "finished job"))?;
+        Some(format!("{what} can't be read, left out here; 'axctl db check' says which and why"))
+    }
 }
 
 impl Reader {
