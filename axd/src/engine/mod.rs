@@ -112,6 +112,8 @@ pub(crate) struct Engine {
     /// What came with submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
     name_check: NameCheck,
+    /// Attempts of which it is not written down yet where they write.
+    nameless: BTreeSet<AttemptName>,
     /// Jobs that could not be read: id and reason.
     set_aside: Vec<(String, String)>,
     /// What jobs that are not over have in the store.

@@ -62,9 +62,6 @@ impl Engine {
         let path = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());
         let warnings = config::lines(&path, &loaded.warnings);
         self.go_by(loaded.config);
-        self.check_names();
-        // What is kept for how long may have changed.
-        self.next_prune = now().boot;
         for change in &changes {
             self.log.line(Level::Info, &Line::new("reload").text("by", &who).text("change", change));
         }
@@ -77,5 +74,8 @@ impl Engine {
         self.local = local::look(&host, &config, self.nvml.as_deref(), self.gives_cards);
         self.step(Event::ConfigLoaded(Box::new(config)));
         self.step(Event::NodeRegistered(self.local.inventory.clone()));
+        self.check_names();
+        // What is kept for how long may have changed.
+        self.next_prune = now().boot;
     }
 }

@@ -147,6 +147,7 @@ impl Engine {
             settling: Default::default(),
             parts: Default::default(),
             name_check: Default::default(),
+            nameless: Default::default(),
             set_aside: restored.broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
             stored,
             usage: Default::default(),

@@ -47,6 +47,10 @@ impl Applier {
             Row::JobChanged(job) => job_changed(connection, job),
             Row::Log(line) => log(connection, line),
             Row::AttemptOpened(opened) => attempt_opened(connection, opened),
+            Row::AttemptFiles { epoch, files } => connection
+                .prepare_cached("UPDATE attempts SET stdout = ?2, stderr = ?3 WHERE epoch = ?1")?
+                .execute((signed(epoch.0), &files.stdout, &files.stderr))
+                .map(drop),
             Row::AttemptStarted { epoch, at } => connection
                 .prepare_cached("UPDATE attempts SET started_at = ?2 WHERE epoch = ?1")?
                 .execute((signed(epoch.0), at.0))

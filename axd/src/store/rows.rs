@@ -34,6 +34,13 @@ pub enum Row {
     Log(LogRow),
     /// An attempt was decided.
     AttemptOpened(Box<AttemptOpened>),
+    /// Where an attempt writes, which could not be said when it was decided.
+    AttemptFiles {
+        /// The attempt.
+        epoch: Epoch,
+        /// Its files.
+        files: OutputFiles,
+    },
     /// An attempt's script runs.
     AttemptStarted {
         /// The attempt.
