@@ -295,9 +295,6 @@ impl Engine {
         self.accepts()?;
         let request: ActionRequest = serde_json::from_slice(body)
             .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no action: {e}")))?;
-        if request.jobs.is_empty() && request.select.is_none() {
-            return Err(error(ErrorClass::Usage, "an action needs jobs, or a selection of them"));
-        }
         let wish = self.wish(&request, person)?;
         let actor = person.actor(self.controller.config());
         let mut results = Vec::new();
