@@ -206,6 +206,7 @@ fn list(paths: &Paths, listing: Listing) -> Result<Response, ApiError> {
     let ended = Reader::open(paths).and_then(|reader| reader.finished(&query, WallTime(clock::wall_ms())));
     let ended = ended.map_err(|e| ApiError { class: ErrorClass::TryAgain, error: e.to_string() })?;
     answer.left_out += ended.left_out;
+    answer.warnings.extend(ended.warning());
     // One that was alive when it was asked, and has ended since, is in the list already.
     let listed: HashSet<u32> = answer.jobs.iter().map(|job| job.number).collect();
     answer.jobs.extend(ended.jobs.into_iter().filter(|job| !listed.contains(&job.number)));

@@ -66,11 +66,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "policy: 5\n",
-        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_processes, scheduling_interval, starvation_bound, idle",
+        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle",
     ),
     (
         "policy:\n  - retry_count: 2\n",
-        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_processes, scheduling_interval, starvation_bound, idle",
+        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle",
     ),
     (
         "- cluster\n",

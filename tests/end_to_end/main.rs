@@ -26,12 +26,14 @@ mod other_users;
 mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod raw;
+mod retention;
 mod same_decisions;
 mod script_files;
 mod spool;
 mod spool_attacks;
 mod spool_cron;
 mod stays_small;
+mod stored;
 mod storm;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;

@@ -359,3 +359,18 @@ fn a_drop_is_one_job_wherever_the_daemon_dies() {
         assert_eq!(cluster.read(ALICE, "count"), "x\n", "{point}");
     }
 }
+
+#[test]
+fn refused_ones_do_not_pile_up_without_end_as_root() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::stopped("");
+    let refused = cluster.spool().join("refused/1");
+    fs::create_dir_all(&refused).unwrap();
+    for number in 0..4100 {
+        fs::write(refused.join(format!("{number}.why")), "no\n").unwrap();
+    }
+    cluster.start();
+    wait_for("the oldest to go", || names_in(&refused).len() == 4000);
+}

@@ -53,6 +53,7 @@ impl Arguments {
         let names = self.format.as_deref().unwrap_or(if self.long { LONG } else { COLUMNS });
         let columns = fields::choose(&JOB_FIELDS, names)?;
         let answer = session.client.jobs(&query)?;
+        self.filters.warn(&answer, session);
         if self.json {
             session.json(&answer.jobs)?;
             return Ok(0);

@@ -46,6 +46,7 @@ impl Arguments {
         query.limit = self.limit;
         let columns = fields::choose(&JOB_FIELDS, self.columns(session))?;
         let answer = session.client.jobs(&query)?;
+        self.filters.warn(&answer, session);
         if self.json {
             session.json(&answer.jobs)?;
         } else {

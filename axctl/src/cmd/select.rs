@@ -1,11 +1,13 @@
 //! Which jobs a command is about: the filters that lists and `ax cancel` share, and the
 //! words of states. Asks nobody.
 
-use ax_core::api::JobsQuery;
+use ax_core::api::{JobsAnswer, JobsQuery};
 use ax_core::job::state::{JobState, STATES};
-use ax_core::text::nearest;
+use ax_core::text::{nearest, quoted};
+use ax_sys::users;
 
 use crate::failure::Failure;
+use crate::session::Session;
 
 /// The filters of `ax queue` and `ax acct`.
 #[derive(clap::Args, Debug, Clone, Default)]
@@ -37,6 +39,21 @@ impl Filters {
             state: states(&self.state)?,
             ..JobsQuery::default()
         })
+    }
+}
+
+impl Filters {
+    /// Says what in a filter can fit nothing, so that an empty list is not taken for good news.
+    pub(crate) fn warn(&self, answer: &JobsAnswer, session: &mut Session<'_, '_>) {
+        for user in self.user.iter().filter(|user| !answer.jobs.iter().any(|job| job.user == **user)) {
+            // Where the name service can't answer there is nothing to say.
+            if let Ok(None) = users::by_name(user) {
+                session.remark(&format!("warning: there is no user {} on this machine", quoted(user)));
+            }
+        }
+        for warning in &answer.warnings {
+            session.remark(&format!("warning: {warning}"));
+        }
     }
 }
 

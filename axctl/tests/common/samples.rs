@@ -201,7 +201,7 @@ pub fn succeeded() -> JobView {
 }
 
 pub fn list(jobs: Vec<JobView>) -> String {
-    serde_json::to_string(&JobsAnswer { jobs, left_out: 0 }).unwrap()
+    serde_json::to_string(&JobsAnswer { jobs, ..JobsAnswer::default() }).unwrap()
 }
 
 pub fn nodes() -> String {

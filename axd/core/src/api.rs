@@ -334,6 +334,9 @@ pub struct JobsAnswer {
     pub jobs: Vec<JobView>,
     /// How many more there are than `limit` let through.
     pub left_out: u64,
+    /// What the asker should know, one line each: a queue that there is not, jobs that can't be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What `POST /api/v1/jobs/action` does.

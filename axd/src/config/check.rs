@@ -11,7 +11,7 @@ use ax_core::api::ErrorClass;
 use ax_core::config::tree::Place;
 use ax_core::config::{self, Config, Finding};
 
-use super::yaml;
+use super::{names, yaml};
 
 /// No configuration is longer, in bytes.
 pub const MAX_LEN: u64 = 1 << 20;
@@ -83,8 +83,18 @@ pub fn check(named: Option<&Path>, usual: &Path) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let path = named.unwrap_or(usual);
+    // Whether it is a configuration is another question than whether it can be read. A pipe is not opened.
+    let unreadable = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => File::open(path).err(),
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    if let Some(error) = unreadable {
+        eprintln!("{}: it can't be read: {error}", path.display());
+        return ExitCode::from(ErrorClass::NoInput.exit_code());
+    }
     let (findings, refused) = match load_named(path) {
-        Ok(loaded) => (loaded.warnings, false),
+        Ok(loaded) => (loaded.warnings.into_iter().chain(names::unknown(&loaded.config)).collect(), false),
         Err(findings) => (findings, true),
     };
     for line in lines(path, &findings) {

@@ -2,6 +2,7 @@
 //! findings. What keys mean is said in the core, not here.
 
 mod check;
+pub(crate) mod names;
 mod yaml;
 
 pub use check::{Loaded, MAX_LEN, check, interpret, lines, load, load_named};

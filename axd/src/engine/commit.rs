@@ -18,7 +18,7 @@ use crate::launch;
 use crate::log::{Level, Line};
 use crate::spool::TakenId;
 use crate::store::events::Step;
-use crate::store::{Ack, Batch, Beside, NewParts, OutputFiles, Reader, Row, Usage};
+use crate::store::{Ack, Batch, Beside, Details, NewParts, OutputFiles, Reader, Row, Usage};
 use crate::worker::{Listing, Task};
 
 /// The reserve is given up on a full disk, and then most commits succeed after all.
@@ -109,7 +109,7 @@ impl Beside for Surroundings<'_> {
     }
 }
 
-/// Where the attempts that were just decided will write.
+/// Where the attempts that were just decided will write. One whose job can't be read now is left out.
 fn files_of(
     decisions: &[Decision],
     controller: &Controller,
@@ -117,18 +117,28 @@ fn files_of(
     arriving: Option<&NewParts>,
     reader: &Reader,
 ) -> BTreeMap<AttemptName, OutputFiles> {
+    let accepted = decisions.iter().find_map(|decision| match decision {
+        Decision::Accepted { job, .. } => Some(*job),
+        _ => None,
+    });
     let file = |decision: &Decision| {
         let Decision::Launch { attempt, number, allocation, .. } = decision else { return None };
         let job = controller.job(attempt.job.number)?;
+        // What arrives is of the job that it becomes: another one may start in the same step.
+        let own = arriving.filter(|_| accepted == Some(attempt.job));
         let stored = || reader.details(attempt.job.number).ok().flatten();
-        let details = match parts.get(&attempt.job.number).or(arriving) {
+        let details = match parts.get(&attempt.job.number).or(own) {
             Some(parts) => parts.details.clone(),
             None => stored()?,
         };
-        let files = launch::files(job, &details, *number, allocation.node.as_str());
-        Some((*attempt, OutputFiles { stdout: Some(files.output), stderr: files.error }))
+        Some((*attempt, output_files(job, &details, *number, allocation.node.as_str())))
     };
     decisions.iter().filter_map(file).collect()
+}
+
+fn output_files(job: &Job, details: &Details, number: u32, node: &str) -> OutputFiles {
+    let files = launch::files(job, details, number, node);
+    OutputFiles { stdout: Some(files.output), stderr: files.error }
 }
 
 impl Engine {
@@ -142,15 +152,31 @@ impl Engine {
         let now = now();
         let decisions = self.controller.step(now, event.clone());
         self.record(now, event, &decisions);
+        self.release(&decisions);
         if decisions.is_empty() {
             return decisions;
         }
         // A new job's own launch may follow in the same step: its parts are not in the map yet.
         let files = files_of(&decisions, &self.controller, &self.parts, arriving.as_ref(), &self.reader);
+        self.nameless.extend(decisions.iter().filter_map(|decision| match decision {
+            Decision::Launch { attempt, .. } => Some(*attempt).filter(|attempt| !files.contains_key(attempt)),
+            _ => None,
+        }));
         let mut beside = Surroundings { parts: &mut self.parts, arriving, usage: &mut self.usage, files };
         self.batch.batch.add_step(now, &decisions, &self.controller, &mut beside);
         self.batch.then.decisions.extend(decisions.iter().cloned());
         decisions
+    }
+
+    /// Writes down where an attempt writes, if that could not be read when it was decided.
+    pub(super) fn name_files(&mut self, attempt: AttemptName, number: u32, node: &str, details: &Details) {
+        if !self.nameless.remove(&attempt) {
+            return;
+        }
+        if let Some(job) = self.controller.job(attempt.job.number) {
+            let files = output_files(job, details, number, node);
+            self.batch.batch.rows.push(Row::AttemptFiles { epoch: attempt.epoch, files });
+        }
     }
 
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
@@ -246,6 +272,15 @@ impl Engine {
                     self.answer_reads();
                 }
                 Ack::Recovered => self.on_recovered(),
+                Ack::Pruned(0) => {}
+                Ack::Pruned(jobs) => {
+                    self.log.line(Level::Info, &Line::new("pruned").text("jobs", &jobs));
+                    // The database's log has grown: it is folded in when it is quiet.
+                    (self.last_commit, self.quiet_done) = (now().boot, false);
+                }
+                Ack::NotPruned(error) => {
+                    self.log.line(Level::Error, &Line::new("prune").text("error", &error));
+                }
             }
         }
     }
@@ -343,5 +378,85 @@ impl Engine {
             _ => return,
         };
         self.log.line(level, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ax_core::config::Config;
+    use ax_core::controller::Submission;
+    use ax_core::id::{Epoch, JobId, Uid};
+    use ax_core::job::Owner;
+    use ax_core::job::request::Request;
+    use ax_core::node::Allocation;
+    use ax_core::paths::Paths;
+    use ax_core::size::Megabytes;
+    use ax_core::time::WallTime;
+
+    use super::*;
+    use crate::store::Store;
+    use crate::store::testing::TempDir;
+
+    fn submit(controller: &mut Controller, key: u128) -> JobId {
+        let request = Request {
+            cpus: 1,
+            ram: Megabytes(1),
+            cards: None,
+            exclusive: false,
+            only_nodes: Vec::new(),
+            not_nodes: Vec::new(),
+            time_limit: None,
+            estimate: None,
+            begin: None,
+            priority: 50,
+            idempotent: true,
+            requeue: true,
+            retries: 0,
+            retry_delay: Span::seconds(2),
+            retry_on: Vec::new(),
+        };
+        let submission = Submission {
+            key: SubmissionKey(key),
+            owner: Owner { uid: Uid(1000), name: Arc::from("li") },
+            name: "a".into(),
+            queue: "default".parse().unwrap(),
+            year: 2026,
+            request,
+            hold: false,
+        };
+        let now = Now { boot: BootTime(1), wall: WallTime(1) };
+        let decisions = controller.step(now, Event::Submitted(Box::new(submission)));
+        let Decision::Accepted { job, .. } = decisions[0] else { panic!("{decisions:?}") };
+        job
+    }
+
+    #[test]
+    fn what_arrives_says_nothing_of_a_job_that_starts_at_the_same_time() {
+        let dir = TempDir::new();
+        let paths = Paths::under(dir.path());
+        let _store = Store::open(&paths).unwrap();
+        let reader = Reader::open(&paths).unwrap();
+        let mut controller = Controller::new(Config::default());
+        let (waited, arrived) = (submit(&mut controller, 1), submit(&mut controller, 2));
+        let launch = |job, epoch| Decision::Launch {
+            attempt: AttemptName { job, epoch: Epoch(epoch) },
+            number: 1,
+            allocation: Allocation {
+                node: "here".parse().unwrap(),
+                cpus: vec![0],
+                ram: Megabytes(1),
+                cards: Vec::new(),
+            },
+            why: String::new(),
+        };
+        let accepted = Decision::Accepted { key: SubmissionKey(2), job: arrived };
+        let decisions = [accepted, launch(waited, 1), launch(arrived, 2)];
+        let mut arriving = NewParts::default();
+        arriving.details.cwd = "/home/li".to_owned();
+        let files = files_of(&decisions, &controller, &BTreeMap::new(), Some(&arriving), &reader);
+        let files: Vec<_> = files.into_iter().map(|(attempt, files)| (attempt.job, files.stdout)).collect();
+        assert_eq!(files, [(arrived, Some("/home/li/ax-2.out".to_owned()))]);
     }
 }

@@ -99,6 +99,7 @@ impl Engine {
             Some(parts) => parts,
             None => self.stored_parts(launch.attempt).map_err(LaunchError::Node)?,
         };
+        self.name_files(launch.attempt, launch.number, launch.allocation.node.as_str(), &parts.details);
         let job =
             self.controller.job(number).ok_or_else(|| LaunchError::Job("the job is gone".to_owned()))?;
         let cards = &self.local.inventory.cards;
@@ -295,6 +296,7 @@ impl Engine {
     fn clean_up(&mut self, attempt: AttemptName) {
         let now = now().boot;
         self.attempts.forget(attempt);
+        self.nameless.remove(&attempt);
         self.worker.start_task(Task::CleanUp(attempt));
         self.leftovers.insert((now + SPOOL_STAYS, attempt), self.paths.epoch_dir(attempt));
     }

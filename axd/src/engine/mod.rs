@@ -8,6 +8,7 @@ mod commit;
 mod effects;
 mod fairness;
 mod guard;
+mod names;
 mod parked;
 mod queries;
 mod reload;
@@ -15,6 +16,7 @@ mod requests;
 mod spool;
 mod start;
 mod stop;
+mod stored;
 mod strays;
 mod tokens;
 mod wishes;
@@ -48,8 +50,10 @@ use attempts::{Attempts, News};
 use commit::{Commits, OpenBatch};
 use fairness::Fairness;
 use guard::Guard;
+use names::NameCheck;
 use parked::Parked;
 use spool::Tickets;
+use stored::Stored;
 use tokens::Source;
 
 pub(crate) use start::{Setup, StartError};
@@ -62,6 +66,9 @@ const SPOOL_STAYS: Span = Span::seconds(300);
 
 /// Quiet this long, the database's log is folded in.
 const QUIET_AFTER: Span = Span::seconds(60);
+
+/// How often what has had its time is removed from the accounts.
+const PRUNE_EVERY: Span = Span::seconds(3600);
 
 /// The daemon.
 pub(crate) struct Engine {
@@ -104,11 +111,19 @@ pub(crate) struct Engine {
     guard: Guard,
     /// What came with submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
+    name_check: NameCheck,
+    /// Attempts of which it is not written down yet where they write.
+    nameless: BTreeSet<AttemptName>,
+    /// Jobs that could not be read: id and reason.
+    set_aside: Vec<(String, String)>,
+    /// What jobs that are not over have in the store.
+    stored: Stored,
     usage: BTreeMap<AttemptName, Usage>,
     /// Spool folders of finished attempts, by the time at which they go.
     leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,
     next_rescan: BootTime,
     next_snapshot: BootTime,
+    next_prune: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
     /// An administrator wants it to stop, with the jobs or without them.
@@ -157,7 +172,7 @@ impl Engine {
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due()])
-            .chain([self.answers_due()])
+            .chain([self.answers_due(), Some(self.next_prune)])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -192,6 +207,7 @@ impl Engine {
         let _ = self.waker.drain();
         self.on_acks();
         self.on_spool();
+        self.warn_of_names();
         while let Some(done) = self.worker.next() {
             match done {
                 Done::LookedUp(uid, answer) => {
@@ -244,10 +260,24 @@ impl Engine {
             self.on_wake();
             self.happened(Event::Tick);
         }
+        if now.boot >= self.next_prune {
+            self.next_prune = now.boot + PRUNE_EVERY;
+            self.prune(now);
+        }
         if !self.quiet_done && now.boot - self.last_commit >= QUIET_AFTER {
             self.quiet_done = true;
             self.writer.quiet(now.wall);
         }
+    }
+
+    /// Has old jobs removed from the accounts.
+    fn prune(&mut self, now: Now) {
+        if self.read_only.is_some() {
+            return;
+        }
+        // Whatever is old enough to go must have left memory: nothing may be written about it any more.
+        self.happened(Event::Tick);
+        self.writer.prune(now.wall, self.controller.config().accounting.keep);
     }
 
     fn remove_leftovers(&mut self, now: BootTime) {

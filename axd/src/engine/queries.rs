@@ -7,14 +7,14 @@ use ax_core::id::{JobId, JobNumber, SubmissionKey};
 use ax_core::job::Job;
 use ax_core::node::{Card, Node};
 use ax_core::size::Megabytes;
-use ax_core::text::quoted;
+use ax_core::text::{count, quoted};
 use ax_core::time::WallTime;
 
 use super::{Engine, now};
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
 use crate::people::Person;
-use crate::store::view;
+use crate::store::{StoreError, view};
 use crate::worker::Listing;
 
 fn refused(text: String) -> ApiError {
@@ -102,8 +102,8 @@ impl Engine {
     /// The job that somebody means by an id, a number or a ticket.
     pub(super) fn find_job(&self, text: &str, person: &Person) -> Result<JobId, ApiError> {
         let unknown = || refused(format!("there is no job {}", quoted(text)));
-        let read =
-            |e: crate::store::StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
+        let unknown_or_gone = |number| self.forgotten(number, text).unwrap_or_else(unknown);
+        let read = |e: StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
         if let Some(key) = text.strip_prefix("spool-").and_then(|key| key.parse::<SubmissionKey>().ok()) {
             if let Some(id) = self.known_key(person.uid, key)? {
                 return Ok(id);
@@ -125,11 +125,26 @@ impl Engine {
             Some(job) => Some(job.id),
             None => self.reader.by_number(number).map_err(read)?,
         };
-        let found = found.filter(|found| id.is_none_or(|id| id == *found)).ok_or_else(unknown)?;
+        let found = found.filter(|found| id.is_none_or(|id| id == *found));
+        let found = found.ok_or_else(|| unknown_or_gone(number))?;
         match self.may_see(found, person) {
             true => Ok(found),
             false => Err(unknown()),
         }
+    }
+
+    /// What is said of a number that was given, and is in the accounts no more. Where jobs are private, nobody learns
+    /// which numbers were.
+    fn forgotten(&self, number: JobNumber, text: &str) -> Option<ApiError> {
+        let config = self.controller.config();
+        let keep = config.accounting.keep.filter(|_| !config.cluster.private_jobs)?;
+        let given = number.0 > 0 && number < self.controller.next_number();
+        given.then(|| {
+            let text = quoted(text);
+            refused(format!(
+                "there is no job {text}; the accounts keep finished jobs for {keep} (accounting.keep)"
+            ))
+        })
     }
 
     /// Everybody sees all jobs, unless the cluster keeps them private.
@@ -163,7 +178,8 @@ impl Engine {
         let Some(query) = self.allowed(jobs_query(request)?, person) else {
             return Ok(Some(JobsAnswer::default()));
         };
-        let answer = if query.finished { JobsAnswer::default() } else { self.living(&query) };
+        let mut answer = if query.finished { JobsAnswer::default() } else { self.living(&query) };
+        answer.warnings = self.warnings_of(&query, person);
         if !query.finished && !query.all && !query.state.iter().any(|s| s.is_final()) {
             return Ok(Some(answer));
         }
@@ -171,6 +187,24 @@ impl Engine {
         self.worker.admit_list(person.uid)?;
         self.list_when_durable(Listing { uid: person.uid, conn, answer, query });
         Ok(None)
+    }
+
+    /// What somebody who asks for this list should know: it may be empty for another reason than they think.
+    fn warnings_of(&self, query: &JobsQuery, person: &Person) -> Vec<String> {
+        let config = self.controller.config();
+        let unknown = query.queue.iter().filter(|queue| config.queue(queue).is_none());
+        let mut warnings: Vec<String> = unknown.map(|queue| config.unknown_queue(queue)).collect();
+        let sees_all = !config.cluster.private_jobs || person.is_admin(config);
+        if sees_all && !query.finished && !self.set_aside.is_empty() {
+            let what = count(self.set_aside.len() as u64, "job");
+            let ids: Vec<&str> = self.set_aside.iter().take(3).map(|(id, _)| id.as_str()).collect();
+            let more = if self.set_aside.len() > ids.len() { ", …" } else { "" };
+            warnings.push(format!(
+                "{what} can't be read, and nothing is done about it: {}{more}; 'axctl db check' says why",
+                ids.join(", ")
+            ));
+        }
+        warnings
     }
 
     /// In a cluster that keeps jobs private, everybody sees their own; `None`: only others were asked for.
@@ -188,7 +222,7 @@ impl Engine {
     /// Running jobs, then waiting ones in their order.
     fn living(&self, query: &JobsQuery) -> JobsAnswer {
         let limit = query.limit.map_or(usize::MAX, |l| l as usize);
-        let mut answer = JobsAnswer { jobs: Vec::new(), left_out: 0 };
+        let mut answer = JobsAnswer::default();
         let waits = |job: &&Job| job.state.is_waiting();
         let chosen = |job: &&Job| !job.state.is_final() && fits(job, query);
         for job in self.controller.jobs().filter(chosen).filter(|j| !waits(j)) {
@@ -226,6 +260,9 @@ impl Engine {
                 view
             }
             (Ok(None), None) => return Response::error(&refused(format!("there is no job {number}"))),
+            (Err(error @ StoreError::Content { .. }), None) => {
+                return Response::error(&refused(error.to_string()));
+            }
             (Err(error), _) => {
                 return Response::error(&ApiError { class: ErrorClass::TryAgain, error: error.to_string() });
             }

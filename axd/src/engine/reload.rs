@@ -6,7 +6,7 @@ use ax_core::controller::Event;
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
 
-use super::Engine;
+use super::{Engine, now};
 use crate::api::http::Response;
 use crate::api::server::ConnId;
 use crate::config;
@@ -74,5 +74,8 @@ impl Engine {
         self.local = local::look(&host, &config, self.nvml.as_deref(), self.gives_cards);
         self.step(Event::ConfigLoaded(Box::new(config)));
         self.step(Event::NodeRegistered(self.local.inventory.clone()));
+        self.check_names();
+        // What is kept for how long may have changed.
+        self.next_prune = now().boot;
     }
 }

@@ -187,11 +187,16 @@ impl Engine {
             script: Arc::from(checked.script),
             environment: Arc::new(checked.environment),
         };
+        let uid = checked.submission.owner.uid;
+        let footprint = self.has_room(uid, &parts)?;
         let decisions = self.step_with(Event::Submitted(Box::new(checked.submission)), Some(parts));
         decisions
             .into_iter()
             .find_map(|decision| match decision {
-                Decision::Accepted { job, .. } => Some(Ok((201, job))),
+                Decision::Accepted { job, .. } => {
+                    self.store(job.number, uid, footprint);
+                    Some(Ok((201, job)))
+                }
                 Decision::AlreadyKnown { job, .. } => Some(Ok((200, job))),
                 Decision::Refused { class, why } => Some(Err(error(class, why))),
                 _ => None,
@@ -240,6 +245,7 @@ impl Engine {
 
     /// What would become of a submission: tried on a copy of the controller.
     pub(super) fn foretell(&self, checked: Checked) -> SubmitAnswer {
+        let no_room = self.no_room(&checked);
         let mut copy = self.controller.clone();
         let at = now();
         let decisions = copy.step(at, Event::Submitted(Box::new(checked.submission)));
@@ -255,6 +261,7 @@ impl Engine {
             Decision::Refused { why, .. } => Some(why.clone()),
             _ => None,
         });
+        let refused = refused.or(no_room);
         let foretold = match (refused, launch, job) {
             (Some(why), _, _) => Forecast::Refused { why },
             (None, Some(allocation), _) => Forecast::StartsAtOnce { node: allocation.node.to_string() },

@@ -25,6 +25,7 @@ use super::attempts::Attempts;
 use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
 use super::parked::Parked;
+use super::stored::Stored;
 use super::{Engine, RESCAN, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
@@ -94,6 +95,7 @@ impl Engine {
             .map_err(failed("make the guard's shared words"))?;
         let mut store = Store::open(&paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
+        let stored = Stored::of(store.holdings().map_err(failed("read the store"))?);
         let notices = store.notices().to_vec();
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
@@ -144,10 +146,15 @@ impl Engine {
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),
+            name_check: Default::default(),
+            nameless: Default::default(),
+            set_aside: restored.broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
+            stored,
             usage: Default::default(),
             leftovers: Default::default(),
             next_rescan: at.boot + RESCAN,
             next_snapshot: at.boot + SNAPSHOT_EVERY,
+            next_prune: at.boot,
             last_commit: at.boot,
             quiet_done: false,
             leaving: false,
@@ -202,6 +209,7 @@ impl Engine {
         // Durable together with the ends that a new boot brings, or a crash in between would lose those.
         self.batch.boot(boot_id);
         self.happened(Event::Tick);
+        self.check_names();
         ready::say_ready();
         Ok(())
     }

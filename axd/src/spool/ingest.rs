@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 
 use ax_core::id::Uid;
 use ax_core::paths::Paths;
+use ax_core::time::WallTime;
 use ax_sys::SysError;
+use ax_sys::clock;
 use ax_sys::crash_point;
 use ax_sys::path::Names;
 
+use super::aging::Aging;
 use super::folder::Folder;
 use super::name::{TakenName, shown};
 use super::places::Places;
@@ -59,6 +62,7 @@ pub(super) struct Ingest {
     /// How far the rescan has come.
     pub(super) walk: Option<(Names, Instant)>,
     pub(super) next_rescan: Instant,
+    aging: Aging,
     said: BTreeSet<String>,
     /// The loop is gone.
     pub(super) deaf: bool,
@@ -110,6 +114,7 @@ impl Ingest {
             left: VecDeque::new(),
             walk: None,
             next_rescan: Instant::now(),
+            aging: Aging::default(),
             said: BTreeSet::new(),
             deaf: false,
         };
@@ -138,13 +143,22 @@ impl Ingest {
                 self.due.push(folder);
             }
             self.pass();
+            self.age_refused();
+        }
+    }
+
+    /// Removes of what was refused what has had its time.
+    fn age_refused(&mut self) {
+        let Some(places) = &self.places else { return };
+        if let Err(error) = self.aging.step(places, Instant::now(), WallTime(clock::wall_ms())) {
+            self.failed("refused_aging", &error);
         }
     }
 
     /// How long there is nothing to do.
     fn patience(&self, now: Instant) -> Duration {
         let may = |name: &TakenName| self.users.allowance(name.uid, now) > 0;
-        if self.due.len() > 0 || self.walk.is_some() || self.left.iter().any(may) {
+        if self.due.len() > 0 || self.walk.is_some() || self.aging.is_busy() || self.left.iter().any(may) {
             return Duration::ZERO;
         }
         let next = self.users.next_end(now).map_or(self.next_rescan, |end| end.min(self.next_rescan));

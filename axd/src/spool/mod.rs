@@ -6,6 +6,7 @@
 //! an [`Arrival`]; the loop's [`Verdict`] says whether the file may go, belongs
 //! into `refused/`, or has to wait. It decides nothing about jobs.
 
+mod aging;
 mod folder;
 mod ingest;
 mod name;

@@ -14,7 +14,7 @@ use super::rows::{AttemptClosed, AttemptOpened, Batch, LogKind, LogRow, NewJob, 
 /// What the writer keeps from one transaction to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Applier {
-    blobs: Blobs,
+    pub(crate) blobs: Blobs,
 }
 
 impl Applier {
@@ -47,6 +47,10 @@ impl Applier {
             Row::JobChanged(job) => job_changed(connection, job),
             Row::Log(line) => log(connection, line),
             Row::AttemptOpened(opened) => attempt_opened(connection, opened),
+            Row::AttemptFiles { epoch, files } => connection
+                .prepare_cached("UPDATE attempts SET stdout = ?2, stderr = ?3 WHERE epoch = ?1")?
+                .execute((signed(epoch.0), &files.stdout, &files.stderr))
+                .map(drop),
             Row::AttemptStarted { epoch, at } => connection
                 .prepare_cached("UPDATE attempts SET started_at = ?2 WHERE epoch = ?1")?
                 .execute((signed(epoch.0), at.0))

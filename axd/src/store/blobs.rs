@@ -17,6 +17,37 @@ const REMEMBERED: usize = 4096;
 
 type Hash = [u8; 32];
 
+/// A script or an environment, by what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Content {
+    /// The first half of its SHA-256, which nobody finds twice.
+    pub digest: [u8; 16],
+    /// Its length in bytes, not packed.
+    pub size: u64,
+}
+
+impl Content {
+    pub(crate) fn of(content: &[u8]) -> Content {
+        Content::known(&Sha256::digest(content), u64::try_from(content.len()).unwrap_or(u64::MAX))
+    }
+
+    /// From what the table of contents says.
+    pub(crate) fn known(hash: &[u8], size: u64) -> Content {
+        let mut digest = [0; 16];
+        digest.iter_mut().zip(hash).for_each(|(to, from)| *to = *from);
+        Content { digest, size }
+    }
+}
+
+/// What a job has in the store, as far as its submitter says how much that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footprint {
+    /// Script and environment: equal ones of several jobs are there once.
+    pub contents: [Content; 2],
+    /// Bytes of its options and arguments, which are its own.
+    pub details: u64,
+}
+
 /// The contents that this connection knows to be there.
 #[derive(Debug, Default)]
 pub(crate) struct Blobs {
@@ -43,6 +74,17 @@ impl Blobs {
         }
         self.known.insert(hash, id);
         Ok(id)
+    }
+
+    /// Removes a content that no job refers to any more.
+    pub(crate) fn drop_unused(&mut self, connection: &Connection, id: i64) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM blobs WHERE id = ?1
+                     AND NOT EXISTS (SELECT 1 FROM details WHERE script = ?1)
+                     AND NOT EXISTS (SELECT 1 FROM details WHERE environment = ?1)";
+        if connection.prepare_cached(sql)?.execute([id])? > 0 {
+            self.known.retain(|_, known| *known != id);
+        }
+        Ok(())
     }
 
     /// After a roll-back nothing is known to be there any more.

@@ -57,7 +57,7 @@ pub fn check(paths: &Paths) -> Result<Report> {
     // One transaction: the daemon may be writing.
     let moment = connection.unchecked_transaction().doing("read", &path)?;
     let mut report = Report::default();
-    let checks = [integrity, references, set_aside, jobs, attempts, contents];
+    let checks = [integrity, references, set_aside, jobs, attempts, contents, unused];
     for check in checks {
         check(&moment, &mut report).doing("check", &path)?;
     }
@@ -169,6 +169,16 @@ fn contents(connection: &Connection, report: &mut Report) -> rusqlite::Result<()
         if let Err(error) = blobs::unpack(size, packed, content) {
             report.problem(format!("content {id} can't be unpacked: {error}"));
         }
+        Ok(())
+    })
+}
+
+/// Every script and environment is some job's.
+fn unused(connection: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+    let sql = "SELECT id FROM blobs
+               WHERE id NOT IN (SELECT script FROM details UNION SELECT environment FROM details)";
+    each(connection, sql, |row| {
+        report.problem(format!("content {} is no job's", row.get::<_, i64>(0)?));
         Ok(())
     })
 }

@@ -63,8 +63,11 @@ pub(crate) fn next_numbers(connection: &Connection, path: &Path) -> Result<(JobN
     Ok((JobNumber(number), Epoch(epoch)))
 }
 
-/// Whether the database holds no job.
+/// Whether the database never held a job: one whose jobs have had their time is a used one.
 pub(crate) fn is_empty(connection: &Connection, path: &Path) -> Result<bool> {
+    if get_number(connection, path, NEXT_NUMBER)? > 1 {
+        return Ok(false);
+    }
     let any = connection.query_row("SELECT EXISTS (SELECT 1 FROM jobs)", [], |row| row.get::<_, bool>(0));
     Ok(!any.doing("read", path)?)
 }

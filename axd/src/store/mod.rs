@@ -21,16 +21,18 @@ mod high;
 mod meta;
 mod numbers;
 mod open;
+mod prune;
 mod reserve;
 mod restore;
 mod schema;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use blobs::{Content, Footprint};
 pub use details::{Details, Environment, OutputFiles, Usage};
 pub use error::{Result, StoreError};
 pub use open::{Store, adopt};
 pub use read::{AttemptRecord, Finished, Reader};
-pub use restore::{Broken, Restored};
+pub use restore::{Broken, Holding, Restored};
 pub use rows::{AttemptClosed, AttemptOpened, Batch, Beside, LogKind, LogRow, NewJob, NewParts, Row};
 pub use write::{Ack, Options, Writer};

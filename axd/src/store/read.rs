@@ -11,6 +11,7 @@ use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
 use ax_core::paths::Paths;
 use ax_core::size::Megabytes;
+use ax_core::text::count;
 use ax_core::time::WallTime;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params_from_iter};
@@ -66,6 +67,14 @@ pub struct Finished {
     pub unreadable: u64,
 }
 
+impl Finished {
+    /// What is to be said of jobs that can't be read.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let what = (self.unreadable > 0).then(|| count(self.unreadable, "finished job"))?;
+        Some(format!("{what} can't be read, left out here; 'axctl db check' says which and why"))
+    }
+}
+
 impl Reader {
     /// Opens the database for reading; it must be there.
     pub fn open(paths: &Paths) -> Result<Reader> {
@@ -103,10 +112,12 @@ impl Reader {
         self.one("SELECT id FROM jobs WHERE number = ?1", [number.0], |row| parsed(row, 0))
     }
 
-    /// The job that a user's key became, however long ago.
+    /// The job that a user's key became: as long as the accounts have it, and at least for 30 days.
     pub fn by_key(&self, uid: Uid, key: SubmissionKey) -> Result<Option<JobId>> {
         let params = (&key.0.to_be_bytes()[..], uid.0);
-        self.one("SELECT id FROM jobs WHERE key = ?1 AND uid = ?2", params, |row| parsed(row, 0))
+        let sql = "SELECT id FROM jobs WHERE key = ?1 AND uid = ?2
+                   UNION ALL SELECT id FROM old_keys WHERE key = ?1 AND uid = ?2 LIMIT 1";
+        self.one(sql, params, |row| parsed(row, 0))
     }
 
     /// The jobs that a ticket may mean: one for each user who used the key.

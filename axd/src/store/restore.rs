@@ -1,10 +1,11 @@
 //! What a restart gets back: the jobs that are not over, and where the numbers
 //! go on. A record that can't be read is set aside, and the daemon goes on.
 
-use ax_core::id::{AttemptName, Epoch, JobNumber};
+use ax_core::id::{AttemptName, Epoch, JobNumber, Uid};
 use ax_core::job::Job;
 use ax_core::time::WallTime;
 
+use super::blobs::{Content, Footprint};
 use super::error::{Doing, Result};
 use super::meta;
 use super::open::Store;
@@ -45,6 +46,17 @@ impl Broken {
     }
 }
 
+/// What a job that is not over has in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// The job.
+    pub job: JobNumber,
+    /// Whose.
+    pub uid: Uid,
+    /// What it has.
+    pub footprint: Footprint,
+}
+
 /// Jobs that can't be read, each with the reason.
 type Unreadable = Vec<(JobNumber, String)>;
 
@@ -66,6 +78,31 @@ impl Store {
             boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
             broken: self.broken()?,
         })
+    }
+
+    /// What the jobs that are not over have in the store.
+    ///
+    /// # Errors
+    /// When the database can't be read.
+    pub fn holdings(&self) -> Result<Vec<Holding>> {
+        let database = &self.database;
+        let sql = "SELECT jobs.number, jobs.uid, s.sha256, s.size, e.sha256, e.size,
+                          octet_length(details)
+                   FROM jobs JOIN details ON details.number = jobs.number
+                   JOIN blobs s ON s.id = details.script JOIN blobs e ON e.id = details.environment
+                   WHERE live = 1";
+        let mut statement = self.connection.prepare(sql).doing("read", database)?;
+        let rows = statement.query_map([], |row| {
+            let content = |hash, size| {
+                let size: i64 = row.get(size)?;
+                Ok::<_, rusqlite::Error>(Content::known(row.get_ref(hash)?.as_bytes()?, size.unsigned_abs()))
+            };
+            let (job, uid) = (JobNumber(row.get(0)?), Uid(row.get(1)?));
+            let contents = [content(2, 3)?, content(4, 5)?];
+            let footprint = Footprint { contents, details: row.get::<_, i64>(6)?.unsigned_abs() };
+            Ok(Holding { job, uid, footprint })
+        });
+        rows.and_then(Iterator::collect).doing("read", database)
     }
 
     fn living_jobs(&self) -> Result<(Vec<Job>, Unreadable)> {

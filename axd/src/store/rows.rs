@@ -11,6 +11,7 @@ use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
 use ax_core::time::{Now, WallTime};
 
+use super::blobs::{Content, Footprint};
 use super::details::{Details, Environment, OutputFiles, Usage};
 
 /// Rows that become durable together.
@@ -33,6 +34,13 @@ pub enum Row {
     Log(LogRow),
     /// An attempt was decided.
     AttemptOpened(Box<AttemptOpened>),
+    /// Where an attempt writes, which could not be said when it was decided.
+    AttemptFiles {
+        /// The attempt.
+        epoch: Epoch,
+        /// Its files.
+        files: OutputFiles,
+    },
     /// An attempt's script runs.
     AttemptStarted {
         /// The attempt.
@@ -64,6 +72,19 @@ pub struct NewParts {
     pub script: Arc<[u8]>,
     /// The submitter's environment.
     pub environment: Arc<Environment>,
+}
+
+impl NewParts {
+    /// How much of it is stored.
+    pub fn footprint(&self) -> Footprint {
+        // Texts and numbers: there is nothing in them that can't be written as JSON.
+        let environment = serde_json::to_vec(&*self.environment).unwrap_or_default();
+        let details = serde_json::to_vec(&self.details).unwrap_or_default();
+        Footprint {
+            contents: [Content::of(&self.script), Content::of(&environment)],
+            details: u64::try_from(details.len()).unwrap_or(u64::MAX),
+        }
+    }
 }
 
 /// One line of a job's story.

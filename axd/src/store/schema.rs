@@ -13,7 +13,7 @@ use super::error::{Doing, Result, StoreError};
 const APPLICATION_ID: i64 = 0x4178_4462;
 
 /// Each step leads from its place in the list to the next format.
-const MIGRATIONS: &[&str] = &[FORMAT_1];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2];
 
 /// Times are milliseconds of UTC, states their words. `core` is the
 /// controller's record and the truth; the columns beside it are for looking up.
@@ -99,6 +99,21 @@ CREATE TABLE broken (
 ) STRICT;
 ";
 
+/// Finished jobs may go: whose content nobody else uses has to be found, and their keys outlive them.
+const FORMAT_2: &str = "
+CREATE INDEX details_by_script ON details (script);
+CREATE INDEX details_by_environment ON details (environment);
+
+CREATE TABLE old_keys (
+    key BLOB NOT NULL,
+    uid INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    submitted_at INTEGER NOT NULL,
+    UNIQUE (key, uid)
+) STRICT;
+CREATE INDEX old_keys_by_time ON old_keys (submitted_at);
+";
+
 /// Brings the database to the format of this build. Returns a line to log if it was an older one.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option<String>> {
     migrate_by(connection, path, MIGRATIONS)
@@ -181,16 +196,17 @@ mod tests {
         let mut connection = Connection::open(&path).unwrap();
         assert_eq!(migrate(&mut connection, &path).unwrap(), None);
         connection.execute("INSERT INTO meta VALUES ('a', 'b')", []).unwrap();
-        let steps = [FORMAT_1, "ALTER TABLE meta ADD COLUMN more TEXT"];
+        let newer = "ALTER TABLE meta ADD COLUMN more TEXT";
+        let steps: Vec<&str> = MIGRATIONS.iter().copied().chain([newer]).collect();
         let told = migrate_by(&mut connection, &path, &steps).unwrap().unwrap();
-        assert!(told.contains("ax.db.before-format-2"), "{told}");
+        assert!(told.contains("ax.db.before-format-3"), "{told}");
         let value: String =
             connection.query_row("SELECT value FROM meta WHERE more IS NULL", [], |r| r.get(0)).unwrap();
         assert_eq!(value, "b");
-        let copy = Connection::open(dir.path().join("ax.db.before-format-2")).unwrap();
-        assert_eq!(format_of(&copy, &path).unwrap(), 1);
+        let copy = Connection::open(dir.path().join("ax.db.before-format-3")).unwrap();
+        assert_eq!(format_of(&copy, &path).unwrap(), 2);
         let refused = migrate(&mut connection, &path).unwrap_err().to_string();
-        assert!(refused.contains("has format 2, made by a newer ax"), "{refused}");
+        assert!(refused.contains("has format 3, made by a newer ax"), "{refused}");
     }
 
     #[test]
@@ -198,7 +214,7 @@ mod tests {
         let dir = TempDir::new();
         let path = dir.path().join("ax.db");
         let mut connection = Connection::open(&path).unwrap();
-        migrate(&mut connection, &path).unwrap();
+        migrate_by(&mut connection, &path, &[FORMAT_1]).unwrap();
         let steps = [FORMAT_1, "ALTER TABLE meta ADD COLUMN more TEXT", "no SQL at all"];
         assert!(migrate_by(&mut connection, &path, &steps).is_err());
         assert_eq!(format_of(&connection, &path).unwrap(), 1);

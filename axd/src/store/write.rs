@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use ax_core::controller::Snapshot;
 use ax_core::id::{Epoch, JobNumber};
-use ax_core::time::{Now, WallTime};
+use ax_core::time::{Now, Span, WallTime};
 use rusqlite::TransactionBehavior;
 
 use super::apply::Applier;
 use super::error::{Doing, Result, StoreError};
 use super::events::{EventLog, Recorded, Step};
 use super::open::Store;
+use super::prune::Pruning;
 use super::rows::Batch;
 
 /// Waiting after a failed commit: doubles from the first to the last.
@@ -34,6 +35,8 @@ const GROUP: usize = 1000;
 /// costs as much as a commit.
 const EVENTS_PAUSE: Duration = Duration::from_millis(200);
 const EVENTS_WAITING: usize = 512;
+/// Old jobs are removed a few at a time, with this pause before each time, in which anything else comes first.
+const PRUNE_PAUSE: Duration = Duration::from_millis(20);
 
 /// What the writer reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +54,10 @@ pub enum Ack {
     },
     /// All is well again.
     Recovered,
+    /// So many old jobs are gone from the accounts.
+    Pruned(u64),
+    /// They could not be removed; it is tried again when it is next asked for.
+    NotPruned(String),
 }
 
 /// How the writer works.
@@ -64,6 +71,7 @@ enum Message {
     Batch(Batch),
     Record(Now, Recorded),
     Quiet(WallTime),
+    Prune(WallTime, Option<Span>),
     Close,
 }
 
@@ -92,6 +100,7 @@ impl Writer {
             acks,
             notify,
             queue: VecDeque::new(),
+            pruning: None,
             trouble: None,
             closing: None,
         };
@@ -139,6 +148,12 @@ impl Writer {
         let _ = self.to.send(Message::Quiet(now));
     }
 
+    /// Removes, a little at a time while nothing else is to be written, the jobs that ended longer ago than they
+    /// are kept for (absent: none), and what else has had its time.
+    pub fn prune(&self, now: WallTime, keep: Option<Span>) {
+        let _ = self.to.send(Message::Prune(now, keep));
+    }
+
     /// Writes everything that was handed over, and ends the thread.
     ///
     /// # Errors
@@ -171,6 +186,8 @@ struct Worker {
     acks: Sender<Ack>,
     notify: Box<dyn Fn() + Send>,
     queue: VecDeque<Batch>,
+    /// Old jobs are being removed.
+    pruning: Option<Pruning>,
     events: Option<EventLog>,
     trouble: Option<Trouble>,
     /// Since when it is to end.
@@ -209,13 +226,14 @@ impl Worker {
         }
         let waiting = self.events.as_ref().is_some_and(|events| events.waiting() > 0);
         let message = match &self.trouble {
+            None if self.pruning.is_some() => self.inbox.recv_timeout(PRUNE_PAUSE),
             None if waiting => self.inbox.recv_timeout(EVENTS_PAUSE),
             None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(_) => self.inbox.recv_timeout(RESERVE_RETRY),
         };
         match message {
             Ok(message) => self.take(message),
-            Err(RecvTimeoutError::Timeout) => self.flush_events(true),
+            Err(RecvTimeoutError::Timeout) => self.while_idle(),
             Err(RecvTimeoutError::Disconnected) => self.take(Message::Close),
         }
         self.drain();
@@ -239,6 +257,7 @@ impl Worker {
                 }
             }
             Message::Quiet(now) => self.tidy(now),
+            Message::Prune(now, keep) => self.pruning = Some(Pruning::at(now, keep)),
             Message::Close => self.closing = Some(Instant::now()),
         }
     }
@@ -345,6 +364,26 @@ impl Worker {
         } else if idle || events.waiting() >= EVENTS_WAITING {
             events.flush();
         }
+    }
+
+    /// Nobody waits for anything.
+    fn while_idle(&mut self) {
+        self.flush_events(true);
+        let Some(mut pruning) = self.pruning.take_if(|_| self.trouble.is_none()) else { return };
+        let Store { connection, database, .. } = &mut self.store;
+        let told = match pruning.go_on(connection, database, &mut self.applier.blobs) {
+            Ok(true) => {
+                self.pruning = Some(pruning);
+                return;
+            }
+            Ok(false) => Ack::Pruned(pruning.jobs),
+            Err(error) => {
+                self.applier.forget();
+                Ack::NotPruned(error.to_string())
+            }
+        };
+        let _ = self.acks.send(told);
+        (self.notify)();
     }
 
     /// What fails here loses nothing: it is tried again in the next quiet minute.

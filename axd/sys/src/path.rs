@@ -58,6 +58,8 @@ pub struct Meta {
     pub device: u64,
     /// Last change of the content, milliseconds since 1970.
     pub modified_ms: i64,
+    /// Last change of content, name, owner or mode, milliseconds since 1970: its owner can't set it.
+    pub changed_ms: i64,
 }
 
 /// What [`Dir::list`] found.
@@ -370,6 +372,7 @@ impl Meta {
             inode: raw.st_ino,
             device: raw.st_dev,
             modified_ms: raw.st_mtime * 1000 + raw.st_mtime_nsec / 1_000_000,
+            changed_ms: raw.st_ctime * 1000 + raw.st_ctime_nsec / 1_000_000,
         }
     }
 }

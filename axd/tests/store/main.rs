@@ -6,6 +6,7 @@
 mod cost;
 mod faults;
 mod fixture;
+mod prune;
 mod random_events;
 mod round_trip;
 mod start;

@@ -5,7 +5,7 @@ use ax_core::controller::{Event, Wish};
 use ax_core::id::{JobNumber, SubmissionKey, Uid};
 use ax_core::job::Actor;
 use ax_core::job::state::{JobState, Outcome};
-use axd::store::{Batch, LogKind, check, view};
+use axd::store::{Batch, LogKind, OutputFiles, Row, check, view};
 
 use crate::fixture::*;
 
@@ -163,5 +163,20 @@ fn an_empty_batch_is_acknowledged_too() {
     writer.quiet(at(0).wall);
     writer.send(Batch::new(2));
     wait_for(&writer, |ack| *ack == axd::store::Ack::Committed(2));
+    writer.close().unwrap();
+}
+
+#[test]
+fn where_an_attempt_writes_may_be_said_later() {
+    let place = Place::new();
+    let (writer, mut cluster) = (place.writer(), Cluster::new());
+    let (id, attempt) = cluster.submit(&writer, 0, submission(1, request(1)));
+    cluster.batches += 1;
+    let mut batch = Batch::new(cluster.batches);
+    let files = OutputFiles { stdout: Some("/late".to_owned()), stderr: Some("/late.err".to_owned()) };
+    batch.rows.push(Row::AttemptFiles { epoch: attempt.unwrap().epoch, files: files.clone() });
+    writer.send(batch);
+    cluster.settle(&writer);
+    assert_eq!(place.reader().attempts(id.number).unwrap()[0].files, files);
     writer.close().unwrap();
 }

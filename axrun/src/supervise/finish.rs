@@ -45,6 +45,9 @@ impl Attempt {
         // A group that can't be removed yet is empty all the same: axd clears such away.
         self.tree_events = None;
         let _ = self.tree.as_ref().map(Tree::remove);
+        // Of a script that succeeded it is not asked when it ends, but the figures are here.
+        let coped = self.facts.launched && self.facts.exit == Some(ScriptExit::Code(0));
+        self.facts.out_of_memory |= coped && used.as_ref().is_some_and(|used| used.out_of_memory);
         let (outcome, message) = self.facts.verdict();
         let (exit_code, signal) = match self.facts.exit.filter(|_| self.facts.launched) {
             Some(ScriptExit::Code(code)) => (Some(code), None),

@@ -1,8 +1,8 @@
 //! One attempt of one job, from its assignment to its result.
 //!
 //! The order of the start is a promise, so it stands here in one place: lease → own protection → groups → work
-//! folder → `started` → sockets → child. Until the lease is taken nothing is touched and failures are exit codes; from
-//! then on every failure becomes the attempt's result. Needs neither axd nor the network.
+//! folder → `started` → sockets → child. Until the lease is taken nothing is touched. Up to the groups failures are exit
+//! codes, and axd finds out what is left; from the groups on every failure becomes the attempt's result. Needs neither axd nor the network.
 
 mod act;
 mod attempt;

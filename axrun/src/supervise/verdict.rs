@@ -90,7 +90,9 @@ impl Facts {
     /// It ended by itself. A script that copes with the loss of a child that was killed for memory has succeeded.
     fn own_end(&self) -> (Outcome, Option<String>) {
         match self.exit {
-            Some(ScriptExit::Code(0)) => (Outcome::Succeeded, None),
+            Some(ScriptExit::Code(0)) => {
+                (Outcome::Succeeded, self.out_of_memory.then(|| lost_some(self.ram)))
+            }
             _ if self.out_of_memory => (Outcome::OutOfMemory, Some(over_memory(self.ram))),
             _ => (Outcome::Failed, None),
         }
@@ -102,6 +104,11 @@ impl LaunchError {
         let (LaunchError::Job(text) | LaunchError::Node(text)) = self;
         text.clone()
     }
+}
+
+/// Of a script that says that all is well, all the same.
+fn lost_some(limit: Option<Megabytes>) -> String {
+    format!("the script succeeded, but a process of the job was {}", over_memory(limit))
 }
 
 fn over_memory(limit: Option<Megabytes>) -> String {
@@ -147,6 +154,10 @@ mod tests {
         ] {
             let facts = Facts { out_of_memory: true, ..ran(exit) };
             assert_eq!(outcome(&facts), expected, "{exit:?}");
+            assert!(
+                facts.verdict().1.is_some_and(|text| text.contains("killed for host memory")),
+                "{exit:?}"
+            );
         }
     }
 

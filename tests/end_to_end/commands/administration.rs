@@ -99,6 +99,72 @@ fn files_are_checked_without_a_daemon() {
     cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: many}\n");
     let line = cluster.refused(78, ALICE, "axctl", &["check", "c.yaml"]);
     assert!(line.contains("c.yaml:2:"), "{line}");
+    // What is not there is no bad configuration.
+    for absent in ["absent.yaml", "absent.sh"] {
+        let line = cluster.refused(66, ALICE, "axctl", &["check", absent]);
+        assert!(line.contains(absent) && line.contains("No such file"), "{line}");
+    }
+    std::fs::create_dir(cluster.home(ALICE).join("dir.yaml")).unwrap();
+    let line = cluster.refused(78, ALICE, "axctl", &["check", "dir.yaml"]);
+    assert!(line.contains("it is not a regular file"), "{line}");
+}
+
+#[test]
+fn who_is_not_there_is_named_by_check_and_at_the_start() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::stopped("cluster: {admins: [daemon, dameon, '@wheeel']}\n");
+    let ran = cluster.run(ROOT, "axctl", &["check"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let lines: Vec<&str> = ran.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{ran:?}");
+    assert!(
+        lines[0].ends_with("warning: cluster.admins: there is no user 'dameon' on this machine"),
+        "{ran:?}"
+    );
+    assert!(
+        lines[1].ends_with("warning: cluster.admins: there is no group 'wheeel' on this machine"),
+        "{ran:?}"
+    );
+    cluster.start();
+    wait_for("the warning", || cluster.log().contains("there is no group 'wheeel' on this machine"));
+    cluster.configure("cluster: {admins: [deamon]}\n");
+    cluster.ok(ROOT, "ax", &["reload"]);
+    wait_for("the other", || cluster.log().contains("there is no user 'deamon' on this machine"));
+}
+
+#[test]
+fn a_job_that_can_t_be_read_is_named_wherever_it_is_missed() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let lost = cluster.submit(ALICE, &["--hold"], LONG);
+    let over = cluster.submit(ALICE, &[], "#!/bin/sh\nexit 0\n");
+    cluster.wait_over(&over);
+    cluster.stop();
+    let database = rusqlite::Connection::open(cluster.root.join("var/lib/ax/ax.db")).unwrap();
+    database.execute("UPDATE jobs SET core = '{}'", []).unwrap();
+    drop(database);
+    cluster.start();
+    let queue = cluster.run(ALICE, "ax", &["queue"]);
+    assert_eq!(queue.code, 0, "{queue:?}");
+    let said = format!(
+        "warning: 1 job can't be read, and nothing is done about it: {lost}; 'axctl db check' says why"
+    );
+    assert!(queue.err.contains(&said), "{queue:?}");
+    let acct = cluster.run(ALICE, "ax", &["acct"]);
+    assert!(acct.err.contains("warning: 1 finished job can't be read, left out here"), "{acct:?}");
+    for job in [&lost, &over] {
+        let line = cluster.refused(1, ALICE, "ax", &["status", job]);
+        assert!(line.contains("its record does not parse"), "{line}");
+    }
+    let check = cluster.run(ROOT, "axctl", &["db", "check"]);
+    assert!(
+        check.code == 1 && check.err.contains("job 1 was set aside") && check.err.contains("job 2: "),
+        "{check:?}"
+    );
 }
 
 #[test]

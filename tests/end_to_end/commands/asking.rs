@@ -214,3 +214,30 @@ fn completions_are_there_for_every_shell() {
         }
     }
 }
+
+#[test]
+fn a_filter_that_can_fit_nothing_is_said_so() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let id = cluster.submit(ALICE, &["--hold"], LONG);
+    for command in ["queue", "acct"] {
+        let asked = cluster.run(ALICE, "ax", &[command, "--user", "dameon", "--queue", "defualt", "--json"]);
+        assert_eq!((asked.code, asked.out.trim()), (0, "[]"), "{asked:?}");
+        let said = "ax: warning: there is no user 'dameon' on this machine\n\
+                    ax: warning: there is no queue 'defualt'; did you mean 'default'?\n";
+        assert_eq!(asked.err, said);
+    }
+    let asked = cluster.run(
+        ALICE,
+        "ax",
+        &["queue", "--user=daemon,bin", "--queue=default", "-o", "id", "--noheader"],
+    );
+    assert_eq!((asked.out.trim(), asked.err.as_str()), (id.as_str(), ""), "{asked:?}");
+    // Of jobs no more than of names: nothing is done to nothing.
+    for command in ["hold", "release", "cancel"] {
+        let line = cluster.refused(2, ALICE, "ax", &[command]);
+        assert!(line.contains("JOB"), "{line}");
+    }
+}

@@ -81,6 +81,10 @@ fn a_job_over_its_memory_is_killed_for_it_and_the_peak_is_on_record() {
         cluster.ends(ALICE, &["--ram=50M", "-o", "coped"], "#!/bin/sh\ntail /dev/zero\necho coped\nexit 0\n");
     assert_eq!(job["state"], "SUCCEEDED", "{job:#}");
     assert!(cluster.read(ALICE, "coped").ends_with("coped\n"));
+    let status = cluster.ok(ALICE, "ax", &["status", job["id"].as_str().unwrap()]);
+    let status = status.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = "the script succeeded, but a process of the job was killed for host memory: it used more than its 50 MB";
+    assert!(status.contains(said), "and is not hidden: {status}");
 }
 
 #[test]

@@ -184,6 +184,9 @@ pub struct Policy {
     pub min_uid: u32,
     /// `max_queued_per_user`.
     pub max_queued_per_user: u32,
+    /// `max_stored_per_user`: of scripts, environments and options.
+    #[serde(default = "Policy::usual_store")]
+    pub max_stored_per_user: Megabytes,
     /// `max_processes`: processes and threads of a job.
     pub max_processes: u64,
     /// `lease_timeout`.
@@ -324,6 +327,7 @@ impl Default for Policy {
             kill_wait: Span::seconds(30),
             min_uid: 0,
             max_queued_per_user: 100_000,
+            max_stored_per_user: Policy::usual_store(),
             max_processes: 32_768,
             lease_timeout: Span::seconds(300),
             scheduling_interval: Span::seconds(5),
@@ -337,6 +341,13 @@ impl Default for Policy {
             grow_memory: true,
             idle: None,
         }
+    }
+}
+
+impl Policy {
+    /// Also of recorded configurations that are older than the key.
+    fn usual_store() -> Megabytes {
+        Megabytes(1024)
     }
 }
 

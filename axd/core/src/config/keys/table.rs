@@ -201,6 +201,10 @@ pub static KEYS: &[Key] = &[
     key("policy.max_queued_per_user",
         Count(1, 10_000_000, |d| &mut d.config.policy.max_queued_per_user), "100000",
         "Most waiting jobs of a user; an array counts as one, root is exempt."),
+    key("policy.max_stored_per_user",
+        HostSize(SMALL, LARGE, |d| &mut d.config.policy.max_stored_per_user), "1GiB",
+        "Most that is stored of scripts, environments and options of a user's waiting and running jobs; equal \
+         scripts and environments count once, root is exempt."),
     key("policy.max_processes", Count(16, 4_194_304, |d| &mut d.config.policy.max_processes), "32768",
         "Most processes and threads of a job on a node."),
     key("policy.scheduling_interval",
@@ -212,7 +216,8 @@ pub static KEYS: &[Key] = &[
         "How long a job may leave its cards without load.").absent().later(),
     // the rest
     key("accounting.keep", Duration(DAY, Span(100 * YEAR.0), |d| &mut d.config.accounting.keep), "forever",
-        "How long finished jobs stay in the accounts.").absent().later(),
+        "How long finished jobs stay in the accounts; what is older is removed at the start and hourly, with \
+         script and environment.").absent(),
     key("paths.spool", Word(&PATH, |d| &mut d.config.paths.spool), "standard",
         "The spool, /var/spool/ax; on several machines a directory that they share.").absent(),
     key("paths.run", Word(&PATH, |d| &mut d.config.paths.run), "standard",
