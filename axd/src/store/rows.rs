@@ -4,11 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ax_core::config::Scheduler;
 use ax_core::controller::{Controller, Decision};
 use ax_core::id::{AttemptName, Epoch, JobId, JobNumber, SubmissionKey};
 use ax_core::job::state::{Cause, JobState};
 use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
+use ax_core::schedule::share::VirtualTimes;
 use ax_core::time::{Now, WallTime};
 
 use super::blobs::{Content, Footprint};
@@ -50,6 +52,8 @@ pub enum Row {
     },
     /// An attempt is over.
     AttemptClosed(Box<AttemptClosed>),
+    /// What the queues have had, under fair share.
+    Shares(VirtualTimes),
     /// The machine's boot, by its id: the boot clock of all that follows.
     Boot(Box<str>),
 }
@@ -194,6 +198,9 @@ impl Batch {
         }
         let jobs = changed.into_iter().filter_map(|number| controller.job(number));
         self.rows.extend(jobs.map(|job| Row::JobChanged(Box::new(job.clone()))));
+        if controller.config().policy.scheduler == Scheduler::FairShare && decisions.iter().any(may_charge) {
+            self.rows.push(Row::Shares(controller.virtual_times().clone()));
+        }
     }
 
     /// The highest job number and epoch that the batch brings into use.
@@ -217,6 +224,11 @@ fn written_for(decision: &Decision) -> Option<JobId> {
         Decision::Ignored { job, .. } => *job,
         other => other.touches(),
     }
+}
+
+/// Whether the shares of queues may have changed with a decision.
+fn may_charge(decision: &Decision) -> bool {
+    matches!(decision, Decision::Launch { .. } | Decision::Closed { .. } | Decision::Moved { to: JobState::Ready, .. })
 }
 
 fn attempt_row(

@@ -8,6 +8,7 @@ use ax_core::config::{Config, Queue};
 use ax_core::controller::{Controller, Decision, Event, Submission};
 use ax_core::id::{AttemptName, JobId, SubmissionKey, Uid};
 use ax_core::job::request::Request;
+use ax_core::job::spec::PreemptMode;
 use ax_core::job::state::Outcome;
 use ax_core::job::{AttemptEnd, Job, Owner};
 use ax_core::node::{Card, Inventory};
@@ -125,6 +126,7 @@ pub fn request(cpus: u32) -> Request {
         retries: 0,
         retry_delay: Span::seconds(2),
         retry_on: vec![],
+        preempt: PreemptMode::Requeue,
     }
 }
 

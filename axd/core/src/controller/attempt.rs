@@ -1,6 +1,8 @@
 //! The life of attempts: started, ending, ended, lost; and what becomes of the
 //! job then: its end, a retry with back-off, or another start.
 
+use std::sync::Arc;
+
 use crate::directive::signals;
 use crate::id::{AttemptName, HostName, JobNumber};
 use crate::job::request::Request;
@@ -184,22 +186,30 @@ impl Controller {
     }
 
     /// A job that uses more of its cards than it asked for is charged with what it uses.
-    pub(super) fn cards_used(&mut self, name: AttemptName, peak: Megabytes) {
-        let job = self.jobs.get_mut(&name.job.number);
-        let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
-        let Some(attempt) = attempt else { return };
-        attempt.card_used = attempt.card_used.max(Some(peak));
+    pub(super) fn cards_used(&mut self, name: AttemptName, peak: Megabytes, out: &mut Vec<Decision>) {
+        let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
+        let asked = job.request.cards.as_ref().and_then(|cards| cards.slice);
+        let attempt = job.attempt.as_mut().filter(|a| a.name == name && a.end.is_none());
+        let (Some(attempt), Some(asked)) = (attempt, asked) else { return };
+        if peak <= asked || attempt.card_used >= Some(peak) {
+            return;
+        }
+        attempt.card_used = Some(peak);
         if let Some(node) = self.nodes.get_mut(&attempt.allocation.node) {
             node.charge_at_least(name, peak);
         }
+        let what = format!("uses {} of a card and asked for {}: counted with that", peak.of_card(), asked.of_card());
+        out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
     }
 
     /// Work up to then is not lost when the attempt ends.
-    pub(super) fn checkpointed(&mut self, now: Now, name: AttemptName, at: WallTime) {
+    pub(super) fn checkpointed(&mut self, now: Now, name: AttemptName, at: WallTime, out: &mut Vec<Decision>) {
         let job = self.jobs.get_mut(&name.job.number);
-        if let Some(attempt) = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none()) {
-            attempt.checkpoint_at = Some(at.min(now.wall));
-        }
+        let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
+        let Some(attempt) = attempt else { return };
+        attempt.checkpoint_at = Some(at.min(now.wall));
+        let what = "told that its work so far is safe".to_owned();
+        out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
     }
 
     /// The largest card on which a job that takes slices could have them.

@@ -201,8 +201,8 @@ impl Controller {
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
-            Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak),
-            Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at),
+            Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
             Event::Tick => {}
         }
         out

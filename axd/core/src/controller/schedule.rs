@@ -12,7 +12,7 @@ use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::order::{ShapeId, Waiting};
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::preempt::{Eviction, Loss, make_room};
-use crate::schedule::share::{Share, correction, price};
+use crate::schedule::share::{Price, Share, correction, price};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::text::count;
 use crate::time::{Now, Span, WallTime};
@@ -246,15 +246,18 @@ impl Controller {
         if let Some(node) = self.nodes.get_mut(&allocation.node) {
             node.hold(name, allocation.clone(), now.wall + planned);
         }
-        let weight = self.weight(&queue);
-        self.times.charge(&queue, price(self.config.policy.cost, share, planned), weight);
+        self.charge(&queue, price(self.config.policy.cost, share, planned));
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
         shifted
     }
 
-    fn weight(&self, queue: &QueueName) -> u32 {
-        self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority)
+    /// Under other schedulers nobody keeps count.
+    fn charge(&mut self, queue: &QueueName, price: Price) {
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            let weight = self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority);
+            self.times.charge(queue, price, weight);
+        }
     }
 
     /// Charges a queue for what a job really used instead of what was planned.
@@ -264,13 +267,12 @@ impl Controller {
         let ran = until - attempt.started_at.unwrap_or(attempt.assigned_at);
         let correction = correction(self.config.policy.cost, self.share(job), attempt.planned, ran);
         let queue = job.queue.clone();
-        let weight = self.weight(&queue);
-        self.times.charge(&queue, correction, weight);
+        self.charge(&queue, correction);
     }
 
     /// A queue that gets its first waiting job has earned nothing while it had none.
     pub(super) fn wake_queue(&mut self, queue: &QueueName) {
-        if !self.order.waits(queue) {
+        if self.config.policy.scheduler == Scheduler::FairShare && !self.order.waits(queue) {
             self.times.wake(queue, self.order.in_use());
         }
     }
