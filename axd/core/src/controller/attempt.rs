@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::directive::signals;
 use crate::id::{AttemptName, HostName, JobNumber};
 use crate::job::request::Request;
+use crate::job::spec::PreemptMode;
 use crate::job::state::{Cause, JobState, MOVES, Outcome};
 use crate::job::{Actor, Attempt, AttemptEnd, Job};
 use crate::node::Node;
@@ -251,6 +252,7 @@ fn what_follows(request: &Request, retries_used: u32, end: &AttemptEnd) -> Next 
         Outcome::NodeFail | Outcome::LeaseLost if !request.idempotent => {
             Next::Over(JobState::FailedUnknownState)
         }
+        Outcome::Preempted if request.preempt == PreemptMode::Cancel => Next::Over(JobState::Cancelled),
         Outcome::NodeFail | Outcome::LeaseLost | Outcome::Preempted if request.requeue => Next::Again,
         outcome => Next::Over(outcome.final_state()),
     }

@@ -317,8 +317,11 @@ impl Controller {
             let attempt = job.attempt.as_ref().filter(|a| a.ending.is_none() && a.end.is_none())?;
             let may_go = gap(job)
                 && job.evictions < policy.max_preemptions
-                && !matches!(job.request.preempt, PreemptMode::Never)
-                && job.request.requeue;
+                && match job.request.preempt {
+                    PreemptMode::Requeue => job.request.requeue,
+                    PreemptMode::Cancel => true,
+                    PreemptMode::Suspend | PreemptMode::Never => false,
+                };
             if !may_go {
                 return None;
             }

@@ -53,8 +53,8 @@ impl VirtualTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Price(i128);
 
-/// How much a job takes of the cluster at a time, in megabytes of card memory: the largest of its cards' part and its
-/// CPUs' part, each measured by what the cluster has.
+/// How much a job takes of the cluster at a time, in megabytes of card memory. Cards are what is scarce: a job that has
+/// some is measured by them alone, another by its part of the CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Share(pub u64);
@@ -87,10 +87,13 @@ impl Measure {
 
     /// The share of a request. A whole card counts as the largest.
     pub fn share(&self, request: &Request) -> Share {
-        let cards = request.cards.as_ref().map_or(0, |wanted| {
-            u64::from(wanted.count) * wanted.slice.unwrap_or(self.largest).min(self.largest).0
-        });
-        Share(cards.max(u64::from(request.cpus) * self.thousand_cpus / 1000))
+        match &request.cards {
+            Some(wanted) => {
+                let part = wanted.slice.unwrap_or(self.largest).min(self.largest);
+                Share(u64::from(wanted.count) * part.0)
+            }
+            None => Share(u64::from(request.cpus) * self.thousand_cpus / 1000),
+        }
     }
 }
 
