@@ -28,6 +28,7 @@ mod queue_rights;
 mod raw;
 mod same_decisions;
 mod script_files;
+mod slow_parts;
 mod spool;
 mod spool_attacks;
 mod spool_cron;

@@ -4,10 +4,12 @@
 //! holds any of this.
 
 mod attempts;
+mod cleaning;
 mod commit;
 mod effects;
 mod fairness;
 mod guard;
+mod launches;
 mod parked;
 mod queries;
 mod reload;
@@ -27,7 +29,6 @@ use std::time::Duration;
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::{AttemptName, JobNumber};
-use ax_core::job::state::JobState;
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
 use ax_sys::clock;
@@ -36,18 +37,20 @@ use ax_sys::socket::{Event as Ready, Poller, Waker};
 use crate::api::http::Response;
 use crate::api::server::{ConnId, Server};
 use crate::calendar::Calendar;
+use crate::launcher::Launcher;
 use crate::local::Local;
 use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
-use crate::starter::Starter;
 use crate::store::{NewParts, Reader, Usage, Writer};
-use crate::worker::{Done, Leftover, Task, Worker};
+use crate::worker::{Done, Worker};
 use attempts::{Attempts, News};
+use cleaning::Chores;
 use commit::{Commits, OpenBatch};
 use fairness::Fairness;
 use guard::Guard;
+use launches::Queued;
 use parked::Parked;
 use spool::Tickets;
 use tokens::Source;
@@ -57,27 +60,23 @@ pub(crate) use start::{Setup, StartError};
 /// The safety net: how long a missed event can matter.
 const RESCAN: Span = Span::seconds(5);
 
-/// The folders of a finished attempt in the spool go after this.
-const SPOOL_STAYS: Span = Span::seconds(300);
-
 /// Quiet this long, the database's log is folded in.
 const QUIET_AFTER: Span = Span::seconds(60);
+
+/// A daemon that stops waits so long for launches that have begun. What is not done by then the next one finds out.
+const LAST_LAUNCHES: Duration = Duration::from_secs(3);
 
 /// The daemon.
 pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
-    starter: Starter,
     nvml: Option<PathBuf>,
-    as_root: bool,
     /// Whether cards are given out at all.
     gives_cards: bool,
     log: Log,
     calendar: Calendar,
     controller: Controller,
     local: Local,
-    cgroup_parents: Vec<String>,
-    station: Vec<String>,
     missing: Vec<String>,
     writer: Writer,
     reader: Reader,
@@ -92,6 +91,9 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    launcher: Launcher,
+    /// Launches that the launcher has no room for.
+    launches: Queued,
     spool: Spool,
     /// What is known of submissions that are no jobs.
     tickets: Tickets,
@@ -105,8 +107,7 @@ pub(crate) struct Engine {
     /// What came with submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
     usage: BTreeMap<AttemptName, Usage>,
-    /// Spool folders of finished attempts, by the time at which they go.
-    leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,
+    chores: Chores,
     next_rescan: BootTime,
     next_snapshot: BootTime,
     last_commit: BootTime,
@@ -129,6 +130,7 @@ impl Engine {
         while !self.stopping {
             let limit = self.patience(now());
             self.poller.wait(&mut ready, limit).map_err(|e| e.to_string())?;
+            self.on_launched();
             for event in std::mem::take(&mut ready) {
                 self.on_ready(&event);
             }
@@ -140,6 +142,7 @@ impl Engine {
         self.flush_now();
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
+        self.launcher.finish(LAST_LAUNCHES);
         self.writer.close().map_err(|e| e.to_string())
     }
 
@@ -148,12 +151,12 @@ impl Engine {
         let wake = self.controller.next_wake();
         let by_wall = wake.wall.map(|at| now.boot + (at - now.wall));
         let server = self.server.next_deadline().map(BootTime);
-        let leftovers = self.leftovers.first_key_value().map(|((at, _), _)| *at);
         let quiet = (!self.quiet_done).then(|| self.last_commit + QUIET_AFTER);
         // With nothing that could be missed there is no need to look.
-        let busy = self.attempts.watched().next().is_some() || !self.deferred.is_empty();
+        let watches = self.attempts.watched().next().is_some() || self.launcher.is_busy();
+        let busy = watches || !self.deferred.is_empty();
         let rescan = busy.then_some(self.next_rescan);
-        [wake.boot, by_wall, server, leftovers, quiet, rescan, self.batch.deadline()]
+        [wake.boot, by_wall, server, self.chores.next_due(), quiet, rescan, self.batch.deadline()]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due()])
@@ -200,8 +203,10 @@ impl Engine {
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
                 Done::Listed(_, conn, response) => self.respond(conn, &response),
-                Done::NotRemoved(what) => {
-                    self.log.line(Level::Warning, &Line::new("cleanup").text("error", &what));
+                Done::NotRemoved(failed) => {
+                    for (chore, error) in failed {
+                        self.on_not_removed(chore, &error);
+                    }
                 }
             }
         }
@@ -237,7 +242,7 @@ impl Engine {
             self.settle(attempt);
         }
         self.guard.look(&self.poller, now.boot, &mut self.log);
-        self.remove_leftovers(now.boot);
+        self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + RESCAN;
             // Whatever a wake-up that did not come would have told.
@@ -248,28 +253,6 @@ impl Engine {
             self.quiet_done = true;
             self.writer.quiet(now.wall);
         }
-    }
-
-    fn remove_leftovers(&mut self, now: BootTime) {
-        let mut due = Vec::new();
-        while let Some(((at, attempt), folder)) = self.leftovers.pop_first() {
-            if at > now {
-                self.leftovers.insert((at, attempt), folder);
-                break;
-            }
-            due.push(Leftover { folder, job_over: self.is_over(attempt.job.number) });
-        }
-        if !due.is_empty() {
-            self.worker.start_task(Task::Remove(due));
-        }
-    }
-
-    /// Whether a job will never have another attempt.
-    fn is_over(&self, number: JobNumber) -> bool {
-        self.controller.job(number).is_none_or(|job| {
-            // A person may still have it run again.
-            job.state.is_final() && job.state != JobState::FailedUnknownState
-        })
     }
 
     fn on_news(&mut self, news: Vec<News>) {

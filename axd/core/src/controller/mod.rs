@@ -47,7 +47,7 @@ pub struct Snapshot {
 /// The controller. See the module's words.
 #[derive(Debug, Clone)]
 pub struct Controller {
-    config: Config,
+    config: Arc<Config>,
     nodes: BTreeMap<HostName, Node>,
     /// Boxed: a tree of values of this size is half empty.
     jobs: BTreeMap<JobNumber, Box<Job>>,
@@ -113,7 +113,7 @@ impl Controller {
             queued: BTreeMap::new(),
             next_number: snapshot.next_number,
             next_epoch: snapshot.next_epoch,
-            config: snapshot.config,
+            config: Arc::new(snapshot.config),
         };
         let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
         for mut job in snapshot.jobs {
@@ -138,7 +138,7 @@ impl Controller {
     /// What a restart needs.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            config: self.config.clone(),
+            config: Config::clone(&self.config),
             nodes: self.nodes.values().map(|n| n.inventory.clone()).collect(),
             jobs: self.jobs().cloned().collect(),
             next_number: self.next_number,
@@ -202,7 +202,7 @@ impl Controller {
     }
 
     fn config_loaded(&mut self, config: Config) {
-        self.config = config;
+        self.config = Arc::new(config);
         self.sort_out_misfits();
     }
 
@@ -321,6 +321,11 @@ impl Controller {
     /// The configuration in force.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The same, to be kept.
+    pub fn shared_config(&self) -> Arc<Config> {
+        Arc::clone(&self.config)
     }
 
     /// A job that is in memory.
