@@ -110,11 +110,7 @@ pub(crate) enum LaunchError {
 
 impl Plan<'_> {
     /// Puts the attempt into place and starts its supervisor; `theirs` is its end of a socket.
-    pub(crate) fn start(
-        &self,
-        starter: &mut Starter,
-        theirs: BorrowedFd<'_>,
-    ) -> Result<PidFd, LaunchError> {
+    pub(crate) fn start(&self, starter: &mut Starter, theirs: BorrowedFd<'_>) -> Result<PidFd, LaunchError> {
         let failed =
             |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
         let assignment = self.assignment().map_err(|e| LaunchError::Job(failed("preparing", &e)))?;

@@ -52,14 +52,27 @@ pub(crate) struct Order {
     pub theirs: OwnedFd,
 }
 
-/// What came of an order: the supervisor's process.
-pub(crate) type Launched = (AttemptName, Result<PidFd, LaunchError>);
+/// What the thread has to tell.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// What came of an order: the supervisor's process.
+    Launched(AttemptName, Result<PidFd, LaunchError>),
+    /// What came of renewing the groups.
+    Renewed(Result<(), String>),
+}
+
+/// What the thread has to do.
+#[derive(Debug)]
+enum Work {
+    Launch(Box<Order>, Outcome),
+    RenewGroups,
+}
 
 /// The loop's end of the thread.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    orders: Sender<(Order, Outcome)>,
-    done: Receiver<Launched>,
+    orders: Sender<Work>,
+    done: Receiver<News>,
     under_way: usize,
 }
 
@@ -105,14 +118,26 @@ impl Launcher {
         self.under_way += 1;
         let outcome = if self.under_way > MOST / 2 { Outcome::Wakes } else { Outcome::WakesOnFailure };
         // The thread lives as long as this sender: sending cannot fail before the end.
-        let _ = self.orders.send((order, outcome));
+        let _ = self.orders.send(Work::Launch(Box::new(order), outcome));
     }
 
-    /// The next launch that is done, if any.
-    pub(crate) fn next(&mut self) -> Option<Launched> {
-        let done = self.done.try_recv().ok()?;
-        self.under_way = self.under_way.saturating_sub(1);
-        Some(done)
+    /// A supervisor could not start: before anything else is launched, the groups that it may have missed are made
+    /// anew.
+    pub(crate) fn renew_groups(&self) {
+        let _ = self.orders.send(Work::RenewGroups);
+    }
+
+    /// The next thing that is done, if any.
+    pub(crate) fn next(&mut self) -> Option<News> {
+        let news = self.done.try_recv().ok()?;
+        self.count(&news);
+        Some(news)
+    }
+
+    fn count(&mut self, news: &News) {
+        if matches!(news, News::Launched(..)) {
+            self.under_way = self.under_way.saturating_sub(1);
+        }
     }
 
     /// Whether an outcome is to come.
@@ -126,7 +151,7 @@ impl Launcher {
         while self.under_way > 0 {
             let left = end.saturating_duration_since(Instant::now());
             match self.done.recv_timeout(left) {
-                Ok(_) => self.under_way -= 1,
+                Ok(news) => self.count(&news),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -139,18 +164,25 @@ struct Lane {
     /// Opened when the first job comes that has waited.
     reader: Option<Reader>,
     waker: Arc<Waker>,
-    report: Sender<Launched>,
+    report: Sender<News>,
 }
 
 impl Lane {
-    fn work(mut self, to_do: Receiver<(Order, Outcome)>) {
-        for (order, outcome) in to_do {
-            let launched = self.launch(&order);
-            let wakes = outcome == Outcome::Wakes || launched.is_err();
-            // Before the socket is closed with the order: the loop should not have to wonder why it is.
-            if self.report.send((order.attempt, launched)).is_err() {
+    fn work(mut self, to_do: Receiver<Work>) {
+        for work in to_do {
+            let (news, wakes, order) = match work {
+                Work::RenewGroups => (News::Renewed(self.site.containment.renew()), true, None),
+                Work::Launch(order, outcome) => {
+                    let launched = self.launch(&order);
+                    let wakes = outcome == Outcome::Wakes || launched.is_err();
+                    (News::Launched(order.attempt, launched), wakes, Some(order))
+                }
+            };
+            if self.report.send(news).is_err() {
                 return;
             }
+            // Our copy of its socket, only now: the loop should not have to wonder why it was closed.
+            drop(order);
             if wakes {
                 // If the loop can't be woken it finds the report at its next rescan.
                 let _ = self.waker.wake();

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::books::{FOUR_CPUS, assert_at_most_once, assert_nothing_left, attempts, honest, until, wait_begun};
-use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, signal, supervisor_of, wait_for};
+use crate::books::{
+    FOUR_CPUS, assert_at_most_once, assert_nothing_left, attempts, honest, until, wait_begun,
+};
+use crate::cluster::{ALICE, BOB, Cluster, as_root, remove_groups, signal, supervisor_of, wait_for};
 
 /// A disk of a test's own that can be made to hang.
 struct Disk {
@@ -146,6 +148,27 @@ fn what_can_t_be_removed_is_tried_again_and_by_the_next_daemon_as_root() {
             cluster.start();
         }
         wait_for("the folder to go", || !folder.exists());
+        assert_nothing_left(&cluster);
+    }
+}
+
+#[test]
+fn groups_that_somebody_removed_are_made_again_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(FOUR_CPUS);
+    let first = cluster.submit(ALICE, &[], &honest("exit 0"));
+    cluster.wait_over(&first);
+    assert_nothing_left(&cluster);
+    for round in 1..=2 {
+        remove_groups(&cluster.root.join("run/ax"));
+        let id = cluster.submit(ALICE, &["--ram=64M"], &honest("cat /proc/self/cgroup >groups; exit 0"));
+        let job = cluster.wait_over(&id);
+        assert_eq!(job["state"], "SUCCEEDED", "round {round}: {job:#}");
+        assert_eq!(attempts(&job).len(), 2, "round {round}: the groups were not gone: {job:#}");
+        let groups = cluster.read(ALICE, "groups");
+        assert!(groups.contains(&format!("/{id}.")), "round {round}: {groups}");
         assert_nothing_left(&cluster);
     }
 }

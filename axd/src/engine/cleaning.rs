@@ -131,7 +131,10 @@ mod tests {
             at = due;
         }
         assert_eq!(pauses[..3], [Span::seconds(1), Span::seconds(2), Span::seconds(4)]);
-        assert!(pauses.is_sorted() && pauses.len() < 30 && *pauses.last().unwrap() == LAST_RETRY, "{pauses:?}");
+        assert!(
+            pauses.is_sorted() && pauses.len() < 30 && *pauses.last().unwrap() == LAST_RETRY,
+            "{pauses:?}"
+        );
         assert_eq!(chores.next_due(), None);
     }
 }

@@ -88,6 +88,8 @@ impl Engine {
         let attempt = result.attempt;
         if result.never_started {
             let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
+            // The groups may have been taken away from under us.
+            self.launcher.renew_groups();
             return self.not_started(attempt, why);
         }
         let state = self.state_of(attempt);

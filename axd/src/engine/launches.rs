@@ -9,11 +9,12 @@ use ax_core::job::AttemptEnd;
 use ax_core::job::state::Outcome;
 use ax_core::node::Allocation;
 use ax_core::size::Megabytes;
+use ax_sys::pidfd::PidFd;
 use ax_sys::socket;
 
 use super::{Engine, now};
 use crate::launch::LaunchError;
-use crate::launcher::Order;
+use crate::launcher::{News, Order};
 use crate::log::{Level, Line};
 use crate::people::{NoPerson, Person};
 
@@ -92,28 +93,33 @@ impl Engine {
 
     /// Hears what came of launches, and goes on with those that wait for room.
     pub(super) fn on_launched(&mut self) {
-        while let Some((attempt, launched)) = self.launcher.next() {
-            match launched {
-                Ok(process) => {
-                    if let Err(error) = self.attempts.launched(&self.poller, attempt, process) {
-                        // It runs all the same; the records say how it goes on.
-                        let line = Line::new("watch").text("attempt", &attempt).text("error", &error);
-                        self.log.line(Level::Error, &line);
-                        self.settle(attempt);
-                    }
-                }
-                Err(error) => {
+        while let Some(news) = self.launcher.next() {
+            match news {
+                News::Launched(attempt, Ok(process)) => self.watch(attempt, process),
+                News::Launched(attempt, Err(error)) => {
                     self.attempts.abandon(&self.poller, attempt);
                     match error {
                         LaunchError::Job(why) => self.launch_failed(attempt, why),
                         LaunchError::Node(why) => self.not_started(attempt, why),
                     }
                 }
+                News::Renewed(Ok(())) => {}
+                News::Renewed(Err(error)) => {
+                    self.log.line(Level::Error, &Line::new("groups").text("error", &error));
+                }
             }
         }
         while self.launcher.has_room() {
             let Some(launch) = self.launches.pop_front() else { return };
             self.launch_now(launch);
+        }
+    }
+
+    fn watch(&mut self, attempt: AttemptName, process: PidFd) {
+        if let Err(error) = self.attempts.launched(&self.poller, attempt, process) {
+            // It runs all the same; the records say how it goes on.
+            self.log.line(Level::Error, &Line::new("watch").text("attempt", &attempt).text("error", &error));
+            self.settle(attempt);
         }
     }
 
