@@ -238,9 +238,10 @@ impl Engine {
         }
     }
 
-    /// What would become of a submission: tried on a copy of the controller.
+    /// What would become of a submission: tried on a copy of the controller, a small one, so that asking costs the
+    /// others nothing however many jobs wait.
     pub(super) fn foretell(&self, checked: Checked) -> SubmitAnswer {
-        let mut copy = self.controller.clone();
+        let mut copy = self.controller.sketch();
         let at = now();
         let decisions = copy.step(at, Event::Submitted(Box::new(checked.submission)));
         let job = decisions.iter().find_map(|d| match d {

@@ -192,7 +192,7 @@ impl Engine {
     ) -> Result<(), Box<dyn std::error::Error>> {
         self.server.register(&self.poller)?;
         self.writer.record_snapshot(at, self.controller.snapshot());
-        let active = self.controller.jobs().filter(|job| job.state.is_active());
+        let active = self.controller.active_jobs();
         let alive: Vec<(Attempt, JobState)> =
             active.filter_map(|job| Some((job.attempt.clone()?, job.state))).collect();
         self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect())?;

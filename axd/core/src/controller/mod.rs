@@ -7,6 +7,7 @@ mod attempt;
 mod event;
 mod person;
 mod schedule;
+mod sketch;
 mod submit;
 
 pub use event::{Change, Decision, Event, Submission, Wish};
@@ -59,10 +60,14 @@ pub struct Controller {
     backoffs: BTreeSet<(BootTime, JobNumber)>,
     /// Finished jobs, by the time at which they leave memory.
     leaving: BTreeSet<(WallTime, JobNumber)>,
+    /// Jobs that hold something.
+    active: BTreeSet<JobNumber>,
     /// Waiting jobs of each user, for the limit.
     queued: BTreeMap<Uid, u32>,
     next_number: JobNumber,
     next_epoch: Epoch,
+    /// It lacks most of the jobs that wait.
+    is_sketch: bool,
 }
 
 /// When the controller wants a `Tick` at the latest.
@@ -110,9 +115,11 @@ impl Controller {
             begins: BTreeSet::new(),
             backoffs: BTreeSet::new(),
             leaving: BTreeSet::new(),
+            active: BTreeSet::new(),
             queued: BTreeMap::new(),
             next_number: snapshot.next_number,
             next_epoch: snapshot.next_epoch,
+            is_sketch: false,
             config: Arc::new(snapshot.config),
         };
         let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
@@ -267,6 +274,7 @@ impl Controller {
         }
         if job.state.is_active() {
             self.order.started(&job.queue);
+            self.active.insert(number);
         }
         if job.state.is_waiting() {
             *self.queued.entry(job.owner.uid).or_default() += 1;
@@ -286,6 +294,7 @@ impl Controller {
         }
         if job.state.is_active() {
             self.order.ended(&job.queue);
+            self.active.remove(&number);
         }
         if let Some(left) = self.queued.get_mut(&job.owner.uid).filter(|_| job.state.is_waiting()) {
             *left -= 1;
@@ -338,6 +347,11 @@ impl Controller {
         self.jobs.values().map(|job| &**job)
     }
 
+    /// The jobs that hold something, by number.
+    pub fn active_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.active.iter().filter_map(|number| self.job(*number))
+    }
+
     /// The job that a key became, as long as it is in memory.
     pub fn job_of_key(&self, uid: Uid, key: SubmissionKey) -> Option<JobId> {
         let number = self.keys.get(&(uid, key))?;
@@ -347,6 +361,11 @@ impl Controller {
     /// All nodes, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
+    }
+
+    /// Whether more jobs may wait than it knows.
+    pub(crate) fn is_sketch(&self) -> bool {
+        self.is_sketch
     }
 
     /// Ready jobs in the order in which they would start.
