@@ -22,6 +22,7 @@ mod hostile_submissions;
 mod inside_job;
 mod job_life;
 mod keyed;
+mod long_requests;
 mod other_users;
 mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]

@@ -3,6 +3,7 @@
 //! carries out what was decided once that is durable. No locks: nobody else
 //! holds any of this.
 
+mod actions;
 mod attempts;
 mod cleaning;
 mod commit;
@@ -45,6 +46,7 @@ use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
 use crate::store::{NewParts, Reader, Usage, Writer};
 use crate::worker::{Done, Worker};
+use actions::Actions;
 use attempts::{Attempts, News};
 use cleaning::Chores;
 use commit::{Commits, OpenBatch};
@@ -100,6 +102,7 @@ pub(crate) struct Engine {
     people: People,
     parked: Parked,
     fairness: Fairness,
+    actions: Actions,
     attempts: Attempts,
     /// Attempts that the worker is finding out about.
     settling: BTreeSet<AttemptName>,
@@ -135,9 +138,13 @@ impl Engine {
                 self.on_ready(&event);
             }
             self.on_time();
+            self.go_on_with_actions();
             self.flush();
             self.stop_if_done();
             self.log.flush();
+        }
+        while self.actions.any() {
+            self.go_on_with_actions();
         }
         self.flush_now();
         self.log
@@ -148,6 +155,9 @@ impl Engine {
 
     /// How long nothing has to happen; `None` for ever.
     fn patience(&self, now: Now) -> Option<Duration> {
+        if self.actions.any() {
+            return Some(Duration::ZERO);
+        }
         let wake = self.controller.next_wake();
         let by_wall = wake.wall.map(|at| now.boot + (at - now.wall));
         let server = self.server.next_deadline().map(BootTime);

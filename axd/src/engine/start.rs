@@ -144,6 +144,7 @@ impl Engine {
             people: People::default(),
             parked: Parked::default(),
             fairness: Default::default(),
+            actions: Default::default(),
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),

@@ -52,8 +52,7 @@ impl Engine {
         }
         let actor = person.actor(&config);
         self.step(Event::ConfigLoaded(Box::new(config)));
-        let active: Vec<JobId> =
-            self.controller.active_jobs().map(|job| job.id).collect();
+        let active: Vec<JobId> = self.controller.active_jobs().map(|job| job.id).collect();
         for job in &active {
             let why = Some("the daemon is being stopped, and its jobs with it".to_owned());
             self.step(Event::Wished { job: *job, actor: actor.clone(), wish: Wish::Cancel, why });
