@@ -68,7 +68,8 @@ fn a_long_action_is_done_before_the_next_of_the_same_user_and_before_the_daemon_
     }
     let mut cluster = filled();
     let all = json!({"state": ["PENDING"]});
-    let changed = ask(&cluster, &json!({"action": "update", "options": ["--begin=now+1hour"], "select": all}));
+    let changed =
+        ask(&cluster, &json!({"action": "update", "options": ["--begin=now+1hour"], "select": all}));
     let released = ask(&cluster, &json!({"action": "release", "select": all}));
     let held_again = ask(&cluster, &json!({"action": "hold", "select": all}));
     for answer in [changed(), released(), held_again()] {
