@@ -22,7 +22,7 @@ pub struct Explanation {
 }
 
 /// How far the plan is followed, in jobs.
-const PLANNED: usize = 1000;
+pub(crate) const PLANNED: usize = 1000;
 
 impl Controller {
     /// Why a waiting job waits; nothing for others.
@@ -82,7 +82,9 @@ impl Controller {
         if misfit {
             reasons.insert(0, "no node here could hold it, even empty".to_owned());
         } else if let Some(first) = first {
-            reasons.push(format!("{} before it, the first is {first}", count(before as u64, "job")));
+            let at_least = if self.is_sketch() && before >= PLANNED { "at least " } else { "" };
+            let before = count(before as u64, "job");
+            reasons.push(format!("{at_least}{before} before it, the first is {first}"));
         }
         if self.nodes().next().is_none() {
             reasons.push("no node has registered yet".to_owned());
@@ -204,7 +206,7 @@ impl Plan {
         let mut queues: BTreeMap<_, _> = controller.config().queues.iter().filter_map(places).collect();
         let nodes = controller.nodes().map(|n| (n.inventory.name.clone(), n.clone())).collect();
         let mut ends = BTreeMap::new();
-        for job in controller.jobs().filter(|j| j.state.is_active()) {
+        for job in controller.active_jobs() {
             let Some(attempt) = &job.attempt else { continue };
             let Some(length) = job.request.estimate.or(job.request.time_limit) else { continue };
             let since = attempt.started_at.unwrap_or(now.wall);

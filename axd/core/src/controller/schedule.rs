@@ -92,6 +92,11 @@ impl WaitingOrder {
         startable.and_then(|(_, own)| own.ready.first()).map(|(_, number)| *number)
     }
 
+    /// The first ready jobs of each queue, so many at most.
+    pub(super) fn first_of_each(&self, most: usize) -> impl Iterator<Item = JobNumber> + '_ {
+        self.queues.values().flat_map(move |own| own.ready.iter().take(most).map(|(_, number)| *number))
+    }
+
     /// All ready jobs, in order, misfits last.
     pub(super) fn in_order<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = JobNumber> + 'a {
         let ranked = self.ranked(config).into_iter();
