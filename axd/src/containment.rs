@@ -43,13 +43,7 @@ pub(crate) fn prepare(paths: &Paths) -> Containment {
         Ok(_) => return nowhere("this machine has no control groups"),
         Err(error) => return nowhere(&error.to_string()),
     };
-    let name = paths.cgroup_name();
-    let under_systemd = Path::new("/run/systemd/system").is_dir();
-    let delegated = DELEGATED.iter().map(|path| Base::At(path.into()));
-    let top = (!under_systemd).then_some(Base::Root);
-    let candidates = delegated.chain(top).chain([Base::Own]);
-    let places = candidates.filter_map(|base| Place::new(base, &name).ok());
-    let Some(place) = places.into_iter().find(|place| place.is_usable(&hierarchy)) else {
+    let Some(place) = usable(paths, &hierarchy) else {
         return nowhere("no control group may be made here");
     };
     prepare_in(&hierarchy, &place).unwrap_or_else(|error| nowhere(&error))
@@ -62,6 +56,24 @@ fn prepare_in(hierarchy: &Hierarchy, place: &Place) -> Result<Containment, Strin
         Err(error) => (Vec::new(), vec![format!("supervisors stay in the daemon's own unit: {error}")]),
     };
     Ok(Containment { parents: place.to_record(hierarchy), station, missing, place: Some(place.clone()) })
+}
+
+/// Removes the place, where nothing is in it: for a daemon that ends and leaves nothing running.
+pub(crate) fn clear(paths: &Paths) {
+    let Ok(hierarchy) = Hierarchy::detect() else { return };
+    if let Some(place) = usable(paths, &hierarchy) {
+        place.clear(&hierarchy);
+    }
+}
+
+/// The first place that can be used.
+fn usable(paths: &Paths, hierarchy: &Hierarchy) -> Option<Place> {
+    let name = paths.cgroup_name();
+    let under_systemd = Path::new("/run/systemd/system").is_dir();
+    let delegated = DELEGATED.iter().map(|path| Base::At(path.into()));
+    let top = (!under_systemd).then_some(Base::Root);
+    let candidates = delegated.chain(top).chain([Base::Own]);
+    candidates.filter_map(|base| Place::new(base, &name).ok()).find(|place| place.is_usable(hierarchy))
 }
 
 fn nowhere(why: &str) -> Containment {

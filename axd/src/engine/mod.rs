@@ -40,6 +40,7 @@ use ax_sys::socket::{Event as Ready, Poller, Waker};
 use crate::api::http::Response;
 use crate::api::server::{ConnId, Server};
 use crate::calendar::Calendar;
+use crate::containment;
 use crate::launcher::Launcher;
 use crate::local::Local;
 use crate::log::{Level, Line, Log};
@@ -165,7 +166,16 @@ impl Engine {
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
         self.launcher.finish(LAST_LAUNCHES);
+        self.clear_groups();
         self.writer.close().map_err(|e| e.to_string())
+    }
+
+    /// Takes the jobs' parent groups away where nothing runs on. A supervisor on its way to make its own needs them.
+    fn clear_groups(&self) {
+        let runs_on = self.controller.jobs().any(|job| job.state.is_active());
+        if !runs_on && self.attempts.watched().next().is_none() {
+            containment::clear(&self.paths);
+        }
     }
 
     /// How long nothing has to happen; `None` for ever.
