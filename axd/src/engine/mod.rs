@@ -165,17 +165,18 @@ impl Engine {
         self.flush_now();
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
+        let nothing_runs_on = self.nothing_runs_on();
         self.launcher.finish(LAST_LAUNCHES);
-        self.clear_groups();
+        // The jobs' parent groups. A supervisor on its way to make its own needs them.
+        if nothing_runs_on {
+            containment::clear(&self.paths);
+        }
         self.writer.close().map_err(|e| e.to_string())
     }
 
-    /// Takes the jobs' parent groups away where nothing runs on. A supervisor on its way to make its own needs them.
-    fn clear_groups(&self) {
-        let runs_on = self.controller.jobs().any(|job| job.state.is_active());
-        if !runs_on && self.attempts.watched().next().is_none() {
-            containment::clear(&self.paths);
-        }
+    fn nothing_runs_on(&self) -> bool {
+        let any = self.controller.jobs().any(|job| job.state.is_active());
+        !any && self.attempts.watched().next().is_none()
     }
 
     /// How long nothing has to happen; `None` for ever.
