@@ -16,7 +16,8 @@ fn main() -> io::Result<()> {
     println!("cargo:rerun-if-env-changed=AX_DYNAMIC");
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let here = variable("HOST") == variable("TARGET") && variable("TARGET").ends_with("-linux-gnu");
-    let static_already = variable("CARGO_CFG_TARGET_FEATURE").split(',').any(|feature| feature == "crt-static");
+    let static_already =
+        variable("CARGO_CFG_TARGET_FEATURE").split(',').any(|feature| feature == "crt-static");
     if !here || static_already || variable("AX_DYNAMIC") == "1" {
         return Ok(());
     }

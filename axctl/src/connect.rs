@@ -30,10 +30,12 @@ pub struct Place {
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// Nobody listens.
-    #[error("no daemon answers at {} ({}); start it with 'systemctl start axd', or name another with --root or AX_SOCKET", .socket.display(), plain(.why))]
+    #[error("no daemon answers at {} ({}); start it{start}, or name another with --root or AX_SOCKET", .socket.display(), plain(.why))]
     Down {
         /// Where.
         socket: PathBuf,
+        /// With which command it would be started, as part of a sentence.
+        start: String,
         /// What the system says.
         why: io::Error,
     },
@@ -134,8 +136,21 @@ impl Place {
     fn name(&self, why: io::Error) -> ConnectError {
         let socket = self.socket.clone();
         match why.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ConnectError::Down { socket, why },
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ConnectError::Down { socket, start: self.start(), why }
+            }
             _ => ConnectError::Refused { socket, why },
+        }
+    }
+
+    /// What starts this daemon: systemd only the system's, and only where it runs.
+    fn start(&self) -> String {
+        let Some(paths) = &self.paths else { return String::new() };
+        let root = paths.run.ancestors().nth(2).filter(|root| Paths::under(root) == *paths);
+        match root {
+            Some(root) if *paths != Paths::system() => format!(" with 'axd --root {}'", root.display()),
+            Some(_) if Path::new("/run/systemd/system").is_dir() => " with 'systemctl start axd'".to_owned(),
+            _ => " with 'axd'".to_owned(),
         }
     }
 }
@@ -188,5 +203,16 @@ mod tests {
         let error = place.connect().unwrap_err();
         assert!(matches!(error, ConnectError::Down { .. }));
         assert_eq!(error.class(), ErrorClass::Unavailable);
+    }
+
+    #[test]
+    fn the_way_to_start_it_is_that_daemon_s() {
+        let home = [("HOME", "/nonexistent"), ("XDG_RUNTIME_DIR", "/nonexistent")];
+        let own = Place::of(own_paths(&vars(&home)).unwrap());
+        let socket = Place { socket: "/s".into(), paths: None };
+        assert_eq!(find(Some(Path::new("/srv/trial")), &vars(&[])).start(), " with 'axd --root /srv/trial'");
+        assert_eq!((own.start().as_str(), socket.start().as_str()), (" with 'axd'", ""));
+        let system = Place::of(Paths::system()).start();
+        assert!([" with 'axd'", " with 'systemctl start axd'"].contains(&system.as_str()), "{system}");
     }
 }

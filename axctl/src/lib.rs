@@ -14,6 +14,7 @@ pub mod connect;
 pub mod failure;
 mod fields;
 pub mod generated;
+mod growing;
 pub mod http;
 mod session;
 mod shown;

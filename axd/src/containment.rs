@@ -18,6 +18,22 @@ pub(crate) struct Containment {
     pub station: Vec<String>,
     /// What is missing, one line each.
     pub missing: Vec<String>,
+    /// Where that is; nowhere if no group may be made.
+    place: Option<Place>,
+}
+
+impl Containment {
+    /// Makes the groups anew where they were: their unit was started again, or somebody removed them. Never elsewhere:
+    /// jobs that wait until the unit is back are better off than jobs without limits.
+    pub(crate) fn renew(&mut self) -> Result<(), String> {
+        let Some(place) = &self.place else { return Ok(()) };
+        let hierarchy = Hierarchy::detect().map_err(|error| error.to_string())?;
+        if !place.is_usable(&hierarchy) {
+            return Err("the group that was delegated for them is gone".to_owned());
+        }
+        *self = prepare_in(&hierarchy, place)?;
+        Ok(())
+    }
 }
 
 /// Finds and prepares the place.
@@ -27,26 +43,37 @@ pub(crate) fn prepare(paths: &Paths) -> Containment {
         Ok(_) => return nowhere("this machine has no control groups"),
         Err(error) => return nowhere(&error.to_string()),
     };
+    let Some(place) = usable(paths, &hierarchy) else {
+        return nowhere("no control group may be made here");
+    };
+    prepare_in(&hierarchy, &place).unwrap_or_else(|error| nowhere(&error))
+}
+
+fn prepare_in(hierarchy: &Hierarchy, place: &Place) -> Result<Containment, String> {
+    place.prepare(hierarchy).map_err(|error| error.to_string())?;
+    let (station, missing) = match Station::prepare(hierarchy, place) {
+        Ok(station) => (station.to_record(), Vec::new()),
+        Err(error) => (Vec::new(), vec![format!("supervisors stay in the daemon's own unit: {error}")]),
+    };
+    Ok(Containment { parents: place.to_record(hierarchy), station, missing, place: Some(place.clone()) })
+}
+
+/// Removes the place, where nothing is in it: for a daemon that ends and leaves nothing running.
+pub(crate) fn clear(paths: &Paths) {
+    let Ok(hierarchy) = Hierarchy::detect() else { return };
+    if let Some(place) = usable(paths, &hierarchy) {
+        place.clear(&hierarchy);
+    }
+}
+
+/// The first place that can be used.
+fn usable(paths: &Paths, hierarchy: &Hierarchy) -> Option<Place> {
     let name = paths.cgroup_name();
     let under_systemd = Path::new("/run/systemd/system").is_dir();
     let delegated = DELEGATED.iter().map(|path| Base::At(path.into()));
     let top = (!under_systemd).then_some(Base::Root);
     let candidates = delegated.chain(top).chain([Base::Own]);
-    let places = candidates.filter_map(|base| Place::new(base, &name).ok());
-    let Some(place) = places.into_iter().find(|place| place.is_usable(&hierarchy)) else {
-        return nowhere("no control group may be made here");
-    };
-    if let Err(error) = place.prepare(&hierarchy) {
-        return nowhere(&error.to_string());
-    }
-    let parents = place.to_record(&hierarchy);
-    match Station::prepare(&hierarchy, &place) {
-        Ok(station) => Containment { parents, station: station.to_record(), missing: Vec::new() },
-        Err(error) => {
-            let what = format!("supervisors stay in the daemon's own unit: {error}");
-            Containment { parents, station: Vec::new(), missing: vec![what] }
-        }
-    }
+    candidates.filter_map(|base| Place::new(base, &name).ok()).find(|place| place.is_usable(hierarchy))
 }
 
 fn nowhere(why: &str) -> Containment {

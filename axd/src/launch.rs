@@ -1,10 +1,10 @@
 //! Starting an attempt on this node: its folder, records and script, put into
 //! place at once by a rename, then its supervisor. Runs after the decision is
-//! durable. Nothing here waits for the supervisor.
+//! durable, on the launching thread. Nothing here waits for the supervisor.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
 use std::path::Path;
 
@@ -19,8 +19,8 @@ use ax_core::paths::Paths;
 use ax_core::pattern::{Pattern, Values};
 use ax_core::record::{Assignment, Ending, FORMAT, Files, Limits};
 use ax_core::size::Megabytes;
+use ax_sys::crash_point;
 use ax_sys::pidfd::PidFd;
-use ax_sys::{crash_point, socket};
 use thiserror::Error;
 
 use crate::people::Person;
@@ -61,14 +61,6 @@ pub(crate) struct Plan<'a> {
     pub node_epoch: u64,
     /// Whether files are given to the submitter; not where the daemon is that user itself.
     pub as_root: bool,
-}
-
-/// A supervisor that was started.
-pub(crate) struct Running {
-    /// The process.
-    pub process: PidFd,
-    /// Our end of its socket.
-    pub socket: OwnedFd,
 }
 
 /// The standard files of an attempt, absolute.
@@ -117,14 +109,15 @@ pub(crate) enum LaunchError {
 }
 
 impl Plan<'_> {
-    /// Puts the attempt into place and starts its supervisor.
-    pub(crate) fn start(&self, starter: &mut Starter) -> Result<Running, LaunchError> {
+    /// Puts the attempt into place and starts its supervisor; `theirs` is its end of a socket.
+    pub(crate) fn start(&self, starter: &mut Starter, theirs: BorrowedFd<'_>) -> Result<PidFd, LaunchError> {
         let failed =
             |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
         let assignment = self.assignment().map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
         self.place(&assignment).map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         crash_point!("claimed");
-        self.spawn(starter).map_err(|e| LaunchError::Node(failed("starting the supervisor of", &e)))
+        let started = starter.start(&self.paths.attempt_dir(self.attempt), theirs);
+        started.map_err(|e| LaunchError::Node(failed("starting the supervisor of", &e)))
     }
 
     /// Folder, records and script, visible all at once.
@@ -211,12 +204,6 @@ impl Plan<'_> {
             cluster: &self.config.cluster.name,
         };
         environment(self.environment, &spec.io.export, &spec.io.env, &facts)
-    }
-
-    fn spawn(&self, starter: &mut Starter) -> Result<Running, ax_sys::SysError> {
-        let (ours, theirs) = socket::message_pair()?;
-        let process = starter.start(&self.paths.attempt_dir(self.attempt), theirs.as_fd())?;
-        Ok(Running { process, socket: ours })
     }
 }
 

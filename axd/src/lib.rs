@@ -11,6 +11,7 @@ pub mod config;
 mod containment;
 mod engine;
 mod launch;
+mod launcher;
 mod local;
 mod log;
 mod people;

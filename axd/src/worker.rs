@@ -1,5 +1,6 @@
 //! Threads for what may block, one for each kind, so that none waits for another: the name
-//! service, the end of a dead supervisor's job, the removal of old folders, the accounts.
+//! service, the end of a dead supervisor's job, what ended attempts left on this node and in
+//! the spool, the accounts.
 //! They report back by messages that wake the loop, and decide nothing.
 
 use std::collections::{HashMap, HashSet};
@@ -29,16 +30,45 @@ pub(crate) enum Task {
     /// What became of an attempt whose supervisor is not there?
     Settle(AttemptName),
     /// An attempt is settled: all that it left on this node may go.
-    CleanUp(AttemptName),
+    CleanUp(Chore),
     /// These folders are no longer needed.
     Remove(Vec<Leftover>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
 }
 
+/// What is to be removed of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chore {
+    /// The attempt.
+    pub attempt: AttemptName,
+    /// Which part.
+    pub trace: Trace,
+    /// How often it was tried in vain.
+    pub tries: u32,
+}
+
+impl Chore {
+    /// One that was never tried.
+    pub(crate) fn new(attempt: AttemptName, trace: Trace) -> Chore {
+        Chore { attempt, trace, tries: 0 }
+    }
+}
+
+/// What attempts leave behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trace {
+    /// Groups, records, script and lease on this node.
+    Node,
+    /// The folder in the spool.
+    Spool,
+}
+
 /// What an attempt left in the spool.
 #[derive(Debug)]
 pub(crate) struct Leftover {
+    /// What is to be done.
+    pub chore: Chore,
     /// Its folder.
     pub folder: PathBuf,
     /// Whether its job is over, so that the folder above goes with the last of its attempts.
@@ -65,22 +95,23 @@ pub(crate) enum Done {
     LookedUp(Uid, Answer),
     /// What became of the attempt.
     Settled(AttemptName, Result<Settled, String>),
-    /// What could not be removed.
-    NotRemoved(String),
+    /// What could not be removed, and why.
+    NotRemoved(Vec<(Chore, String)>),
     /// A user's list of jobs is ready.
     Listed(Uid, ConnId, Response),
 }
 
 /// Kinds of tasks, each with a thread.
-const LANES: [&str; 4] = ["names", "settle", "remove", "accounts"];
+const LANES: [&str; 5] = ["names", "settle", "clean up", "remove", "accounts"];
 
 impl Task {
     fn lane(&self) -> usize {
         match self {
             Task::LookUp(_) => 0,
-            Task::Settle(_) | Task::CleanUp(_) => 1,
-            Task::Remove(_) => 2,
-            Task::Accounts(_) => 3,
+            Task::Settle(_) => 1,
+            Task::CleanUp(_) => 2,
+            Task::Remove(_) => 3,
+            Task::Accounts(_) => 4,
         }
     }
 }
@@ -178,10 +209,14 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
     match task {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
         Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
-        Task::CleanUp(attempt) => settle::clean_up(paths, attempt).err().map(Done::NotRemoved),
+        Task::CleanUp(chore) => {
+            let failed = settle::clean_up(paths, chore.attempt).err();
+            failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
+        }
         Task::Remove(leftovers) => {
-            let failed: Vec<String> = leftovers.iter().filter_map(|each| remove(each).err()).collect();
-            (!failed.is_empty()).then(|| Done::NotRemoved(failed.join("; ")))
+            let failed = leftovers.iter().filter_map(|each| Some((each.chore, remove(each).err()?)));
+            let failed: Vec<_> = failed.collect();
+            (!failed.is_empty()).then_some(Done::NotRemoved(failed))
         }
         Task::Accounts(listing) => {
             let (uid, conn) = (listing.uid, listing.conn);

@@ -1,9 +1,11 @@
 //! What administrators do to a daemon that runs: stop it, with its jobs or without; submit for others; look at what was
 //! recorded.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
-use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, groups};
 
 const SLEEP: &str = "#!/bin/sh\nsleep 600\n";
 
@@ -42,6 +44,7 @@ fn stop_with_jobs_ends_what_runs_and_keeps_what_waits_as_root() {
     assert!(cluster.daemon_ended());
     cluster.wait_daemon_ended();
     assert!(cluster.job_processes().is_empty());
+    assert_eq!(groups(&cluster.root.join("run/ax")), Vec::<PathBuf>::new(), "nothing is left of them");
     cluster.start();
     let ended = cluster.wait_over(&runs);
     assert_eq!(ended["state"], "CANCELLED", "{ended:#}");

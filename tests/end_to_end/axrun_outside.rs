@@ -94,6 +94,25 @@ fn output_comes_while_the_command_runs_as_root() {
     assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("two\n", Some(0)));
 }
 
+/// As `echo … > /dev/stderr` does it where that is a file.
+#[test]
+fn what_a_command_empties_itself_goes_on_anew_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let script = "echo first words, many; while [ ! -e go ]; do sleep 0.05; done; echo last > /dev/stdout";
+    let mut child = piped(&cluster, &["sh", "-c", script]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    lines.read_line(&mut said).unwrap();
+    cluster.write(ALICE, "go", "");
+    lines.read_to_string(&mut said).unwrap();
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!((ended.code, said.as_str()), (0, "first words, many\nlast\n"), "{ended:?}");
+    assert_eq!(ended.err, "axrun: the output was cut short; following from its new start\n");
+}
+
 #[test]
 fn options_send_streams_elsewhere_as_root() {
     if !as_root() {

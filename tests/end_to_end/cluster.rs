@@ -346,12 +346,7 @@ fn new_root() -> PathBuf {
 
 /// Removes the control groups of a daemon that is gone.
 pub(crate) fn remove_groups(run: &Path) {
-    let paths = ax_core::paths::Paths { run: run.to_owned(), ..ax_core::paths::Paths::system() };
-    let name = paths.cgroup_name();
-    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return };
-    for mount in mounts.lines().filter(|line| line.contains(" cgroup")) {
-        let Some(point) = mount.split(' ').nth(1) else { continue };
-        let top = Path::new(point).join(&name);
+    for top in groups(run) {
         for _ in 0..100 {
             let children = fs::read_dir(&top).into_iter().flatten().flatten().filter(|e| e.path().is_dir());
             for child in children {
@@ -364,6 +359,16 @@ pub(crate) fn remove_groups(run: &Path) {
             sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// The groups of a run folder's daemon that are there, one a hierarchy.
+pub(crate) fn groups(run: &Path) -> Vec<PathBuf> {
+    let paths = ax_core::paths::Paths { run: run.to_owned(), ..ax_core::paths::Paths::system() };
+    let name = paths.cgroup_name();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let points =
+        mounts.lines().filter(|line| line.contains(" cgroup")).filter_map(|line| line.split(' ').nth(1));
+    points.map(|point| Path::new(point).join(&name)).filter(|top| top.exists()).collect()
 }
 
 /// Waits for something that must come.

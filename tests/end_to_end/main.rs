@@ -22,6 +22,7 @@ mod hostile_submissions;
 mod inside_job;
 mod job_life;
 mod keyed;
+mod long_requests;
 mod other_users;
 mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
@@ -29,6 +30,7 @@ mod raw;
 mod retention;
 mod same_decisions;
 mod script_files;
+mod slow_parts;
 mod spool;
 mod spool_attacks;
 mod spool_cron;

@@ -300,9 +300,12 @@ fn a_folder_that_others_can_enter_is_taken_from_once_it_is_closed() {
         return;
     }
     let cluster = Cluster::new();
-    let folder = cluster.own_folder(ALICE);
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
-    put_into(&folder, ALICE, "job.sh", leaves(&cluster, ALICE, "done"));
+    // Open before it has its name: a daemon that had found it closed might still take what comes right after.
+    let hidden = cluster.folder(ALICE, ".open");
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o770)).unwrap();
+    put_into(&hidden, ALICE, "job.sh", leaves(&cluster, ALICE, "done"));
+    let folder = hidden.with_file_name(ALICE.uid.to_string());
+    fs::rename(hidden, &folder).unwrap();
     wait_for("the daemon's word", || cluster.log().contains("spool_ignored"));
     assert!(folder.join("job.sh").exists());
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();

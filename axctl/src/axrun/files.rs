@@ -1,8 +1,8 @@
 //! The private files between the job and `axrun`: the job writes them, here they are copied as they grow and removed at
 //! the end. Each attempt has one of its own, by the names of the contract, so nobody has to be asked where it is.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use ax_core::api::ErrorClass;
 use ax_core::id::SubmissionKey;
 
 use crate::failure::Failure;
+use crate::growing::Growing;
 use crate::shown::plain;
 use crate::world::World;
 
@@ -25,6 +26,21 @@ pub(super) enum Stream {
     Err,
 }
 
+/// What copying found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Copied {
+    /// Something new.
+    pub(super) came: bool,
+    /// Less than there had been: something was lost, and the rest copied from the new start.
+    pub(super) cut: bool,
+}
+
+impl Copied {
+    fn and(self, more: Copied) -> Copied {
+        Copied { came: self.came || more.came, cut: self.cut || more.cut }
+    }
+}
+
 /// One stream of the job: its files, and how far they are copied.
 #[derive(Debug)]
 pub(super) struct Followed {
@@ -34,7 +50,7 @@ pub(super) struct Followed {
     suffix: &'static str,
     /// The attempt whose file is copied, from 1.
     attempt: u32,
-    file: Option<File>,
+    file: Option<Growing>,
     /// Whether the files stay at the end.
     pub(super) stays: bool,
 }
@@ -85,52 +101,38 @@ impl Followed {
         self.attempt
     }
 
-    /// Copies what is there now, and goes on to a later attempt's file if there is one; whether anything came.
-    pub(super) fn copy(&mut self, world: &mut World<'_>) -> Result<bool, Failure> {
+    /// Copies what is there now, and goes on to a later attempt's file if there is one.
+    pub(super) fn copy(&mut self, world: &mut World<'_>) -> Result<Copied, Failure> {
         // Looked for before the reading: what an attempt wrote is all there before the next one begins.
         let later = (1..=LOOK_AHEAD).map(|more| self.attempt + more).find(|n| self.path(*n).exists());
-        let came = self.drain(world)?;
-        let Some(later) = later else { return Ok(came) };
+        let copied = self.drain(world)?;
+        let Some(later) = later else { return Ok(copied) };
         (self.attempt, self.file) = (later, None);
-        Ok(self.drain(world)? || came)
+        Ok(copied.and(self.drain(world)?))
     }
 
     /// Copies all that is left, of all attempts up to the last.
-    pub(super) fn copy_rest(&mut self, last: u32, world: &mut World<'_>) -> Result<(), Failure> {
-        self.drain(world)?;
+    pub(super) fn copy_rest(&mut self, last: u32, world: &mut World<'_>) -> Result<Copied, Failure> {
+        let mut copied = self.drain(world)?;
         while self.attempt < last {
             (self.attempt, self.file) = (self.attempt + 1, None);
-            self.drain(world)?;
+            copied = copied.and(self.drain(world)?);
         }
-        Ok(())
+        Ok(copied)
     }
 
-    fn drain(&mut self, world: &mut World<'_>) -> Result<bool, Failure> {
+    fn drain(&mut self, world: &mut World<'_>) -> Result<Copied, Failure> {
         let path = self.path(self.attempt);
         let file = match &mut self.file {
             Some(file) => file,
-            empty => match File::open(&path) {
+            empty => match Growing::open(&path) {
                 Ok(file) => empty.insert(file),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Copied::default()),
                 Err(error) => return Err(unreadable(&error)),
             },
         };
         let out: &mut dyn Write = if self.to == Stream::Out { world.out } else { world.err };
-        let mut buffer = [0; 64 << 10];
-        let mut came = false;
-        loop {
-            match file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => out.write_all(&buffer[..count])?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(unreadable(&error)),
-            }
-            came = true;
-        }
-        if came {
-            out.flush()?;
-        }
-        Ok(came)
+        Ok(Copied { cut: file.is_cut()?, came: file.copy(out)? })
     }
 }
 

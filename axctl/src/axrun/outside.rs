@@ -13,9 +13,10 @@ use ax_core::directive::Program;
 use ax_core::job::state::JobState;
 use ax_sys::signals::{Signal, SignalWatch};
 
-use super::files::{Followed, Stream};
+use super::files::{Copied, Followed, Stream};
 use crate::client::Client;
 use crate::failure::Failure;
+use crate::growing::CUT;
 use crate::shown::shown;
 use crate::submit::{self, Understood, Wish, request, send, wait};
 use crate::world::World;
@@ -148,8 +149,9 @@ impl Attendant<'_> {
                 Ok(News::Accepted(answer)) => self.accepted(&answer, world),
                 Ok(News::Waits(reason)) => self.waits(reason, world),
                 Ok(News::Ended(job)) => {
-                    for file in &mut self.followed {
-                        file.copy_rest(job.attempt, world)?;
+                    for at in 0..self.followed.len() {
+                        let copied = self.followed[at].copy_rest(job.attempt, world)?;
+                        self.remark_cut(copied, world);
                     }
                     return Ok(self.ended(&job, world));
                 }
@@ -183,6 +185,12 @@ impl Attendant<'_> {
         }
     }
 
+    fn remark_cut(&self, copied: Copied, world: &mut World<'_>) {
+        if copied.cut {
+            self.remark(CUT, world);
+        }
+    }
+
     /// Copies what came. Where nobody takes it any more, the job has no reader and is ended, as a command
     /// at the end of a broken pipe is.
     fn copy(&mut self, world: &mut World<'_>) -> Result<bool, Failure> {
@@ -193,7 +201,9 @@ impl Attendant<'_> {
             if matches!(copied, Err(Failure::Output(_))) {
                 self.cancel_once();
             }
-            came |= copied?;
+            let copied = copied?;
+            self.remark_cut(copied, world);
+            came |= copied.came;
             let now = self.followed[at].attempt();
             if at == 0 && now > before {
                 self.remark(

@@ -42,14 +42,14 @@ pub(crate) struct Release {
     jobs: Jobs,
 }
 
-/// Freeze the processes of running jobs
+/// Freeze the processes of running jobs; not supported yet
 #[derive(clap::Args)]
 pub(crate) struct Suspend {
     #[command(flatten)]
     jobs: Jobs,
 }
 
-/// Let suspended jobs go on
+/// Let suspended jobs go on; not supported yet
 #[derive(clap::Args)]
 pub(crate) struct Resume {
     #[command(flatten)]

@@ -1,8 +1,6 @@
 //! `ax logs`: a job's output, byte by byte as `cat` would, read as the caller. Following ends
 //! when the job has ended and its file is drained, and goes on into the next attempt's file.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +10,7 @@ use ax_core::job::state::JobState;
 
 use crate::failure::Failure;
 use crate::fields::shown_id;
+use crate::growing::{CUT, Growing};
 use crate::session::Session;
 use crate::shown::plain;
 
@@ -50,9 +49,7 @@ impl Arguments {
                 let line = format!("{} is being started, so there is no output yet", shown_id(&job));
                 return Err(Failure::said(ErrorClass::Refused, line));
             }
-            let mut file = open(path, &job)?;
-            copy(&mut file, session.world.out)?;
-            session.world.out.flush()?;
+            open(path, &job)?.copy(session.world.out)?;
         }
         Ok(0)
     }
@@ -81,7 +78,7 @@ impl Arguments {
         mut job: JobView,
         number: u32,
     ) -> Result<JobView, Failure> {
-        let mut file: Option<File> = None;
+        let mut file: Option<Growing> = None;
         let mut looked = Instant::now();
         loop {
             // Whether it is over is asked before the last read, so that nothing is missed after it.
@@ -92,8 +89,10 @@ impl Arguments {
                 file = Path::new(path).exists().then(|| open(path, &job)).transpose()?;
             }
             if let Some(file) = &mut file {
-                copy(file, session.world.out)?;
-                session.world.out.flush()?;
+                if file.is_cut()? {
+                    session.remark(CUT);
+                }
+                file.copy(session.world.out)?;
             }
             if over {
                 if file.is_none() {
@@ -171,27 +170,9 @@ fn no_output(job: &JobView, number: u32) -> Failure {
     Failure::said(ErrorClass::Refused, line)
 }
 
-fn open(path: &str, job: &JobView) -> Result<File, Failure> {
-    File::open(path).map_err(|error| {
+fn open(path: &str, job: &JobView) -> Result<Growing, Failure> {
+    Growing::open(Path::new(path)).map_err(|error| {
         let node = job.node.as_ref().map(|node| format!("; the job's node is {node}")).unwrap_or_default();
         Failure::said(ErrorClass::NoInput, format!("cannot open {path}: {}{node}", plain(&error)))
     })
-}
-
-/// Copies to the end of what is there now.
-fn copy(file: &mut File, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut buffer = [0; 64 << 10];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => out.write_all(&buffer[..count])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                return Err(Failure::said(
-                    ErrorClass::NoInput,
-                    format!("cannot read the output: {}", plain(&error)),
-                ));
-            }
-        }
-    }
 }

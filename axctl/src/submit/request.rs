@@ -113,7 +113,10 @@ fn user_number(text: &str) -> Result<u32, Failure> {
     // Not by the C library: this program is linked statically, and its name service is not.
     let asked = Command::new("getent").args(["passwd", "--", text]).stdin(Stdio::null()).output();
     let output = asked.map_err(|error| {
-        Failure::said(ErrorClass::NoInput, format!("--uid {text}: cannot run getent: {}; give the number", plain(&error)))
+        Failure::said(
+            ErrorClass::NoInput,
+            format!("--uid {text}: cannot run getent: {}; give the number", plain(&error)),
+        )
     })?;
     // The fields of passwd(5): name, password, number, …
     let line = String::from_utf8_lossy(&output.stdout);

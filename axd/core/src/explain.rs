@@ -23,7 +23,7 @@ pub struct Explanation {
 }
 
 /// How far the plan is followed, in jobs.
-const PLANNED: usize = 200;
+pub(crate) const PLANNED: usize = 200;
 
 impl Controller {
     /// Why a waiting job waits; nothing for others.
@@ -84,7 +84,9 @@ impl Controller {
         if misfit {
             reasons.insert(0, "no node here could hold it, even empty".to_owned());
         } else if let Some(first) = first {
-            reasons.push(format!("{} before it, the first is {first}", count(before as u64, "job")));
+            let at_least = if self.is_sketch() && before >= PLANNED { "at least " } else { "" };
+            let before = count(before as u64, "job");
+            reasons.push(format!("{at_least}{before} before it, the first is {first}"));
         }
         if self.nodes().next().is_none() {
             reasons.push("no node has registered yet".to_owned());
@@ -217,7 +219,7 @@ impl Plan {
             queues,
             made_up: u64::MAX,
         };
-        for job in controller.jobs().filter(|j| j.state.is_active()) {
+        for job in controller.active_jobs() {
             plan.enter_active(controller, job, now.wall);
         }
         plan

@@ -11,6 +11,9 @@ use crate::size::Megabytes;
 /// Checks everything; the first thing that is wrong, in words.
 pub fn check(controller: &Controller) -> Result<(), String> {
     let active: Vec<&Job> = controller.jobs().filter(|j| j.state.is_active()).collect();
+    if !controller.active_jobs().eq(active.iter().copied()) {
+        return Err("the jobs that hold something are not those that are listed as such".to_owned());
+    }
     attempts_are_single(controller, &active)?;
     for node in controller.nodes() {
         node_gives_what_it_has(node)?;

@@ -16,7 +16,6 @@ use ax_sys::socket::{Interest, Poller};
 use ax_sys::{SysError, credentials};
 
 use super::tokens;
-use crate::launch::Running;
 
 /// A supervisor that lives but can't be reached yet is tried again after this, then ever more rarely.
 const RETRY: Span = Span(100);
@@ -74,18 +73,36 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Enters a supervisor that this daemon has just started.
-    pub(super) fn started(
+    /// Enters an attempt whose supervisor is about to be started, with our end of its socket.
+    pub(super) fn expect(
         &mut self,
         poller: &Poller,
         name: AttemptName,
-        running: Running,
+        socket: OwnedFd,
     ) -> Result<(), SysError> {
-        poller.add(&running.socket, tokens::socket_of(name.epoch), Interest::READ)?;
-        poller.add(&running.process, tokens::process_of(name.epoch), Interest::READ)?;
-        let (process, socket) = (Some(running.process), Some(running.socket));
-        self.keep(poller, Supervisor { process, socket, ..Supervisor::unknown(name) });
+        poller.add(&socket, tokens::socket_of(name.epoch), Interest::READ)?;
+        self.keep(poller, Supervisor { socket: Some(socket), ..Supervisor::unknown(name) });
         Ok(())
+    }
+
+    /// Such a supervisor was started: this is its process. It may have had its whole life meanwhile.
+    pub(super) fn launched(
+        &mut self,
+        poller: &Poller,
+        name: AttemptName,
+        process: PidFd,
+    ) -> Result<(), SysError> {
+        poller.add(&process, tokens::process_of(name.epoch), Interest::READ)?;
+        let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor::unknown(name));
+        entry.process = Some(process);
+        Ok(())
+    }
+
+    /// Such a supervisor could not be started.
+    pub(super) fn abandon(&mut self, poller: &Poller, name: AttemptName) {
+        if let Some(socket) = self.all.remove(&name.epoch).and_then(|entry| entry.socket) {
+            let _ = poller.remove(&socket);
+        }
     }
 
     /// Puts an entry in; requests that waited for an earlier one of the same attempt go along.
@@ -148,9 +165,9 @@ impl Attempts {
         self.all.values().filter_map(|s| s.look_again).min()
     }
 
-    /// Attempts that a process is watched for.
+    /// Attempts whose supervisor is watched.
     pub(super) fn watched(&self) -> impl Iterator<Item = AttemptName> {
-        self.all.values().filter(|s| s.process.is_some()).map(|s| s.name)
+        self.all.values().filter(|s| s.process.is_some() || s.socket.is_some()).map(|s| s.name)
     }
 
     /// Asks something of a supervisor, now or as soon as it can be reached: one that an earlier daemon started may

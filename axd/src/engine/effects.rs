@@ -1,32 +1,19 @@
-//! Carrying out durable decisions: launching, ending and signalling attempts,
-//! cleaning up after them; and hearing what became of them.
-
-use std::sync::Arc;
+//! Carrying out durable decisions: ending and signalling attempts, cleaning up
+//! after them; and hearing what became of them.
 
 use ax_core::controller::{Decision, Event};
 use ax_core::id::{AttemptName, JobId};
 use ax_core::job::AttemptEnd;
 use ax_core::job::state::{JobState, Outcome};
-use ax_core::node::Allocation;
 use ax_core::record::{AttemptResult, Report, Request};
-use ax_core::size::Megabytes;
 use ax_sys::crash_point;
 
-use super::{Engine, SPOOL_STAYS, now};
-use crate::launch::{LaunchError, Plan, Running};
+use super::launches::Launch;
+use super::{Engine, now};
 use crate::log::{Level, Line};
-use crate::people::{NoPerson, Person};
 use crate::settle::Settled;
-use crate::store::{NewParts, Usage};
+use crate::store::Usage;
 use crate::worker::Task;
-
-/// A launch that is decided and not carried out yet.
-#[derive(Debug, Clone)]
-pub(super) struct Launch {
-    pub(super) attempt: AttemptName,
-    pub(super) number: u32,
-    pub(super) allocation: Allocation,
-}
 
 impl Engine {
     pub(super) fn act(&mut self, decision: Decision) {
@@ -61,111 +48,9 @@ impl Engine {
         self.answer_waiters(job);
     }
 
-    /// Starts an attempt, as soon as it is known who its user is.
-    pub(super) fn launch(&mut self, launch: Launch) {
-        let Some(job) = self.controller.job(launch.attempt.job.number) else { return };
-        let uid = job.owner.uid;
-        match self.people.get(uid, now().boot).cloned() {
-            None => {
-                self.parked.launches.push((uid, launch));
-                self.worker.look_up(uid);
-            }
-            Some(Err(error @ NoPerson::Unknown(_))) => self.launch_failed(launch.attempt, error.to_string()),
-            Some(Err(error @ NoPerson::CannotAsk(..))) => self.not_started(launch.attempt, error.to_string()),
-            Some(Ok(person)) if person.name != job.owner.name => {
-                let error =
-                    format!("user {uid} is {} now and was {} at submission", person.name, job.owner.name);
-                self.launch_failed(launch.attempt, error);
-            }
-            Some(Ok(person)) => match self.start_attempt(&launch, &person) {
-                Ok(running) => self.watch(launch.attempt, running),
-                Err(LaunchError::Job(why)) => self.launch_failed(launch.attempt, why),
-                Err(LaunchError::Node(why)) => self.not_started(launch.attempt, why),
-            },
-        }
-    }
-
-    fn watch(&mut self, attempt: AttemptName, running: Running) {
-        if let Err(error) = self.attempts.started(&self.poller, attempt, running) {
-            // It runs all the same; the records say how it goes on.
-            self.log.line(Level::Error, &Line::new("watch").text("attempt", &attempt).text("error", &error));
-            self.settle(attempt);
-        }
-    }
-
-    fn start_attempt(&mut self, launch: &Launch, person: &Person) -> Result<Running, LaunchError> {
-        let number = launch.attempt.job.number;
-        let parts = match self.parts.remove(&number) {
-            Some(parts) => parts,
-            None => self.stored_parts(launch.attempt).map_err(LaunchError::Node)?,
-        };
-        self.name_files(launch.attempt, launch.number, launch.allocation.node.as_str(), &parts.details);
-        let job =
-            self.controller.job(number).ok_or_else(|| LaunchError::Job("the job is gone".to_owned()))?;
-        let cards = &self.local.inventory.cards;
-        let card_mem = launch.allocation.cards.first();
-        let card_mem =
-            card_mem.and_then(|share| cards.iter().find(|c| c.index == share.index)).map(|c| c.mem);
-        let plan = Plan {
-            paths: &self.paths,
-            config: self.controller.config(),
-            attempt: launch.attempt,
-            number: launch.number,
-            allocation: &launch.allocation,
-            job,
-            details: &parts.details,
-            script: &parts.script,
-            environment: &parts.environment,
-            person,
-            cpu_list: self.local.cpu_list(&launch.allocation.cpus),
-            card_mem: card_mem.filter(|mb| *mb > Megabytes::ZERO),
-            cgroup_parents: &self.cgroup_parents,
-            station: &self.station,
-            node_epoch: self.local.inventory.epoch,
-            as_root: self.as_root,
-        };
-        plan.start(&mut self.starter)
-    }
-
-    fn stored_parts(&self, attempt: AttemptName) -> Result<NewParts, String> {
-        let number = attempt.job.number;
-        let read = || -> crate::store::Result<Option<NewParts>> {
-            let (Some(details), Some(script), Some(environment)) =
-                (self.reader.details(number)?, self.reader.script(number)?, self.reader.environment(number)?)
-            else {
-                return Ok(None);
-            };
-            Ok(Some(NewParts { details, script: Arc::from(script), environment: Arc::new(environment) }))
-        };
-        let stored = read().map_err(|e| e.to_string())?;
-        stored.ok_or_else(|| format!("{} is not in the database", attempt.job))
-    }
-
-    /// This node could not: a full disk, no process to be had. That is no fault of the job's, which waits again.
-    fn not_started(&mut self, attempt: AttemptName, why: String) {
-        let line = Line::new("not_started").text("attempt", &attempt).text("error", &why);
-        self.log.line(Level::Error, &line);
-        self.happened(Event::NeverStarted { attempt, why });
-    }
-
-    fn launch_failed(&mut self, attempt: AttemptName, error: String) {
-        self.log
-            .line(Level::Error, &Line::new("launch_failed").text("attempt", &attempt).text("error", &error));
-        let end = AttemptEnd {
-            outcome: Outcome::LaunchFailed,
-            exit_code: None,
-            signal: None,
-            message: Some(error),
-            card_peak: None,
-        };
-        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
-    }
-
     fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String) {
         // Not launched yet: then it never will be.
-        let waiting = self.parked.launches.iter().position(|(_, l)| l.attempt == attempt);
-        if let Some(at) = waiting {
-            self.parked.launches.remove(at);
+        if self.take_back(attempt) {
             self.happened(Event::NeverStarted { attempt, why: message });
             return;
         }
@@ -203,6 +88,8 @@ impl Engine {
         let attempt = result.attempt;
         if result.never_started {
             let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
+            // The groups may have been taken away from under us.
+            self.launcher.renew_groups();
             return self.not_started(attempt, why);
         }
         let state = self.state_of(attempt);
@@ -245,6 +132,7 @@ impl Engine {
     /// What was found out about an attempt whose supervisor did not tell.
     pub(super) fn on_settled(&mut self, attempt: AttemptName, answer: Result<Settled, String>) {
         self.settling.remove(&attempt);
+        self.clean_up_settled(attempt);
         let now = now().boot;
         match answer {
             Err(error) => {
@@ -290,14 +178,5 @@ impl Engine {
             card_peak: None,
         };
         self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
-    }
-
-    /// The attempt is settled and that is durable: its traces on this node may go.
-    fn clean_up(&mut self, attempt: AttemptName) {
-        let now = now().boot;
-        self.attempts.forget(attempt);
-        self.nameless.remove(&attempt);
-        self.worker.start_task(Task::CleanUp(attempt));
-        self.leftovers.insert((now + SPOOL_STAYS, attempt), self.paths.epoch_dir(attempt));
     }
 }

@@ -3,11 +3,14 @@
 //! carries out what was decided once that is durable. No locks: nobody else
 //! holds any of this.
 
+mod actions;
 mod attempts;
+mod cleaning;
 mod commit;
 mod effects;
 mod fairness;
 mod guard;
+mod launches;
 mod names;
 mod parked;
 mod queries;
@@ -29,7 +32,6 @@ use std::time::Duration;
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::{AttemptName, JobNumber};
-use ax_core::job::state::JobState;
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
 use ax_sys::clock;
@@ -38,18 +40,22 @@ use ax_sys::socket::{Event as Ready, Poller, Waker};
 use crate::api::http::Response;
 use crate::api::server::{ConnId, Server};
 use crate::calendar::Calendar;
+use crate::containment;
+use crate::launcher::Launcher;
 use crate::local::Local;
 use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
-use crate::starter::Starter;
 use crate::store::{NewParts, Reader, Usage, Writer};
-use crate::worker::{Done, Leftover, Task, Worker};
+use crate::worker::{Done, Worker};
+use actions::Actions;
 use attempts::{Attempts, News};
+use cleaning::Chores;
 use commit::{Commits, OpenBatch};
 use fairness::Fairness;
 use guard::Guard;
+use launches::Queued;
 use names::NameCheck;
 use parked::Parked;
 use spool::Tickets;
@@ -61,30 +67,26 @@ pub(crate) use start::{Setup, StartError};
 /// The safety net: how long a missed event can matter.
 const RESCAN: Span = Span::seconds(5);
 
-/// The folders of a finished attempt in the spool go after this.
-const SPOOL_STAYS: Span = Span::seconds(300);
-
 /// Quiet this long, the database's log is folded in.
 const QUIET_AFTER: Span = Span::seconds(60);
 
 /// How often what has had its time is removed from the accounts.
 const PRUNE_EVERY: Span = Span::seconds(3600);
 
+/// A daemon that stops waits so long for launches that have begun. What is not done by then the next one finds out.
+const LAST_LAUNCHES: Duration = Duration::from_secs(3);
+
 /// The daemon.
 pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
-    starter: Starter,
     nvml: Option<PathBuf>,
-    as_root: bool,
     /// Whether cards are given out at all.
     gives_cards: bool,
     log: Log,
     calendar: Calendar,
     controller: Controller,
     local: Local,
-    cgroup_parents: Vec<String>,
-    station: Vec<String>,
     missing: Vec<String>,
     writer: Writer,
     reader: Reader,
@@ -99,12 +101,16 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    launcher: Launcher,
+    /// Launches that the launcher has no room for.
+    launches: Queued,
     spool: Spool,
     /// What is known of submissions that are no jobs.
     tickets: Tickets,
     people: People,
     parked: Parked,
     fairness: Fairness,
+    actions: Actions,
     attempts: Attempts,
     /// Attempts that the worker is finding out about.
     settling: BTreeSet<AttemptName>,
@@ -119,8 +125,7 @@ pub(crate) struct Engine {
     /// What jobs that are not over have in the store.
     stored: Stored,
     usage: BTreeMap<AttemptName, Usage>,
-    /// Spool folders of finished attempts, by the time at which they go.
-    leftovers: BTreeMap<(BootTime, AttemptName), PathBuf>,
+    chores: Chores,
     next_rescan: BootTime,
     next_snapshot: BootTime,
     next_prune: BootTime,
@@ -144,31 +149,50 @@ impl Engine {
         while !self.stopping {
             let limit = self.patience(now());
             self.poller.wait(&mut ready, limit).map_err(|e| e.to_string())?;
+            self.on_launched();
             for event in std::mem::take(&mut ready) {
                 self.on_ready(&event);
             }
             self.on_time();
+            self.go_on_with_actions();
             self.flush();
             self.stop_if_done();
             self.log.flush();
         }
+        while self.actions.any() {
+            self.go_on_with_actions();
+        }
         self.flush_now();
         self.log
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
+        let nothing_runs_on = self.nothing_runs_on();
+        self.launcher.finish(LAST_LAUNCHES);
+        // The jobs' parent groups. A supervisor on its way to make its own needs them.
+        if nothing_runs_on {
+            containment::clear(&self.paths);
+        }
         self.writer.close().map_err(|e| e.to_string())
+    }
+
+    fn nothing_runs_on(&self) -> bool {
+        let any = self.controller.jobs().any(|job| job.state.is_active());
+        !any && self.attempts.watched().next().is_none()
     }
 
     /// How long nothing has to happen; `None` for ever.
     fn patience(&self, now: Now) -> Option<Duration> {
+        if self.actions.any() {
+            return Some(Duration::ZERO);
+        }
         let wake = self.controller.next_wake();
         let by_wall = wake.wall.map(|at| now.boot + (at - now.wall));
         let server = self.server.next_deadline().map(BootTime);
-        let leftovers = self.leftovers.first_key_value().map(|((at, _), _)| *at);
         let quiet = (!self.quiet_done).then(|| self.last_commit + QUIET_AFTER);
         // With nothing that could be missed there is no need to look.
-        let busy = self.attempts.watched().next().is_some() || !self.deferred.is_empty();
+        let watches = self.attempts.watched().next().is_some() || self.launcher.is_busy();
+        let busy = watches || !self.deferred.is_empty();
         let rescan = busy.then_some(self.next_rescan);
-        [wake.boot, by_wall, server, leftovers, quiet, rescan, self.batch.deadline()]
+        [wake.boot, by_wall, server, self.chores.next_due(), quiet, rescan, self.batch.deadline()]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due()])
@@ -216,8 +240,10 @@ impl Engine {
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
                 Done::Listed(_, conn, response) => self.respond(conn, &response),
-                Done::NotRemoved(what) => {
-                    self.log.line(Level::Warning, &Line::new("cleanup").text("error", &what));
+                Done::NotRemoved(failed) => {
+                    for (chore, error) in failed {
+                        self.on_not_removed(chore, &error);
+                    }
                 }
             }
         }
@@ -253,7 +279,7 @@ impl Engine {
             self.settle(attempt);
         }
         self.guard.look(&self.poller, now.boot, &mut self.log);
-        self.remove_leftovers(now.boot);
+        self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + RESCAN;
             // Whatever a wake-up that did not come would have told.
@@ -278,28 +304,6 @@ impl Engine {
         // Whatever is old enough to go must have left memory: nothing may be written about it any more.
         self.happened(Event::Tick);
         self.writer.prune(now.wall, self.controller.config().accounting.keep);
-    }
-
-    fn remove_leftovers(&mut self, now: BootTime) {
-        let mut due = Vec::new();
-        while let Some(((at, attempt), folder)) = self.leftovers.pop_first() {
-            if at > now {
-                self.leftovers.insert((at, attempt), folder);
-                break;
-            }
-            due.push(Leftover { folder, job_over: self.is_over(attempt.job.number) });
-        }
-        if !due.is_empty() {
-            self.worker.start_task(Task::Remove(due));
-        }
-    }
-
-    /// Whether a job will never have another attempt.
-    fn is_over(&self, number: JobNumber) -> bool {
-        self.controller.job(number).is_none_or(|job| {
-            // A person may still have it run again.
-            job.state.is_final() && job.state != JobState::FailedUnknownState
-        })
     }
 
     fn on_news(&mut self, news: Vec<News>) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ax_core::id::{JobId, JobNumber, Uid};
 use ax_core::time::{BootTime, Now};
 
-use super::effects::Launch;
+use super::launches::Launch;
 use super::{Engine, now};
 use crate::api::server::{ConnId, Incoming};
 use crate::spool::Arrival;

@@ -336,7 +336,7 @@ impl Engine {
         person: &Person,
         which: impl Fn(&ax_core::node::Allocation) -> bool,
     ) -> Vec<JobId> {
-        let active = self.controller.jobs().filter(|j| j.state.is_active());
+        let active = self.controller.active_jobs();
         let here = active.filter(|job| {
             let held = job.attempt.as_ref().map(|a| &a.allocation);
             held.is_some_and(|a| a.node == node.inventory.name && which(a))

@@ -2,13 +2,9 @@
 //! caller is the socket's peer, as the kernel says; nothing in a request
 //! changes that.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ax_core::api::{
-    ActionAnswer, ActionRequest, ActionResult, ApiError, ErrorClass, Forecast, JobsQuery, SubmitAnswer,
-    SubmitRequest,
-};
+use ax_core::api::{ApiError, ErrorClass, Forecast, SubmitAnswer, SubmitRequest};
 use ax_core::controller::{Decision, Event};
 use ax_core::id::{JobId, SubmissionKey, Uid};
 use ax_core::time::BootTime;
@@ -41,9 +37,6 @@ struct Subject {
     uid: Option<u32>,
 }
 
-/// A job as it was named, and which one that is.
-type Target = (String, Result<JobId, ApiError>);
-
 impl Engine {
     pub(super) fn on_notice(&mut self, notice: Notice) {
         match notice {
@@ -51,6 +44,7 @@ impl Engine {
             Notice::Gone(conn) => {
                 self.parked.gone(conn);
                 self.fairness.gone(conn);
+                self.actions.gone(conn);
             }
             Notice::AcceptFailed(error) => {
                 self.log.line(Level::Error, &Line::new("accept").text("error", &error));
@@ -243,10 +237,11 @@ impl Engine {
         }
     }
 
-    /// What would become of a submission: tried on a copy of the controller.
+    /// What would become of a submission: tried on a copy of the controller, a small one, so that asking costs the
+    /// others nothing however many jobs wait.
     pub(super) fn foretell(&self, checked: Checked) -> SubmitAnswer {
         let no_room = self.no_room(&checked);
-        let mut copy = self.controller.clone();
+        let mut copy = self.controller.sketch();
         let at = now();
         let decisions = copy.step(at, Event::Submitted(Box::new(checked.submission)));
         let job = decisions.iter().find_map(|d| match d {
@@ -281,68 +276,6 @@ impl Engine {
         }
     }
 
-    // ---- actions ----
-
-    fn action(&mut self, request: &Request, conn: ConnId, person: &Person) {
-        let response = match self.try_action(&request.body, person) {
-            Ok(answer) => Response::json(200, &answer),
-            Err(error) => Response::error(&error),
-        };
-        self.answer_when_durable(conn, response);
-    }
-
-    fn try_action(&mut self, body: &[u8], person: &Person) -> Result<ActionAnswer, ApiError> {
-        self.accepts()?;
-        let request: ActionRequest = serde_json::from_slice(body)
-            .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no action: {e}")))?;
-        let wish = self.wish(&request, person)?;
-        let actor = person.actor(self.controller.config());
-        let mut results = Vec::new();
-        for (job, target) in self.targets(&request, person)? {
-            let id = target.as_ref().ok().copied();
-            let done = target.and_then(|id| {
-                said(
-                    id,
-                    &self.wished(Event::Wished {
-                        job: id,
-                        actor: actor.clone(),
-                        wish: wish.clone(),
-                        why: request.why.clone(),
-                    })?,
-                )
-            });
-            results.push(match done {
-                Ok(done) => ActionResult { job, id, done: Some(done), error: None },
-                Err(error) => ActionResult { job, id, done: None, error: Some(error) },
-            });
-        }
-        Ok(ActionAnswer { results })
-    }
-
-    /// The jobs that a request means, as they were named; each once, however often it was.
-    fn targets(&self, request: &ActionRequest, person: &Person) -> Result<Vec<Target>, ApiError> {
-        let mut targets: Vec<_> =
-            request.jobs.iter().map(|text| (text.clone(), self.find_job(text, person))).collect();
-        if let Some(select) = &request.select {
-            let ids = self.select(select, person)?;
-            targets.extend(ids.into_iter().map(|id| (id.to_string(), Ok(id))));
-        }
-        let mut seen = BTreeSet::new();
-        targets.retain(|(_, target)| target.as_ref().map_or(true, |id| seen.insert(*id)));
-        Ok(targets)
-    }
-
-    /// The living jobs that a selection means; of an ordinary user only their own.
-    fn select(&self, select: &JobsQuery, person: &Person) -> Result<Vec<JobId>, ApiError> {
-        if *select == JobsQuery::default() {
-            return Err(error(ErrorClass::Usage, "a selection needs at least one condition"));
-        }
-        let admin = person.is_admin(self.controller.config());
-        let own = |job: &ax_core::job::Job| admin || job.owner.uid == person.uid;
-        let living = self.controller.jobs().filter(|j| !j.state.is_final());
-        Ok(living.filter(|j| own(j) && super::queries::fits(j, select)).map(|j| j.id).collect())
-    }
-
     // ---- waiting ----
 
     fn wait(&mut self, request: &Request, conn: ConnId, person: &Person, job: &str) {
@@ -359,18 +292,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// What became of a wish, in words; or why it was refused.
-fn said(job: JobId, decisions: &[Decision]) -> Result<String, ApiError> {
-    let about_it = decisions.iter().find_map(|d| match d {
-        Decision::Refused { class, why } => Some(Err(error(*class, why.clone()))),
-        Decision::Ignored { why, .. } => Some(Err(error(ErrorClass::Refused, why.clone()))),
-        Decision::Noted { job: of, what, .. } if *of == job => Some(Ok(what.clone())),
-        Decision::Moved { job: of, why, .. } if *of == job => Some(Ok(why.clone())),
-        _ => None,
-    });
-    about_it.unwrap_or_else(|| Ok("nothing changed".to_owned()))
 }
 
 fn accepted(id: JobId, understood: Vec<String>, warnings: Vec<String>) -> SubmitAnswer {

@@ -125,7 +125,7 @@ impl Engine {
             }
         };
         if test_only || checked.conduct.test_only {
-            // No forecast: it is made on a copy of all jobs, and nobody waits for this answer.
+            // No forecast: nobody waits for this answer.
             return Err(refused("--test-only: nothing was submitted; it would be taken".to_owned()));
         }
         let mut warnings = std::mem::take(&mut checked.warnings);

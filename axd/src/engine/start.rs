@@ -30,6 +30,7 @@ use super::{Engine, RESCAN, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
 use crate::containment;
+use crate::launcher::{Launcher, Site};
 use crate::local;
 use crate::log::{Level, Line, Log};
 use crate::people::People;
@@ -114,21 +115,21 @@ impl Engine {
         let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let at = now();
         let containment = containment::prepare(&paths);
+        let missing = containment.missing.clone();
+        let starter = Starter::new(&setup.axrun);
+        let site = Site { paths: paths.clone(), starter, containment, as_root };
+        let launcher = Launcher::start(site, &loop_parts.waker).map_err(failed("set up the loop"))?;
         let mut engine = Engine {
             log: Log::open(&paths.log, setup.log_to_stderr),
             guard: Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot),
             server: listen(&paths, as_root)?,
             config_file: setup.config_file,
-            starter: Starter::new(&setup.axrun),
             nvml,
-            as_root,
             gives_cards: setup.cards,
             calendar: Calendar,
             controller,
             local,
-            cgroup_parents: containment.parents,
-            station: containment.station,
-            missing: containment.missing,
+            missing,
             writer: loop_parts.writer,
             reader,
             commits: Commits::default(),
@@ -139,11 +140,14 @@ impl Engine {
             waker: loop_parts.waker,
             signals: loop_parts.signals,
             worker: loop_parts.worker,
+            launcher,
+            launches: Default::default(),
             spool: loop_parts.spool,
             tickets: Default::default(),
             people: People::default(),
             parked: Parked::default(),
             fairness: Default::default(),
+            actions: Default::default(),
             attempts: Attempts::default(),
             settling: Default::default(),
             parts: Default::default(),
@@ -152,7 +156,7 @@ impl Engine {
             set_aside: restored.broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
             stored,
             usage: Default::default(),
-            leftovers: Default::default(),
+            chores: Default::default(),
             next_rescan: at.boot + RESCAN,
             next_snapshot: at.boot + SNAPSHOT_EVERY,
             next_prune: at.boot,
@@ -197,7 +201,7 @@ impl Engine {
     ) -> Result<(), Box<dyn std::error::Error>> {
         self.server.register(&self.poller)?;
         self.writer.record_snapshot(at, self.controller.snapshot());
-        let active = self.controller.jobs().filter(|job| job.state.is_active());
+        let active = self.controller.active_jobs();
         let alive: Vec<(Attempt, JobState)> =
             active.filter_map(|job| Some((job.attempt.clone()?, job.state))).collect();
         self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect())?;

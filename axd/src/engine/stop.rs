@@ -52,8 +52,7 @@ impl Engine {
         }
         let actor = person.actor(&config);
         self.step(Event::ConfigLoaded(Box::new(config)));
-        let active: Vec<JobId> =
-            self.controller.jobs().filter(|job| job.state.is_active()).map(|job| job.id).collect();
+        let active: Vec<JobId> = self.controller.active_jobs().map(|job| job.id).collect();
         for job in &active {
             let why = Some("the daemon is being stopped, and its jobs with it".to_owned());
             self.step(Event::Wished { job: *job, actor: actor.clone(), wish: Wish::Cancel, why });
@@ -64,7 +63,7 @@ impl Engine {
 
     /// Whether nothing is left to be waited for before the end.
     pub(super) fn stop_if_done(&mut self) {
-        let active = || self.controller.jobs().any(|job| job.state.is_active());
+        let active = || self.controller.active_jobs().next().is_some();
         if self.leaving && !(self.ends_jobs && (self.commits_wait() || active())) {
             self.stopping = true;
         }

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use ax_core::id::{AttemptName, JobId};
 use ax_core::paths::Paths;
 
-use super::{Engine, SPOOL_STAYS, now};
+use super::Engine;
 use crate::log::{Level, Line};
 use crate::settle;
-use crate::worker::Task;
+use crate::worker::{Chore, Task, Trace};
 
 impl Engine {
     /// Ends and removes what belongs to none of the living attempts.
@@ -25,12 +25,11 @@ impl Engine {
                 let text = "it ran, and the database does not know it: ended";
                 self.log.line(Level::Warning, &Line::new("stray").text("attempt", stray).text("text", &text));
             }
-            self.worker.start_task(Task::CleanUp(*stray));
+            self.worker.start_task(Task::CleanUp(Chore::new(*stray, Trace::Node)));
         }
-        let due = now().boot + SPOOL_STAYS;
         let (attempts, empty) = in_the_spool(&self.paths);
         for stray in attempts.difference(living) {
-            self.leftovers.insert((due, *stray), self.paths.epoch_dir(*stray));
+            self.spool_goes_later(*stray);
         }
         for (_, folder) in empty.into_iter().filter(|(job, _)| self.is_over(job.number)) {
             // One that is no longer empty stays.

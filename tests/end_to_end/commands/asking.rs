@@ -1,7 +1,7 @@
 //! Commands that ask: queue, status, logs, why, acct, resource, node; their
 //! tables and their documents.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -129,6 +129,31 @@ fn logs_follow_a_job_into_its_next_attempt_and_end_with_it() {
     let held = cluster.submit(ALICE, &["--hold"], LONG);
     let line = cluster.refused(1, ALICE, "ax", &["logs", &held]);
     assert!(line.contains("has not started yet") && line.contains("held by daemon"), "{line}");
+}
+
+#[test]
+fn logs_go_on_where_a_file_that_was_cut_begins_anew() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let script = "#!/bin/sh\necho first words, a long line of them\n\
+                  while [ ! -e go ]; do sleep 0.05; done\necho last words\n";
+    let id = cluster.submit(ALICE, &[], script);
+    let mut follower = cluster.command(ALICE, cluster.program("ax"));
+    let follower = follower.args(["logs", "-f", &id]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut follower = follower.spawn().unwrap();
+    let mut said = BufReader::new(follower.stdout.take().unwrap());
+    let mut first = String::new();
+    said.read_line(&mut first).unwrap();
+    assert_eq!(first, "first words, a long line of them\n");
+    cluster.write(ALICE, "ax-1.out", "");
+    cluster.write(ALICE, "go", "");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    let ended = ran(follower.wait_with_output().unwrap());
+    assert_eq!((ended.code, rest.as_str()), (0, "last words\n"), "{ended:?}");
+    assert_eq!(ended.err, "ax: the output was cut short; following from its new start\n");
 }
 
 #[test]

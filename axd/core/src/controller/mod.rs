@@ -7,6 +7,7 @@ mod attempt;
 mod event;
 mod person;
 mod schedule;
+mod sketch;
 mod submit;
 
 pub use event::{Change, Decision, Event, Submission, Wish};
@@ -52,7 +53,7 @@ pub struct Snapshot {
 /// The controller. See the module's words.
 #[derive(Debug, Clone)]
 pub struct Controller {
-    config: Config,
+    config: Arc<Config>,
     nodes: Nodes,
     /// Boxed: a tree of values of this size is half empty.
     jobs: BTreeMap<JobNumber, Box<Job>>,
@@ -74,10 +75,14 @@ pub struct Controller {
     backoffs: BTreeSet<(BootTime, JobNumber)>,
     /// Finished jobs, by the time at which they leave memory.
     leaving: BTreeSet<(WallTime, JobNumber)>,
+    /// Jobs that hold something.
+    active: BTreeSet<JobNumber>,
     /// Waiting jobs of each user, for the limit.
     queued: BTreeMap<Uid, u32>,
     next_number: JobNumber,
     next_epoch: Epoch,
+    /// It lacks most of the jobs that wait.
+    is_sketch: bool,
 }
 
 /// When the controller wants a `Tick` at the latest.
@@ -131,10 +136,12 @@ impl Controller {
             begins: BTreeSet::new(),
             backoffs: BTreeSet::new(),
             leaving: BTreeSet::new(),
+            active: BTreeSet::new(),
             queued: BTreeMap::new(),
             next_number: snapshot.next_number,
             next_epoch: snapshot.next_epoch,
-            config: snapshot.config,
+            is_sketch: false,
+            config: Arc::new(snapshot.config),
         };
         let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
         for mut job in snapshot.jobs {
@@ -158,7 +165,7 @@ impl Controller {
     /// What a restart needs.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            config: self.config.clone(),
+            config: Config::clone(&self.config),
             nodes: self.nodes.iter().map(|n| n.inventory.clone()).collect(),
             jobs: self.jobs().cloned().collect(),
             next_number: self.next_number,
@@ -245,7 +252,7 @@ impl Controller {
     }
 
     fn config_loaded(&mut self, config: Config) {
-        self.config = config;
+        self.config = Arc::new(config);
         self.enter_order_anew();
     }
 
@@ -313,6 +320,7 @@ impl Controller {
         }
         self.enter_order(&job);
         if let Some(attempt) = job.attempt.as_ref().filter(|_| job.state.is_active()) {
+            self.active.insert(number);
             self.by_epoch.insert(attempt.name.epoch.0, number);
         }
         if job.state.is_waiting() {
@@ -338,6 +346,7 @@ impl Controller {
             if let Some(attempt) = &job.attempt {
                 self.by_epoch.remove(&attempt.name.epoch.0);
             }
+            self.active.remove(&number);
         }
         if let Some(left) = self.queued.get_mut(&job.owner.uid).filter(|_| job.state.is_waiting()) {
             *left -= 1;
@@ -375,6 +384,11 @@ impl Controller {
         &self.config
     }
 
+    /// The same, to be kept.
+    pub fn shared_config(&self) -> Arc<Config> {
+        Arc::clone(&self.config)
+    }
+
     /// A job that is in memory.
     pub fn job(&self, number: JobNumber) -> Option<&Job> {
         self.jobs.get(&number).map(|job| &**job)
@@ -383,6 +397,11 @@ impl Controller {
     /// All jobs in memory, by number.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs.values().map(|job| &**job)
+    }
+
+    /// The jobs that hold something, by number.
+    pub fn active_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.active.iter().filter_map(|number| self.job(*number))
     }
 
     /// The job that a key became, as long as it is in memory.
@@ -399,6 +418,11 @@ impl Controller {
     /// What the queues have had of the cluster.
     pub fn virtual_times(&self) -> &VirtualTimes {
         &self.times
+    }
+
+    /// Whether more jobs may wait than it knows.
+    pub(crate) fn is_sketch(&self) -> bool {
+        self.is_sketch
     }
 
     /// Ready jobs in the order in which they are looked at, misfits last.

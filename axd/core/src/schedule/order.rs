@@ -197,6 +197,11 @@ impl WaitingOrder {
         self.misfits.iter().copied()
     }
 
+    /// The first ready jobs of each queue, so many at most.
+    pub fn first_of_each(&self, most: usize) -> impl Iterator<Item = JobNumber> + '_ {
+        self.queues.values().flat_map(move |own| own.ready.values().take(most).map(|waiting| waiting.number))
+    }
+
     /// The walk along the merged order of all queues, or of those that may start something.
     pub fn walk(&self, config: &Config, times: &VirtualTimes, startable: bool) -> Walk {
         let mut sources: Vec<Source> = config

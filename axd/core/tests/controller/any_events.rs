@@ -179,6 +179,18 @@ fn whoever_starts_or_waits_has_a_reason(controller: &Controller, now: Now, out: 
     }
 }
 
+/// What is foretold of a submission is what becomes of it.
+fn a_sketch_foretells(controller: &Controller, now: Now, event: &Event) {
+    if !matches!(event, Event::Submitted(_)) {
+        return;
+    }
+    let mut whole = controller.clone();
+    whole.step(now, Event::Tick);
+    let (mut sketch, number) = (whole.sketch(), whole.next_number());
+    assert_eq!(sketch.step(now, event.clone()), whole.step(now, event.clone()));
+    assert_eq!(sketch.explain(now, number), whole.explain(now, number));
+}
+
 /// How many random sequences: many more in the long form of the tests.
 fn cases() -> u32 {
     if std::env::var_os("AX_TEST_LONG").is_some() { 20_000 } else { 400 }
@@ -203,6 +215,7 @@ proptest! {
                 continue;
             }
             let Some(event) = event_of(&controller, &names, step as u128, op) else { continue };
+            a_sketch_foretells(&controller, now, &event);
             let before = controller.snapshot();
             let mut twin = Controller::restore(before.clone());
             let out = controller.step(now, event.clone());

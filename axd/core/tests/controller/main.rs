@@ -448,3 +448,37 @@ fn a_job_ended_when_its_supervisor_says_but_not_before_it_began_or_later_than_no
         assert_eq!(controller.job(id.number).unwrap().ended_at, closed);
     }
 }
+
+#[test]
+fn a_sketch_is_small_and_knows_the_first_of_each_queue() {
+    let mut config = config();
+    config.queues.iter_mut().for_each(|queue| queue.max_running = None);
+    config.policy.max_queued_per_user = 5_002;
+    let mut controller = ready(config);
+    let mut first = None;
+    for key in 0..5_000 {
+        let queue = if key % 2 == 0 { "high" } else { "default" };
+        let new = Submission { queue: queue.parse().unwrap(), ..submission(key, request(8)) };
+        let (id, _) = submit(&mut controller, 1, new);
+        first = first.or((key == 2).then_some(id));
+    }
+    let sketch = controller.sketch();
+    assert_eq!((sketch.jobs().count(), controller.jobs().count()), (2001, 5000));
+    let foretold = |key, priority| {
+        let (mut copy, number) = (controller.sketch(), controller.next_number());
+        let wanted = Request { priority, ..request(8) };
+        submit(&mut copy, 2, submission(key, wanted));
+        copy.explain(at(2), number).reasons
+    };
+    let said = |count| format!("{count} jobs before it, the first is {}", first.unwrap());
+    assert!(foretold(9_000, 50).contains(&said("at least 2000")), "{:?}", foretold(9_000, 50));
+    // Those of the higher queue all go before it.
+    assert!(foretold(9_001, 99).contains(&said("at least 1000")), "{:?}", foretold(9_001, 99));
+    // The limit of a user counts the jobs that the sketch lacks.
+    for key in 9_000..9_003 {
+        controller.step(at(3), Event::Submitted(Box::new(submission(key, request(8)))));
+    }
+    let mut copy = controller.sketch();
+    let out = copy.step(at(4), Event::Submitted(Box::new(submission(9_999, request(8)))));
+    assert!(matches!(out[..], [Decision::Refused { class: ErrorClass::TryAgain, .. }]), "{out:?}");
+}

@@ -54,7 +54,7 @@ pub(crate) fn is_root() -> bool {
 /// Says so and returns true when the test can't run.
 pub(crate) fn skip_without_root(name: &str) -> bool {
     if !is_root() {
-        println!("{name}: skipped, needs root");
+        eprintln!("{name}: skipped, needs root");
     }
     !is_root()
 }

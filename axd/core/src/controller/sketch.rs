@@ -1,0 +1,45 @@
+//! A small copy of the controller, on which can be tried what would become of a submission: its size does not grow
+//! with the number of jobs that wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::explain::PLANNED;
+
+use super::{Controller, WaitingOrder};
+
+impl Controller {
+    /// A copy with what a new job could meet: all that is given out, and of each queue the first jobs that wait, as far
+    /// as plans are followed. Jobs that wait for something of their own stand in nobody's way, as do those that fit
+    /// nowhere.
+    #[must_use]
+    pub fn sketch(&self) -> Controller {
+        let mut copy = Controller {
+            config: Arc::clone(&self.config),
+            nodes: self.nodes.clone(),
+            jobs: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            by_epoch: BTreeMap::new(),
+            order: WaitingOrder::default(),
+            measure: self.measure,
+            times: self.times.clone(),
+            claims: self.claims.clone(),
+            pass_due: false,
+            begins: BTreeSet::new(),
+            backoffs: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            active: BTreeSet::new(),
+            queued: BTreeMap::new(),
+            next_number: self.next_number,
+            next_epoch: self.next_epoch,
+            is_sketch: true,
+        };
+        let chosen = self.active.iter().copied().chain(self.order.first_of_each(PLANNED));
+        for job in chosen.filter_map(|number| self.jobs.get(&number)) {
+            copy.index(job.clone());
+        }
+        // The limit of a user counts all their jobs.
+        copy.queued.clone_from(&self.queued);
+        copy
+    }
+}

@@ -1,0 +1,141 @@
+//! What attempts leave behind goes: on this node as soon as the end is durable, in the spool a while later. What can't
+//! be removed is tried again, ever more rarely, and at last by the next daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ax_core::id::{AttemptName, JobNumber};
+use ax_core::job::state::JobState;
+use ax_core::time::{BootTime, Span};
+
+use super::{Engine, now};
+use crate::log::{Level, Line};
+use crate::worker::{Chore, Leftover, Task, Trace};
+
+/// The folders of a finished attempt in the spool go after this.
+const SPOOL_STAYS: Span = Span::seconds(300);
+
+/// What can't be removed is tried again after this, then after twice as long, up to the longest pause.
+const RETRY: Span = Span::seconds(1);
+const LAST_RETRY: Span = Span::seconds(600);
+
+/// Something that can't be removed for two hours is left to the next start.
+const MOST_TRIES: u32 = 20;
+
+/// What is to be removed later.
+#[derive(Debug, Default)]
+pub(super) struct Chores {
+    due: BTreeMap<(BootTime, AttemptName, Trace), Chore>,
+    /// To be cleaned up after once they are no longer being looked at: who finds nothing of an attempt would seal it.
+    after_settling: BTreeSet<AttemptName>,
+}
+
+impl Chores {
+    fn put(&mut self, at: BootTime, chore: Chore) {
+        self.due.insert((at, chore.attempt, chore.trace), chore);
+    }
+
+    /// When the next is due.
+    pub(super) fn next_due(&self) -> Option<BootTime> {
+        self.due.first_key_value().map(|((at, ..), _)| *at)
+    }
+
+    fn pop_due(&mut self, now: BootTime) -> Option<Chore> {
+        self.next_due().filter(|at| *at <= now)?;
+        self.due.pop_first().map(|(_, chore)| chore)
+    }
+
+    /// Enters what could not be removed for another try. When that is; `None`: no longer in this life of the daemon.
+    fn again(&mut self, chore: Chore, now: BootTime) -> Option<Span> {
+        let tries = chore.tries + 1;
+        let pause = Span(RETRY.0 << chore.tries.min(30)).min(LAST_RETRY);
+        (tries < MOST_TRIES).then(|| {
+            self.put(now + pause, Chore { tries, ..chore });
+            pause
+        })
+    }
+}
+
+impl Engine {
+    /// The attempt is settled and that is durable: its traces on this node may go.
+    pub(super) fn clean_up(&mut self, attempt: AttemptName) {
+        self.attempts.forget(attempt);
+        self.nameless.remove(&attempt);
+        match self.settling.contains(&attempt) {
+            true => drop(self.chores.after_settling.insert(attempt)),
+            false => self.worker.start_task(Task::CleanUp(Chore::new(attempt, Trace::Node))),
+        }
+        self.spool_goes_later(attempt);
+    }
+
+    /// Nobody looks at the attempt any more.
+    pub(super) fn clean_up_settled(&mut self, attempt: AttemptName) {
+        if self.chores.after_settling.remove(&attempt) {
+            self.worker.start_task(Task::CleanUp(Chore::new(attempt, Trace::Node)));
+        }
+    }
+
+    /// What a finished attempt left in the spool is kept for a while.
+    pub(super) fn spool_goes_later(&mut self, attempt: AttemptName) {
+        self.chores.put(now().boot + SPOOL_STAYS, Chore::new(attempt, Trace::Spool));
+    }
+
+    /// Hands over what is due.
+    pub(super) fn remove_what_is_due(&mut self, now: BootTime) {
+        let mut leftovers = Vec::new();
+        while let Some(chore) = self.chores.pop_due(now) {
+            match chore.trace {
+                Trace::Node => self.worker.start_task(Task::CleanUp(chore)),
+                Trace::Spool => leftovers.push(Leftover {
+                    folder: self.paths.epoch_dir(chore.attempt),
+                    job_over: self.is_over(chore.attempt.job.number),
+                    chore,
+                }),
+            }
+        }
+        if !leftovers.is_empty() {
+            self.worker.start_task(Task::Remove(leftovers));
+        }
+    }
+
+    /// Something could not be removed.
+    pub(super) fn on_not_removed(&mut self, chore: Chore, error: &str) {
+        let again = self.chores.again(chore, now().boot);
+        let next = again.map_or("the next start".to_owned(), |pause| pause.to_string());
+        let line = Line::new("cleanup").text("attempt", &chore.attempt).text("error", &error);
+        self.log.line(Level::Warning, &line.text("again", &next));
+    }
+
+    /// Whether a job will never have another attempt.
+    pub(super) fn is_over(&self, number: JobNumber) -> bool {
+        self.controller.job(number).is_none_or(|job| {
+            // A person may still have it run again.
+            job.state.is_final() && job.state != JobState::FailedUnknownState
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_t_be_removed_is_tried_ever_more_rarely_and_not_for_ever() {
+        let mut chores = Chores::default();
+        let mut chore = Chore::new("ax-2026-0007.3".parse().unwrap(), Trace::Node);
+        let (mut at, mut pauses) = (BootTime(5), Vec::new());
+        while let Some(pause) = chores.again(chore, at) {
+            pauses.push(pause);
+            let due = chores.next_due().unwrap();
+            assert_eq!(due, at + pause);
+            assert_eq!(chores.pop_due(BootTime(due.0 - 1)), None);
+            chore = chores.pop_due(due).unwrap();
+            at = due;
+        }
+        assert_eq!(pauses[..3], [Span::seconds(1), Span::seconds(2), Span::seconds(4)]);
+        assert!(
+            pauses.is_sorted() && pauses.len() < 30 && *pauses.last().unwrap() == LAST_RETRY,
+            "{pauses:?}"
+        );
+        assert_eq!(chores.next_due(), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! From the decision that an attempt starts to its supervisor: who is its user, then the launching thread, then its
+//! outcome.
+
+use std::collections::VecDeque;
+
+use ax_core::controller::Event;
+use ax_core::id::AttemptName;
+use ax_core::job::AttemptEnd;
+use ax_core::job::state::Outcome;
+use ax_core::node::Allocation;
+use ax_core::size::Megabytes;
+use ax_sys::pidfd::PidFd;
+use ax_sys::socket;
+
+use super::{Engine, now};
+use crate::launch::LaunchError;
+use crate::launcher::{News, Order};
+use crate::log::{Level, Line};
+use crate::people::{NoPerson, Person};
+
+/// A launch that is decided and not carried out yet.
+#[derive(Debug, Clone)]
+pub(super) struct Launch {
+    pub(super) attempt: AttemptName,
+    pub(super) number: u32,
+    pub(super) allocation: Allocation,
+}
+
+/// Launches for which the launching thread has no room yet, in their order.
+pub(super) type Queued = VecDeque<Launch>;
+
+impl Engine {
+    /// Starts an attempt, after those that were decided before it.
+    pub(super) fn launch(&mut self, launch: Launch) {
+        if self.launcher.has_room() && self.launches.is_empty() {
+            self.launch_now(launch);
+        } else {
+            self.launches.push_back(launch);
+        }
+    }
+
+    /// Starts an attempt, as soon as it is known who its user is.
+    fn launch_now(&mut self, launch: Launch) {
+        let Some(job) = self.controller.job(launch.attempt.job.number) else { return };
+        let uid = job.owner.uid;
+        match self.people.get(uid, now().boot).cloned() {
+            None => {
+                self.parked.launches.push((uid, launch));
+                self.worker.look_up(uid);
+            }
+            Some(Err(error @ NoPerson::Unknown(_))) => self.launch_failed(launch.attempt, error.to_string()),
+            Some(Err(error @ NoPerson::CannotAsk(..))) => self.not_started(launch.attempt, error.to_string()),
+            Some(Ok(person)) if person.name != job.owner.name => {
+                let error =
+                    format!("user {uid} is {} now and was {} at submission", person.name, job.owner.name);
+                self.launch_failed(launch.attempt, error);
+            }
+            Some(Ok(person)) => self.order(launch, person),
+        }
+    }
+
+    /// Hands an attempt to the launching thread. Its supervisor can be spoken to from now on: what is said is read when
+    /// it is there.
+    fn order(&mut self, launch: Launch, person: Person) {
+        let Launch { attempt, number, allocation } = launch;
+        let Some(job) = self.controller.job(attempt.job.number).cloned() else { return };
+        if self.nameless.contains(&attempt)
+            && let Ok(Some(details)) = self.reader.details(attempt.job.number)
+        {
+            self.name_files(attempt, number, allocation.node.as_str(), &details);
+        }
+        let ours_and_theirs = socket::message_pair().and_then(|(ours, theirs)| {
+            self.attempts.expect(&self.poller, attempt, ours)?;
+            Ok(theirs)
+        });
+        let theirs = match ours_and_theirs {
+            Ok(theirs) => theirs,
+            Err(error) => return self.not_started(attempt, format!("starting {attempt}: {error}")),
+        };
+        let cards = &self.local.inventory.cards;
+        let card_mem = allocation.cards.first();
+        let card_mem =
+            card_mem.and_then(|share| cards.iter().find(|c| c.index == share.index)).map(|c| c.mem);
+        self.launcher.launch(Order {
+            attempt,
+            number,
+            job,
+            parts: self.parts.remove(&attempt.job.number),
+            config: self.controller.shared_config(),
+            person,
+            cpu_list: self.local.cpu_list(&allocation.cpus),
+            card_mem: card_mem.filter(|mb| *mb > Megabytes::ZERO),
+            node_epoch: self.local.inventory.epoch,
+            theirs,
+            allocation,
+        });
+    }
+
+    /// Hears what came of launches, and goes on with those that wait for room.
+    pub(super) fn on_launched(&mut self) {
+        while let Some(news) = self.launcher.next() {
+            match news {
+                News::Launched(attempt, Ok(process)) => self.watch(attempt, process),
+                News::Launched(attempt, Err(error)) => {
+                    self.attempts.abandon(&self.poller, attempt);
+                    match error {
+                        LaunchError::Job(why) => self.launch_failed(attempt, why),
+                        LaunchError::Node(why) => self.not_started(attempt, why),
+                    }
+                }
+                News::Renewed(Ok(())) => {}
+                News::Renewed(Err(error)) => {
+                    self.log.line(Level::Error, &Line::new("groups").text("error", &error));
+                }
+            }
+        }
+        while self.launcher.has_room() {
+            let Some(launch) = self.launches.pop_front() else { return };
+            self.launch_now(launch);
+        }
+    }
+
+    fn watch(&mut self, attempt: AttemptName, process: PidFd) {
+        if let Err(error) = self.attempts.launched(&self.poller, attempt, process) {
+            // It runs all the same; the records say how it goes on.
+            self.log.line(Level::Error, &Line::new("watch").text("attempt", &attempt).text("error", &error));
+            self.settle(attempt);
+        }
+    }
+
+    /// Forgets a launch that the launching thread does not have yet, if it is one.
+    pub(super) fn take_back(&mut self, attempt: AttemptName) -> bool {
+        let before = self.launches.len() + self.parked.launches.len();
+        self.launches.retain(|launch| launch.attempt != attempt);
+        self.parked.launches.retain(|(_, launch)| launch.attempt != attempt);
+        self.launches.len() + self.parked.launches.len() < before
+    }
+
+    /// This node could not: a full disk, no process to be had. That is no fault of the job's, which waits again.
+    pub(super) fn not_started(&mut self, attempt: AttemptName, why: String) {
+        let line = Line::new("not_started").text("attempt", &attempt).text("error", &why);
+        self.log.line(Level::Error, &line);
+        self.happened(Event::NeverStarted { attempt, why });
+    }
+
+    fn launch_failed(&mut self, attempt: AttemptName, error: String) {
+        self.log
+            .line(Level::Error, &Line::new("launch_failed").text("attempt", &attempt).text("error", &error));
+        let end = AttemptEnd {
+            outcome: Outcome::LaunchFailed,
+            exit_code: None,
+            signal: None,
+            message: Some(error),
+            card_peak: None,
+        };
+        self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
+    }
+}

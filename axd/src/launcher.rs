@@ -1,0 +1,241 @@
+//! The thread that launches: what starting an attempt needs of disks and other processes may take long, and nobody
+//! else should wait for it. Attempts are launched in the order in which they were decided.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ax_core::config::Config;
+use ax_core::id::AttemptName;
+use ax_core::job::Job;
+use ax_core::node::Allocation;
+use ax_core::paths::Paths;
+use ax_core::size::Megabytes;
+use ax_sys::pidfd::PidFd;
+use ax_sys::socket::Waker;
+
+use crate::containment::Containment;
+use crate::launch::{LaunchError, Plan};
+use crate::people::Person;
+use crate::starter::Starter;
+use crate::store::{NewParts, Reader};
+
+/// Most launches under way: each may have megabytes of a script in memory.
+const MOST: usize = 64;
+
+/// An attempt that is to be launched: decided, durable, its user known.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// The attempt.
+    pub attempt: AttemptName,
+    /// Its number, from 1.
+    pub number: u32,
+    /// What it holds.
+    pub allocation: Allocation,
+    /// Its job.
+    pub job: Job,
+    /// What came with the submission, if it has come just now; otherwise it is read.
+    pub parts: Option<NewParts>,
+    /// The configuration in force.
+    pub config: Arc<Config>,
+    /// Its submitter.
+    pub person: Person,
+    /// The kernel's list of its CPUs, where they bind.
+    pub cpu_list: Option<String>,
+    /// Memory of a whole card of those that it holds.
+    pub card_mem: Option<Megabytes>,
+    /// Lowest node epoch that may start.
+    pub node_epoch: u64,
+    /// The supervisor's end of a socket.
+    pub theirs: OwnedFd,
+}
+
+/// What the thread has to tell.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// What came of an order: the supervisor's process.
+    Launched(AttemptName, Result<PidFd, LaunchError>),
+    /// What came of renewing the groups.
+    Renewed(Result<(), String>),
+}
+
+/// What the thread has to do.
+#[derive(Debug)]
+enum Work {
+    Launch(Box<Order>, Outcome),
+    RenewGroups,
+}
+
+/// The loop's end of the thread.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    orders: Sender<Work>,
+    done: Receiver<News>,
+    under_way: usize,
+}
+
+/// How the loop hears of the outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// A supervisor's first word wakes the loop as well: one wake-up less for each job.
+    WakesOnFailure,
+    /// The loop waits for room.
+    Wakes,
+}
+
+/// What the thread goes by; the same for all orders.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// Where things lie.
+    pub paths: Paths,
+    /// The supervisor's program.
+    pub starter: Starter,
+    /// Where groups go.
+    pub containment: Containment,
+    /// Whether files are given to the submitter; not where the daemon is that user itself.
+    pub as_root: bool,
+}
+
+impl Launcher {
+    /// Starts the thread.
+    pub(crate) fn start(site: Site, waker: &Arc<Waker>) -> std::io::Result<Launcher> {
+        let (orders, to_do) = channel();
+        let (report, done) = channel();
+        let lane = Lane { site, reader: None, waker: Arc::clone(waker), report };
+        thread::Builder::new().name("launch".to_owned()).spawn(move || lane.work(to_do))?;
+        Ok(Launcher { orders, done, under_way: 0 })
+    }
+
+    /// Whether another order may be given now. If not, the loop is woken when it may.
+    pub(crate) fn has_room(&self) -> bool {
+        self.under_way < MOST
+    }
+
+    /// Hands over an order.
+    pub(crate) fn launch(&mut self, order: Order) {
+        self.under_way += 1;
+        let outcome = if self.under_way > MOST / 2 { Outcome::Wakes } else { Outcome::WakesOnFailure };
+        // The thread lives as long as this sender: sending cannot fail before the end.
+        let _ = self.orders.send(Work::Launch(Box::new(order), outcome));
+    }
+
+    /// A supervisor could not start: before anything else is launched, the groups that it may have missed are made
+    /// anew.
+    pub(crate) fn renew_groups(&self) {
+        let _ = self.orders.send(Work::RenewGroups);
+    }
+
+    /// The next thing that is done, if any.
+    pub(crate) fn next(&mut self) -> Option<News> {
+        let news = self.done.try_recv().ok()?;
+        self.count(&news);
+        Some(news)
+    }
+
+    fn count(&mut self, news: &News) {
+        if matches!(news, News::Launched(..)) {
+            self.under_way = self.under_way.saturating_sub(1);
+        }
+    }
+
+    /// Whether an outcome is to come.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// Lets it finish what it has begun, but not for ever.
+    pub(crate) fn finish(mut self, patience: Duration) {
+        let end = Instant::now() + patience;
+        while self.under_way > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.done.recv_timeout(left) {
+                Ok(news) => self.count(&news),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+/// The thread's own.
+struct Lane {
+    site: Site,
+    /// Opened when the first job comes that has waited.
+    reader: Option<Reader>,
+    waker: Arc<Waker>,
+    report: Sender<News>,
+}
+
+impl Lane {
+    fn work(mut self, to_do: Receiver<Work>) {
+        for work in to_do {
+            let (news, wakes, order) = match work {
+                Work::RenewGroups => (News::Renewed(self.site.containment.renew()), true, None),
+                Work::Launch(order, outcome) => {
+                    let launched = self.launch(&order);
+                    let wakes = outcome == Outcome::Wakes || launched.is_err();
+                    (News::Launched(order.attempt, launched), wakes, Some(order))
+                }
+            };
+            if self.report.send(news).is_err() {
+                return;
+            }
+            // Our copy of its socket, only now: the loop should not have to wonder why it was closed.
+            drop(order);
+            if wakes {
+                // If the loop can't be woken it finds the report at its next rescan.
+                let _ = self.waker.wake();
+            }
+        }
+    }
+
+    fn launch(&mut self, order: &Order) -> Result<PidFd, LaunchError> {
+        let stored;
+        let parts = match &order.parts {
+            Some(parts) => parts,
+            None => {
+                stored = self.stored_parts(order.attempt).map_err(LaunchError::Node)?;
+                &stored
+            }
+        };
+        let Site { paths, starter, containment, as_root } = &mut self.site;
+        let plan = Plan {
+            paths,
+            config: &order.config,
+            attempt: order.attempt,
+            number: order.number,
+            allocation: &order.allocation,
+            job: &order.job,
+            details: &parts.details,
+            script: &parts.script,
+            environment: &parts.environment,
+            person: &order.person,
+            cpu_list: order.cpu_list.clone(),
+            card_mem: order.card_mem,
+            cgroup_parents: &containment.parents,
+            station: &containment.station,
+            node_epoch: order.node_epoch,
+            as_root: *as_root,
+        };
+        plan.start(starter, order.theirs.as_fd())
+    }
+
+    fn stored_parts(&mut self, attempt: AttemptName) -> Result<NewParts, String> {
+        let number = attempt.job.number;
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => none.insert(Reader::open(&self.site.paths).map_err(|e| e.to_string())?),
+        };
+        let read = || -> crate::store::Result<Option<NewParts>> {
+            let (Some(details), Some(script), Some(environment)) =
+                (reader.details(number)?, reader.script(number)?, reader.environment(number)?)
+            else {
+                return Ok(None);
+            };
+            Ok(Some(NewParts { details, script: Arc::from(script), environment: Arc::new(environment) }))
+        };
+        let stored = read().map_err(|e| e.to_string())?;
+        stored.ok_or_else(|| format!("{} is not in the database", attempt.job))
+    }
+}
