@@ -10,3 +10,4 @@ pub mod placement;
 pub mod preempt;
 pub mod share;
 pub mod timeline;
+pub mod usage;
