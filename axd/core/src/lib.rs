@@ -18,6 +18,7 @@ pub mod node;
 pub mod paths;
 pub mod pattern;
 pub mod record;
+pub mod sim;
 pub mod size;
 pub mod text;
 pub mod time;
