@@ -17,6 +17,7 @@ pub mod generated;
 pub mod http;
 mod session;
 mod shown;
+mod simulate;
 mod stop;
 mod style;
 mod submit;

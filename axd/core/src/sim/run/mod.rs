@@ -82,6 +82,8 @@ pub struct Stay {
     pub node: usize,
     /// Numbers of its cards.
     pub cards: Vec<u32>,
+    /// What it asked for of each card; absent: whole cards.
+    pub mem: Option<Megabytes>,
     /// Start.
     pub from: Span,
     /// End.
@@ -101,6 +103,16 @@ pub struct Run {
     pub(super) service: Service,
     /// Events that the controller was told.
     pub events: u64,
+}
+
+impl Run {
+    /// The tasks that were never taken, and why.
+    pub fn rejected(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.fates.iter().enumerate().filter_map(|(task, fate)| match &fate.end {
+            End::Rejected(why) => Some((task, why.as_ref())),
+            _ => None,
+        })
+    }
 }
 
 /// Why a simulation can't go on.
@@ -440,8 +452,16 @@ impl<'a> Player<'a> {
         }
         life.fate.ooms += u32::from(outcome == Outcome::OutOfMemory);
         life.fate.evictions += u32::from(outcome == Outcome::Preempted);
-        let Living { name, place: Place { node, cards }, from, loaded, .. } = living;
-        self.stays.push(Stay { task: number, node, cards, from, to: self.now, how: outcome });
+        let Living { name, place: Place { node, cards }, from, loaded, portion, .. } = living;
+        self.stays.push(Stay {
+            task: number,
+            node,
+            cards,
+            mem: portion.mem,
+            from,
+            to: self.now,
+            how: outcome,
+        });
         let measured = loaded || outcome == Outcome::OutOfMemory;
         let end = AttemptEnd {
             outcome,
