@@ -135,9 +135,12 @@ fn of_many_users_those_with_most_work_are_shown() {
 #[test]
 fn what_a_configuration_lacks_is_said() {
     let root = root();
-    let ended = simulate(&root, "@w.csv --nodes 4x100");
-    let line = "axctl: no configuration: without queue dev, which have the defaults here\n";
+    fs::write(root.0.join("one.yaml"), "queues:\n  - name: default\n").unwrap();
+    let ended = simulate(&root, "@w.csv --nodes 4x100 --config @one.yaml");
+    let line = "axctl: one lacks the queue dev, added with the defaults of all keys\n";
     assert_eq!((ended.code, ended.err.as_str()), (0, line));
+    let ended = simulate(&root, "@w.csv --nodes 4x100");
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
 }
 
 #[test]

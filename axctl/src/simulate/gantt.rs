@@ -29,7 +29,8 @@ pub(super) fn chart(workload: &Workload, run: &Run, nodes: &[NodeShape]) -> Stri
     let height = TOP + rows.count as f64 * ROW + 30.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {height}\" \
-         font-family=\"sans-serif\" font-size=\"11\">\n",
+         font-family=\"sans-serif\" font-size=\"11\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
         LEFT + WIDTH + 20.0
     );
     let colours = colours(workload);
@@ -78,6 +79,9 @@ impl Rows {
     }
 }
 
+/// What lies on a card: until when, from where, how high.
+type Taken = (u64, f64, f64);
+
 /// An attempt on one of its cards; places and heights are parts of the card.
 struct Bar {
     stay: usize,
@@ -90,7 +94,7 @@ struct Bar {
 fn bars(run: &Run, nodes: &[NodeShape]) -> Vec<Bar> {
     let mut order: Vec<usize> = (0..run.stays.len()).collect();
     order.sort_by_key(|&at| run.stays[at].from);
-    let mut on_cards: BTreeMap<(usize, u32), Vec<(u64, f64, f64)>> = BTreeMap::new();
+    let mut on_cards: BTreeMap<(usize, u32), Vec<Taken>> = BTreeMap::new();
     let mut bars = Vec::new();
     for at in order {
         let stay = &run.stays[at];
@@ -108,7 +112,7 @@ fn bars(run: &Run, nodes: &[NodeShape]) -> Vec<Bar> {
 }
 
 /// The lowest place with room for a part; 0 where the room is in pieces, and bars then overlap.
-fn lowest_gap(there: &mut [(u64, f64, f64)], part: f64) -> f64 {
+fn lowest_gap(there: &mut [Taken], part: f64) -> f64 {
     there.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mut low = 0.0_f64;
     for (_, from, height) in there.iter() {

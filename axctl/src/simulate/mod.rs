@@ -9,9 +9,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use ax_core::api::ErrorClass;
+use ax_core::config::Config;
 use ax_core::sim::run::add_missing_queues;
 use ax_core::sim::{Metrics, NodeShape, Options, Run, Workload, simulate};
-use ax_core::text::{count, escaped};
+use ax_core::text::{count, escaped, listed};
 use ax_core::time::Span;
 
 use crate::failure::Failure;
@@ -70,6 +71,9 @@ fn seconds(text: &str) -> Result<Span, String> {
     Ok(Span((value * 1000.0).round() as u64))
 }
 
+/// What a run without a configuration is called.
+const DEFAULTS: &str = "defaults";
+
 /// One configuration's run.
 struct Outcome {
     name: String,
@@ -114,10 +118,9 @@ impl Arguments {
         match (&self.profile, &self.config) {
             (Some(name), _) => Ok(vec![input::profile(name, world)?]),
             (_, Some(path)) => Ok(vec![input::from_file(path, world)?]),
-            _ if self.compare.is_empty() => Ok(vec![Named {
-                name: "no configuration".to_owned(),
-                config: ax_core::config::Config::default(),
-            }]),
+            _ if self.compare.is_empty() => {
+                Ok(vec![Named { name: DEFAULTS.to_owned(), config: Config::default() }])
+            }
             _ => self.compare.iter().map(|path| of_path(path, world)).collect(),
         }
     }
@@ -129,9 +132,11 @@ impl Arguments {
     fn outcome(&self, workload: &Workload, named: Named, world: &mut World<'_>) -> Result<Outcome, Failure> {
         let Named { name, mut config } = named;
         let added = add_missing_queues(&mut config, workload);
-        if !added.is_empty() {
-            let names: Vec<&str> = added.iter().map(|queue| queue.as_str()).collect();
-            let line = format!("{name}: without {}, which have the defaults here", listed(&names));
+        if !added.is_empty() && name != DEFAULTS {
+            let names: Vec<String> = added.iter().map(ToString::to_string).collect();
+            let word = if names.len() == 1 { "queue" } else { "queues" };
+            let line =
+                format!("{name} lacks the {word} {}, added with the defaults of all keys", listed(&names));
             world.remark("axctl", &line);
         }
         let options = Options {
@@ -172,15 +177,6 @@ impl Arguments {
         let on = format!("{} with {}", count(nodes.len() as u64, "node"), count(cards, "card"));
         let name = self.workload.file_name().unwrap_or(self.workload.as_os_str()).to_string_lossy();
         escaped(&format!("{jobs} of {name} on {on}"))
-    }
-}
-
-fn listed(names: &[&str]) -> String {
-    const MOST: usize = 5;
-    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("queue {name}")).collect();
-    match names.len().saturating_sub(MOST) {
-        0 => ax_core::text::listed(&shown),
-        more => format!("{} and {more} more queues", shown.join(", ")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ax_core::api::ErrorClass;
-use ax_core::sim::metrics::{Figure, Metrics, Part};
+use ax_core::sim::metrics::{Class, Figure, Metrics, Part};
 use ax_core::text::json_escaped;
 use ax_core::time::Span;
 use serde_json::{Map, Number, Value};
@@ -69,14 +69,15 @@ const fn column(title: &'static str, right: bool, shrink: Shrink) -> Column {
     Column { title, right, shrink }
 }
 
-type Row = (String, fn(&Metrics) -> String);
+/// A measure in words.
+type Show = fn(&Metrics) -> String;
 
-fn rows(horizon: Option<Span>) -> Vec<Row> {
+fn rows(horizon: Option<Span>) -> Vec<(String, Show)> {
     let in_time = match horizon {
         Some(horizon) => format!("low priority (< 30) done by {}", length(horizon.0 as f64 / 1000.0)),
         None => "low priority (< 30) done".to_owned(),
     };
-    let rows: [(&str, fn(&Metrics) -> String); 19] = [
+    let rows: [(&str, Show); 19] = [
         ("jobs", |m| m.all.jobs.to_string()),
         ("done", |m| m.all.done.to_string()),
         ("failed", |m| m.all.failed.to_string()),
@@ -86,8 +87,8 @@ fn rows(horizon: Option<Span>) -> Vec<Row> {
         ("wait, 95 of 100", |m| length(m.all.wait.p95)),
         ("wait, longest", |m| length(m.all.wait.max)),
         ("slowdown, mean", |m| format!("{:.1}", m.all.slowdown.mean)),
-        ("high priority (70 and more) waits, mean", |m| length(m.high.wait.mean)),
-        ("", |m| percent(m.low.done)),
+        ("high priority (70 and more) waits, mean", |m| of(&m.high, length(m.high.wait.mean))),
+        ("", |m| of(&m.low, percent(m.low.done))),
         ("out of memory", |m| m.all.oom.to_string()),
         ("evicted", |m| m.all.evicted.to_string()),
         ("work thrown away", |m| percent(m.all.waste)),
@@ -162,6 +163,11 @@ pub(super) fn length(seconds: f64) -> String {
         s if s < 120.0 * MINUTE => format!("{:.1}m", s / MINUTE),
         s => format!("{:.1}h", s / (60.0 * MINUTE)),
     }
+}
+
+/// A measure of a class, if it has any jobs.
+fn of(class: &Class, measure: String) -> String {
+    if class.jobs == 0 { "-".to_owned() } else { measure }
 }
 
 fn percent(part: f64) -> String {

@@ -82,6 +82,8 @@ pub struct Part {
 /// Jobs of one class of priority.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Class {
+    /// Jobs.
+    pub jobs: u64,
     /// Waits of those that started, in seconds.
     pub wait: Stats,
     /// Those that succeeded by the horizon, of all.
@@ -258,6 +260,7 @@ fn class(cases: &[Case<'_>], horizon: Option<Span>) -> Class {
     let in_time = |fate: &Fate| matches!(fate.end, End::Done(at) if horizon.is_none_or(|most| at <= most));
     let done = cases.iter().filter(|(_, fate)| in_time(fate)).count();
     Class {
+        jobs: cases.len() as u64,
         wait: Stats::of(cases.iter().filter_map(wait).collect()),
         done: done as f64 / cases.len().max(1) as f64,
     }

@@ -10,6 +10,7 @@ use ax_core::job::state::Outcome;
 use ax_core::sim::metrics::Figure;
 use ax_core::sim::{Format, Metrics, Options, Run, Workload, simulate};
 use ax_core::time::Span;
+use proptest::prelude::*;
 use serde_json::Value;
 
 /// What the reference simulator said of a workload: `rules` are its own options.
@@ -110,4 +111,75 @@ fn many_nodes_of_one_card() {
 fn the_same_workload_gives_the_same_run() {
     let golden = golden("one_node");
     assert_eq!(golden.run(), golden.run());
+}
+
+/// A text of each format, and what lies beside it.
+const TEXTS: [(Format, &str, Option<&str>); 5] = [
+    (
+        Format::Csv,
+        "id,arrive,runtime,estimate,gpus,mem,mem_true,priority,queue,user,ckpt,name\n\
+         1,0,5.5,6,1,40,50,80,a,u,2,\"x,y\"\n2,0.25,3,2,2,0,0,10,b,v,0,\n",
+        None,
+    ),
+    (Format::Swf, "; MaxProcs: 64\n 1 0 -1 10 8 -1 -1 8 30 -1 1 3 1 7 2 1 -1 -1\n", None),
+    (
+        Format::Batsim,
+        r#"{"nb_res": 2, "jobs": [{"id": 0, "profile": "p", "res": 1, "subtime": 1.5, "walltime": 9}],
+            "profiles": {"p": {"delay": 3}}}"#,
+        None,
+    ),
+    (
+        Format::Openb,
+        "name,num_gpu,gpu_milli,qos,creation_time,deletion_time,scheduled_time\na,1,460,LS,5,105,7\n",
+        Some("sn,gpu\nx,2\n"),
+    ),
+    (
+        Format::Azure,
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n\
+         2023-11-16 18:17:04.0319600,3180,8\n",
+        None,
+    ),
+];
+
+fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, String)>> {
+    const PIECES: &[&str] =
+        &["", ",", "-", "1e9", "999999999999", "nan", "\"", "\n", ";", "é", "0", "\u{0}", "{", " "];
+    let piece = prop_oneof![
+        prop::sample::select(PIECES).prop_map(str::to_owned),
+        any::<char>().prop_map(String::from)
+    ];
+    prop::collection::vec((any::<prop::sample::Index>(), piece), 0..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the text, a reader answers, and what it read can be run to an end.
+    #[test]
+    fn damaged_workloads_are_read_or_refused(which in 0..TEXTS.len(), damage in damage()) {
+        let (format, text, beside) = TEXTS[which];
+        let mut chars: Vec<char> = text.chars().collect();
+        for (at, piece) in &damage {
+            let at = at.index(chars.len());
+            chars.splice(at..=at, piece.chars());
+        }
+        let text: String = chars.into_iter().collect();
+        let _ = Format::of(&text);
+        match format.read(&text, beside) {
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+            Ok(workload) => {
+                let mut options =
+                    Options { config: config(), nodes: vec!["2x100".parse().unwrap()], ..Options::default() };
+                options.load = Span(1500);
+                ax_core::sim::run::add_missing_queues(&mut options.config, &workload);
+                let run = simulate(&workload, &options).unwrap();
+                let all = Metrics::of(&workload, &run, None).all;
+                prop_assert_eq!(all.done + all.failed + all.rejected, workload.tasks.len() as u64);
+            }
+        }
+        if damage.is_empty() {
+            prop_assert_eq!(Format::of(&text), format);
+            prop_assert!(format.read(&text, beside).is_ok());
+        }
+    }
 }

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Stuck, YEAR};
+use super::Stuck;
+use super::player::YEAR;
 use crate::config::Config;
 use crate::controller::Submission;
 use crate::id::{SubmissionKey, Uid};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::sheet::{Row, Sheet};
-use super::{BadWorkload, Task, Workload};
+use super::{BadWorkload, NO_NAME, Task, Texts, Workload};
 use crate::id::QueueName;
 use crate::job::request::DEFAULT_PRIORITY;
 use crate::size::Megabytes;
@@ -19,9 +19,6 @@ const KNOWN: [&str; 12] = [
 
 /// More cards than this has no node.
 const MOST_CARDS: i64 = 1024;
-
-/// What tasks are called that have no name.
-pub(super) const NO_NAME: &str = "job";
 
 pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
     let sheet = Sheet::new(text)?;
@@ -39,23 +36,6 @@ pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
         tasks.push(task);
     }
     Ok(Workload { tasks, nodes: Vec::new() })
-}
-
-/// Names that many tasks share, kept once.
-#[derive(Default)]
-pub(super) struct Texts(BTreeSet<Arc<str>>);
-
-impl Texts {
-    pub(super) fn get(&mut self, text: &str) -> Arc<str> {
-        match self.0.get(text) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let new: Arc<str> = text.into();
-                self.0.insert(Arc::clone(&new));
-                new
-            }
-        }
-    }
 }
 
 fn task(row: &Row<'_>, texts: &mut Texts) -> Result<Task, BadWorkload> {

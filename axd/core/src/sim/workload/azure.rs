@@ -1,9 +1,8 @@
 //! Azure's requests to a language model: when each came and how much it read and wrote. What a request costs is not
 //! listed; it is modelled here, so that the arrivals can be used.
 
-use super::ax_csv::{NO_NAME, Texts};
 use super::sheet::{Field, Sheet};
-use super::{BadWorkload, Task, Workload};
+use super::{BadWorkload, NO_NAME, Task, Texts, Workload};
 use crate::id::QueueName;
 use crate::job::request::DEFAULT_PRIORITY;
 use crate::size::Megabytes;

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::ax_csv::Texts;
 use super::sheet::Field;
-use super::{BadWorkload, NodeShape, Task, Workload};
+use super::{BadWorkload, NodeShape, Task, Texts, Workload};
 use crate::id::QueueName;
 use crate::job::request::DEFAULT_PRIORITY;
 use crate::size::Megabytes;

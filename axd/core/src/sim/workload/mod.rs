@@ -9,6 +9,7 @@ mod openb;
 mod sheet;
 mod swf;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ use crate::id::QueueName;
 use crate::size::Megabytes;
 use crate::text::quoted;
 use crate::time::Span;
+
+/// What tasks are called that have no name.
+const NO_NAME: &str = "job";
 
 /// What happens to a cluster, and the cluster if the file says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -131,15 +135,14 @@ pub enum Format {
     Azure,
 }
 
-/// A head is told from others by how it begins.
-const HEADS: [(&str, Format); 2] =
-    [("name,cpu_milli,", Format::Openb), ("TIMESTAMP,ContextTokens,", Format::Azure)];
+/// Columns that only one format has.
+const COLUMNS: [(&str, Format); 2] = [("gpu_milli", Format::Openb), ("GeneratedTokens", Format::Azure)];
 
 impl Format {
     /// The format of a text.
     pub fn of(text: &str) -> Format {
         let first = text.lines().map(str::trim_start).find(|l| !l.is_empty()).unwrap_or_default();
-        let known = HEADS.iter().find(|(head, _)| first.starts_with(head));
+        let known = COLUMNS.iter().find(|(column, _)| first.split(',').any(|name| name == *column));
         match first.bytes().next() {
             Some(b';') => Format::Swf,
             Some(b'{') => Format::Batsim,
@@ -173,6 +176,23 @@ impl Format {
 fn looks_like_swf(line: &str) -> bool {
     line.split_whitespace().count() >= swf::LEAST_FIELDS
         && line.split_whitespace().all(|w| w.parse::<f64>().is_ok())
+}
+
+/// Names that many tasks share, kept once.
+#[derive(Default)]
+struct Texts(BTreeSet<Arc<str>>);
+
+impl Texts {
+    fn get(&mut self, text: &str) -> Arc<str> {
+        match self.0.get(text) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let new: Arc<str> = text.into();
+                self.0.insert(Arc::clone(&new));
+                new
+            }
+        }
+    }
 }
 
 impl Workload {
@@ -217,7 +237,7 @@ mod tests {
             ("; MaxProcs: 4\n", Format::Swf),
             ("\n 1 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n", Format::Swf),
             ("{\"jobs\": []}", Format::Batsim),
-            ("name,cpu_milli,memory_mib\n", Format::Openb),
+            ("name,num_gpu,gpu_milli\n", Format::Openb),
             ("TIMESTAMP,ContextTokens,GeneratedTokens\n", Format::Azure),
             ("", Format::Csv),
         ] {

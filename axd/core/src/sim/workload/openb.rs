@@ -1,9 +1,8 @@
 //! Alibaba's GPU cluster of 2023: a list of pods and a list of nodes. A card is 1,000 milli, which play the part of
 //! its memory; nobody estimated lengths, so the real ones stand for them.
 
-use super::ax_csv::Texts;
 use super::sheet::{Row, Sheet};
-use super::{BadWorkload, Format, NodeShape, Task, Workload};
+use super::{BadWorkload, Format, NO_NAME, NodeShape, Task, Texts, Workload};
 use crate::size::Megabytes;
 use crate::time::Span;
 
@@ -72,7 +71,7 @@ fn task(at: usize, row: &Row<'_>, has_ends: bool, texts: &mut Texts) -> Result<O
         priority,
         queue: queue.parse().map_err(|_| BadWorkload::at(row.line(), 1, "qos is no name of a queue"))?,
         user: texts.get("u"),
-        name: texts.get(super::ax_csv::NO_NAME),
+        name: texts.get(NO_NAME),
         checkpoint: None,
     }))
 }

@@ -1,9 +1,8 @@
 //! The Standard Workload Format: 18 numbers a line. Processors play the part of a card's memory, so that what is
 //! known of back-filling on such traces holds exactly.
 
-use super::ax_csv::Texts;
 use super::sheet::Field;
-use super::{BadWorkload, NodeShape, Task, Workload};
+use super::{BadWorkload, NodeShape, Task, Texts, Workload};
 use crate::job::request::DEFAULT_PRIORITY;
 use crate::size::Megabytes;
 
