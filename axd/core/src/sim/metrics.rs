@@ -289,7 +289,8 @@ mod tests {
         let nodes = nodes.split(',').map(|shape| shape.parse().unwrap()).collect();
         let options = Options { config, nodes, tick: Span::ZERO, load: Span::seconds(load) };
         let run = simulate(&workload, &options).unwrap();
-        Metrics::of(&workload, &run, Some(Span::seconds(15)))
+        // Just when the first job of either case below is done.
+        Metrics::of(&workload, &run, Some(Span::seconds(10)))
     }
 
     #[test]

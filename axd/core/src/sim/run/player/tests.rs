@@ -12,37 +12,38 @@ fn options() -> Options {
     Options { nodes: vec!["1x100".parse().unwrap()], ..Options::default() }
 }
 
-/// Both jobs run; at 70 s the controller ends them to make room.
-fn evicted(workload: &Workload, options: &Options) -> Run {
-    let mut player = Player::new(workload, options).unwrap();
-    assert!(player.happen());
-    player.decide().unwrap();
-    player.now = Span::seconds(70);
-    let attempts = player.lives.iter().map(|life| life.attempt.as_ref().unwrap().name);
-    let terminate = |attempt| Decision::Terminate {
-        attempt,
+/// Lets time pass, then has the controller end the attempts of these jobs, to make room.
+fn evict(player: &mut Player<'_>, at: Span, tasks: &[usize]) {
+    player.now = at;
+    let terminate = |task: &usize| Decision::Terminate {
+        attempt: player.lives[*task].attempt.as_ref().unwrap().name,
         outcome: Outcome::Preempted,
         message: "for a more urgent one".to_owned(),
     };
-    let decisions = attempts.map(terminate).collect();
+    let decisions = tasks.iter().map(terminate).collect();
     player.carry_out(decisions);
     player.decide().unwrap();
-    player.play().unwrap();
-    player.over()
 }
 
 #[test]
 fn what_was_saved_is_not_done_again_and_the_rest_is_lost() {
     let workload = Format::Csv.read(WORKLOAD, None).unwrap();
-    let run = evicted(&workload, &options());
+    let options = options();
+    let mut player = Player::new(&workload, &options).unwrap();
+    assert!(player.happen());
+    player.decide().unwrap();
+    evict(&mut player, Span::seconds(70), &[0, 1]);
+    evict(&mut player, Span::seconds(105), &[0]);
+    player.play().unwrap();
+    let run = player.over();
     let [saves, forgets] = &run.fates[..] else { panic!("{:?}", run.fates) };
-    // 60 of 70 s were saved: 40 are left. The other one begins anew.
-    assert_eq!((&saves.end, saves.lost), (&End::Done(Span::seconds(110)), 5_000.0));
+    // 60 of 70 s were saved, then 30 of 35: 10 are left. The other one begins anew.
+    assert_eq!((&saves.end, saves.lost), (&End::Done(Span::seconds(115)), 7_500.0));
     assert_eq!((&forgets.end, forgets.lost), (&End::Done(Span::seconds(170)), 35_000.0));
-    assert_eq!((saves.evictions, saves.first_start), (1, Some(Span::ZERO)));
+    assert_eq!((saves.evictions, saves.first_start), (2, Some(Span::ZERO)));
     let ends: Vec<(u64, Outcome)> = run.stays.iter().map(|stay| (stay.to.as_seconds(), stay.how)).collect();
     let (cut, done) = (Outcome::Preempted, Outcome::Succeeded);
-    assert_eq!(ends, [(70, cut), (70, cut), (110, done), (170, done)]);
+    assert_eq!(ends, [(70, cut), (70, cut), (105, cut), (115, done), (170, done)]);
 }
 
 #[test]
