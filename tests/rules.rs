@@ -20,7 +20,8 @@ const MAY_USE: [(&str, &[&str]); 6] = [
 const PROGRAMS: [&str; 5] = ["axd", "axrun", "axctl", "ax", "axbatch"];
 
 /// Where each crate's modules lie.
-const SOURCES: [&str; 6] = ["axd/config/src", "axd/core/src", "axd/sys/src", "axd/src", "axrun/src", "axctl/src"];
+const SOURCES: [&str; 6] =
+    ["axd/config/src", "axd/core/src", "axd/sys/src", "axd/src", "axrun/src", "axctl/src"];
 
 /// Files that may be longer than [`LONGEST`], each with the reason.
 const LONG: [(&str, &str); 0] = [];
