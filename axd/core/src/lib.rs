@@ -19,6 +19,7 @@ pub mod paths;
 pub mod pattern;
 pub mod record;
 pub mod schedule;
+pub mod sim;
 pub mod size;
 pub mod text;
 pub mod time;
