@@ -23,7 +23,7 @@ pub(crate) const NEXT_EPOCH: &str = "next_epoch";
 /// The boot whose clock the records refer to.
 pub(crate) const BOOT: &str = "boot";
 
-/// What the queues have had under fair share, as JSON.
+/// What the queues and the users have had under fair share, as JSON.
 pub(crate) const SHARES: &str = "shares";
 
 /// A value.

@@ -11,6 +11,7 @@ use ax_core::job::state::{Cause, JobState};
 use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
 use ax_core::schedule::share::VirtualTimes;
+use ax_core::schedule::usage::Usages;
 use ax_core::time::{Now, WallTime};
 
 use super::blobs::{Content, Footprint};
@@ -52,8 +53,8 @@ pub enum Row {
     },
     /// An attempt is over.
     AttemptClosed(Box<AttemptClosed>),
-    /// What the queues have had, under fair share.
-    Shares(VirtualTimes),
+    /// What the queues and the users have had, under fair share.
+    Shares(Box<(VirtualTimes, Usages)>),
     /// The machine's boot, by its id: the boot clock of all that follows.
     Boot(Box<str>),
 }
@@ -199,7 +200,8 @@ impl Batch {
         let jobs = changed.into_iter().filter_map(|number| controller.job(number));
         self.rows.extend(jobs.map(|job| Row::JobChanged(Box::new(job.clone()))));
         if controller.config().policy.scheduler == Scheduler::FairShare && decisions.iter().any(may_charge) {
-            self.rows.push(Row::Shares(controller.virtual_times().clone()));
+            let shares = (controller.virtual_times().clone(), controller.usages().clone());
+            self.rows.push(Row::Shares(Box::new(shares)));
         }
     }
 
@@ -228,7 +230,10 @@ fn written_for(decision: &Decision) -> Option<JobId> {
 
 /// Whether the shares of queues may have changed with a decision.
 fn may_charge(decision: &Decision) -> bool {
-    matches!(decision, Decision::Launch { .. } | Decision::Closed { .. } | Decision::Moved { to: JobState::Ready, .. })
+    matches!(
+        decision,
+        Decision::Launch { .. } | Decision::Closed { .. } | Decision::Moved { to: JobState::Ready, .. }
+    )
 }
 
 fn attempt_row(

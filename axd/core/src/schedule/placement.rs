@@ -116,7 +116,13 @@ impl Rules {
     }
 
     /// The best cards of a node for a request, with so much of it used.
-    fn choose(&self, position: usize, node: &Node, request: &Request, used: &Usage) -> Option<(Score, Place)> {
+    fn choose(
+        &self,
+        position: usize,
+        node: &Node,
+        request: &Request,
+        used: &Usage,
+    ) -> Option<(Score, Place)> {
         let has = &node.inventory;
         if used.cpus + has.cpus_for(request) > has.cpus || used.ram + has.ram_for(request) > has.ram {
             return None;
@@ -132,8 +138,7 @@ impl Rules {
             let demand = card.demand(wanted, self.reserve)?;
             (*used + demand.charge <= demand.limit).then_some((*used, at, card.mem, demand.charge))
         };
-        let mut fitting: Vec<_> =
-            has.cards.iter().zip(used.cards.iter().zip(0..)).filter_map(fits).collect();
+        let mut fitting: Vec<_> = has.cards.iter().zip(used.cards.iter().zip(0..)).filter_map(fits).collect();
         let count = wanted.count as usize;
         if fitting.len() < count {
             return None;
@@ -144,7 +149,8 @@ impl Rules {
             Packing::Best => fitting.sort_by_key(|(used, at, mem, charge)| (*mem - (*used + *charge), *at)),
         }
         fitting.truncate(count);
-        let left: i64 = fitting.iter().map(|(used, _, mem, charge)| (*mem - (*used + *charge)).0 as i64).sum();
+        let left: i64 =
+            fitting.iter().map(|(used, _, mem, charge)| (*mem - (*used + *charge)).0 as i64).sum();
         let order = fitting.iter().map(|(_, at, _, _)| *at).collect();
         let cards = fitting.iter().map(|(_, at, _, charge)| (*at, *charge)).collect();
         Some((self.score(left, empty, 0, position, order), Place { node: position, cards }))
