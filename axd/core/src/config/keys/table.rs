@@ -157,7 +157,8 @@ pub static KEYS: &[Key] = &[
         "What may be done to its jobs when a more urgent one needs their place."),
     key("queues[].order", Enum(ORDERS, |d| &mut d.queue.order), "prio",
         "Which of its jobs is next: by priority and waiting time, first come, largest or smallest cards times \
-         time; laf lets urgent jobs go first."),
+         time; laf lets urgent jobs go first. But for fifo, who has waited for policy.starvation_bound goes before \
+         whoever comes."),
     key("queues[].lease", Enum(LEASES, |d| &mut d.queue.lease), "fixed",
         "fixed is policy.lease_timeout, estimate is 1.5 times the job's estimate and 15 s.").later(),
     key("queues[].cards", List(&CARD, |d| &mut d.queue.cards), "[]",
@@ -215,7 +216,8 @@ pub static KEYS: &[Key] = &[
         Duration(Span(50), HOUR, |d| &mut d.config.policy.scheduling_interval), "5s",
         "Jobs are chosen at every event; this bounds how long a missed event can matter."),
     key("policy.starvation_bound", Duration(SECOND, YEAR, |d| &mut d.config.policy.starvation_bound), "1h40m",
-        "A waiting job reaches the highest priority within this time; none: waiting earns nothing.").absent(),
+        "A waiting job goes before every new one of its queue within this time, whatever their priorities or sizes; none: \
+         waiting earns nothing.").absent(),
     key("policy.idle", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle), "none",
         "How long a job may leave its cards without load.").absent().later(),
     // the rest
