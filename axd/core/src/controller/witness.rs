@@ -128,7 +128,7 @@ impl Controller {
         self.order.may_start(queue)
     }
 
-    /// How many ready jobs of its queue go before a job by rank.
+    /// How many ready jobs are before a job by rank: of all queues, since those of equal weight are merged by it.
     pub(crate) fn before(&self, job: &Job) -> usize {
         self.order.before(job, &self.config, self.share(job))
     }

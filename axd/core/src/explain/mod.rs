@@ -64,7 +64,8 @@ impl Controller {
                     let told = story.next(each, each.id == job.id);
                     (each.id == job.id).then_some(told)
                 });
-                found.unwrap_or_default()
+                // A job of a queue that is no longer there is in no order.
+                found.unwrap_or_else(|| story.next(job, true))
             }
             _ => Explanation::default(),
         }

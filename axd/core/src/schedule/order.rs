@@ -180,10 +180,10 @@ impl WaitingOrder {
         }
     }
 
-    /// How many ready jobs of its queue go before a job by rank alone, whether it is among them or not.
+    /// How many ready jobs, of all queues, are before a job by rank alone, whether it is among them or not.
     pub fn before(&self, job: &Job, config: &Config, share: Share) -> usize {
         let rank = rank_in(job, config, share);
-        let users = self.queues.get(&job.queue).into_iter().flat_map(|queue| queue.ready.values());
+        let users = self.queues.values().flat_map(|queue| queue.ready.values());
         users.map(|own| own.range(..rank).count()).sum()
     }
 
