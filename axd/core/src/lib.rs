@@ -4,6 +4,7 @@
 //! in; the daemon, the simulator and the tests drive the same code.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod api;
 pub mod config;
 pub mod controller;

@@ -9,6 +9,9 @@ mod person;
 mod schedule;
 mod sketch;
 mod submit;
+mod witness;
+
+pub(crate) use witness::{Look, Rehearsal};
 
 pub use event::{Change, Decision, Event, Submission, Wish};
 

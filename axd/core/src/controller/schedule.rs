@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Scheduler;
+use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName};
 use crate::job::spec::PreemptMode;
 use crate::job::state::{Cause, JobState, Outcome};
@@ -14,17 +15,17 @@ use crate::schedule::placement::{Place, Rules};
 use crate::schedule::preempt::{Eviction, Loss, make_room};
 use crate::schedule::share::{Price, Share, correction, price};
 use crate::schedule::timeline::{Reservation, Timeline};
-use crate::text::count;
 use crate::time::{Now, Span, WallTime};
 
+use super::witness::Witness;
 use super::{Controller, Decision, Move};
 
 /// A place that victims are leaving for an urgent job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
-    job: JobNumber,
-    place: Place,
-    victims: Vec<AttemptKey>,
+    pub(super) job: JobNumber,
+    pub(super) place: Place,
+    pub(super) victims: Vec<AttemptKey>,
 }
 
 /// What a pass came to.
@@ -65,10 +66,15 @@ impl Blocked {
 impl Controller {
     /// Starts whatever can be started now.
     pub(super) fn schedule(&mut self, now: Now, out: &mut Vec<Decision>) {
+        self.schedule_before(now, out, &mut Witness::default());
+    }
+
+    /// The same before a witness.
+    pub(super) fn schedule_before(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) {
         self.pass_due = false;
         self.settle_claims(now, out);
         loop {
-            match self.pass(now, out) {
+            match self.pass(now, out, witness) {
                 Pass::Started => {}
                 Pass::Done => return,
                 Pass::Evicting => {
@@ -142,7 +148,7 @@ impl Controller {
             if claim.victims.iter().any(|victim| node.held().contains_key(victim)) {
                 self.claims.push(claim);
             } else if self.still_fits(job, node, &claim.place) {
-                self.assign(now, claim.job, &claim.place, out);
+                self.assign(now, claim.job, &claim.place, Chosen::MadeRoom(claim.victims.len()), out);
             }
         }
     }
@@ -160,7 +166,8 @@ impl Controller {
             && place.cards.iter().all(room)
     }
 
-    fn pass(&mut self, now: Now, out: &mut Vec<Decision>) -> Pass {
+    fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
+        witness.begins();
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
         let mut timeline = self.timeline(now.wall);
         let most = if strict { 0 } else { self.config.policy.reservations as usize };
@@ -169,20 +176,22 @@ impl Controller {
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let mut started = false;
         while let Some((waiting, queue)) = walk.next(&self.order) {
-            if left == 0 && blocked.hopeless == self.order.shapes() && !self.config.policy.preemption {
+            let hopeless = left == 0 && blocked.hopeless == self.order.shapes();
+            if hopeless && !self.config.policy.preemption && !witness.waits_for_one() {
                 break;
             }
             if !self.startable(&queue) || self.claims.iter().any(|claim| claim.job == waiting.number) {
                 continue;
             }
             let Some(job) = self.jobs.get(&waiting.number) else { continue };
+            witness.looks_at(waiting.number, &self.nodes, &timeline);
             let known = blocked.covers(&waiting);
             let place = match known {
                 true => None,
                 false => rules.place(&self.nodes, &timeline, &job.request, now.wall, waiting.length),
             };
             if let Some(place) = place {
-                started |= self.assign(now, waiting.number, &place, out);
+                started |= self.assign(now, waiting.number, &place, Chosen::Next(&witness.passed), out);
                 timeline.changed(place.node);
                 continue;
             }
@@ -199,10 +208,13 @@ impl Controller {
             if strict {
                 break;
             }
+            witness.passed.add(&waiting);
             if left > 0 {
                 let earliest = rules.earliest(&self.nodes, &timeline, &job.request, now.wall, waiting.length);
                 if let Some((from, place)) = earliest {
-                    timeline.reserve(self.reservation(job, &place, from));
+                    let reservation = self.reservation(job, &place, from);
+                    witness.keeps(&reservation);
+                    timeline.reserve(reservation);
                     left -= 1;
                 }
             }
@@ -219,6 +231,7 @@ impl Controller {
         now: Now,
         number: JobNumber,
         place: &Place,
+        chosen: Chosen<'_>,
         out: &mut Vec<Decision>,
     ) -> bool {
         let Some(job) = self.jobs.get(&number) else { return false };
@@ -228,6 +241,7 @@ impl Controller {
         let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
+        let why = self.why_started(job, &allocation, chosen);
         let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
@@ -243,7 +257,6 @@ impl Controller {
             ending: None,
             end: None,
         });
-        let why = why_it(job, &allocation);
         let queue = job.queue.clone();
         if let Some(node) = self.nodes.get_mut(&allocation.node) {
             node.hold(name, allocation.clone(), now.wall + planned);
@@ -418,23 +431,4 @@ fn card_millionths(node: &Node, attempt: &Attempt) -> u128 {
     };
     let cards: u128 = attempt.allocation.cards.iter().filter_map(part).sum();
     if cards > 0 { cards } else { attempt.allocation.cpus.len() as u128 }
-}
-
-/// Why this job, and why there.
-fn why_it(job: &Job, allocation: &crate::node::Allocation) -> String {
-    let cards = match allocation.cards.as_slice() {
-        [] => String::new(),
-        cards => {
-            let word = if cards.len() == 1 { "card" } else { "cards" };
-            format!(", {word} {}", cards.iter().map(|c| c.index.to_string()).collect::<Vec<_>>().join(","))
-        }
-    };
-    format!(
-        "first in queue {} with priority {}; {} has {} and {} free for it{cards}",
-        job.queue,
-        job.request.priority,
-        allocation.node,
-        count(allocation.cpus.len() as u64, "CPU"),
-        allocation.ram
-    )
 }

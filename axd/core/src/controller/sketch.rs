@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::explain::PLANNED;
+use crate::id::JobNumber;
 
 use super::{Controller, WaitingOrder};
 
@@ -42,6 +43,16 @@ impl Controller {
         }
         // The limit of a user counts all their jobs.
         copy.queued.clone_from(&self.queued);
+        copy
+    }
+
+    /// The same, with one waiting job that need not be among the first.
+    pub(crate) fn sketch_with(&self, number: JobNumber) -> Controller {
+        let mut copy = self.sketch();
+        if let Some(job) = self.jobs.get(&number).filter(|_| copy.job(number).is_none()) {
+            copy.index(job.clone());
+            copy.queued.clone_from(&self.queued);
+        }
         copy
     }
 }

@@ -1,7 +1,10 @@
 //! Nodes: what they have, what is given out. The only place that adds up
 //! resources; what slices are promised of a card never exceeds what it has.
 
+mod needs;
 mod words;
+
+pub use needs::{Lack, Need};
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,11 @@
-//! Why a request does not fit a node, in words with numbers.
+//! Why a request does not fit nodes, in words with numbers.
 
+use crate::id::HostName;
 use crate::job::request::{CardRequest, Request};
 use crate::text::{count, listed};
 
 use super::Node;
+use super::needs::{Lack, Need};
 
 /// `2 cards`, `1 h200 card`.
 fn cards_in_words(wanted: &CardRequest) -> String {
@@ -11,81 +13,91 @@ fn cards_in_words(wanted: &CardRequest) -> String {
     count(wanted.count, &format!("{kind}card"))
 }
 
+impl Need {
+    /// `8 CPUs (2 of 8 free)`.
+    fn now(&self, most: &str) -> String {
+        match self {
+            Need::Admission => "leave to run".to_owned(),
+            Need::Cpus { wanted, free, all } => {
+                format!("{} ({most}{free} of {all} free)", count(*wanted, "CPU"))
+            }
+            Need::Ram { wanted, free, all } => format!("{wanted} of RAM ({most}{free} of {all} free)"),
+            Need::WholeNode { used_by } => format!("the whole node (used by {})", count(*used_by, "job")),
+            Need::Cards { wanted, free, all, .. } => match wanted.slice {
+                None => format!("{} ({most}{free} of {all} free)", cards_in_words(wanted)),
+                Some(mem) => format!(
+                    "{} on {} ({most}{free} of {all} have so much free)",
+                    mem.of_card(),
+                    cards_in_words(wanted)
+                ),
+            },
+        }
+    }
+
+    /// `9 CPUs, and gpu-01 has 8`.
+    fn for_ever(&self, who: &str, have: &str) -> String {
+        match self {
+            Need::Admission => "leave to run".to_owned(),
+            Need::Cpus { wanted, all, .. } => format!("{}, and {who} {have} {all}", count(*wanted, "CPU")),
+            Need::Ram { wanted, all, .. } => format!("{wanted} of RAM, and {who} {have} {all}"),
+            Need::WholeNode { .. } => "the whole node".to_owned(),
+            Need::Cards { wanted, all, of_type, .. } => match wanted.slice.filter(|_| of_type > all) {
+                None => format!("{}, and {who} {have} {of_type}", cards_in_words(wanted)),
+                Some(mem) => format!(
+                    "{} on {}, and {all} of the {of_type} of {who} are so large",
+                    mem.of_card(),
+                    cards_in_words(wanted)
+                ),
+            },
+        }
+    }
+}
+
+/// `gpu-01`, `each of 12 nodes: gpu-01, gpu-02, gpu-03 and 9 more`.
+fn places(nodes: &[HostName], all: u32) -> String {
+    let mut names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    if all <= 1 {
+        return names.concat();
+    }
+    let more = (all as usize).saturating_sub(names.len());
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    format!("each of {}: {}", count(all, "node"), listed(&names))
+}
+
+impl Lack {
+    /// Why a request fits on none of these nodes now: a sentence with numbers.
+    pub fn now(&self) -> String {
+        let places = places(&self.nodes, self.count);
+        if self.needs == [Need::Admission] {
+            return format!("may not run on {places}, by its --nodelist or --exclude");
+        }
+        let most = if self.count > 1 { "at most " } else { "" };
+        let needs: Vec<String> = self.needs.iter().map(|need| need.now(most)).collect();
+        format!("needs {} on {places}", listed(&needs))
+    }
+
+    /// Why it would not fit even if they were empty.
+    pub fn for_ever(&self) -> String {
+        let places = places(&self.nodes, self.count);
+        if self.needs == [Need::Admission] {
+            return format!("may not run on {places}, by its --nodelist or --exclude");
+        }
+        let (who, have) = match self.count {
+            1 => (places, "has"),
+            _ => (places, "has at most"),
+        };
+        let needs: Vec<String> = self.needs.iter().map(|need| need.for_ever(&who, have)).collect();
+        format!("needs {}", needs.join("; "))
+    }
+}
+
 impl Node {
-    /// Cards that can take a share of the request now.
-    fn cards_free_for(&self, wanted: &CardRequest, reserve: u32) -> usize {
-        let cards = self.inventory.cards.iter().zip(self.cards_used());
-        let fits = cards.filter(|(card, used)| {
-            card.demand(wanted, reserve).is_some_and(|d| used.charged + d.charge <= d.limit)
-        });
-        fits.count()
-    }
-
-    fn cards_big_enough(&self, wanted: &CardRequest, reserve: u32) -> usize {
-        self.inventory.cards.iter().filter(|c| c.demand(wanted, reserve).is_some()).count()
-    }
-
-    /// Why a request does not fit now, in a sentence with numbers; `None`: it fits.
-    pub fn lacks_now(&self, request: &Request, reserve: u32) -> Option<String> {
-        let has = &self.inventory;
-        if !has.admits(request) {
-            return Some(self.not_admitted());
-        }
-        let mut found = Vec::new();
-        let free = self.free_cpus();
-        if request.cpus > free {
-            found.push(format!("{} ({free} of {} free)", count(request.cpus, "CPU"), has.cpus));
-        }
-        let free = self.free_ram();
-        if request.ram > free {
-            found.push(format!("{} of RAM ({free} of {} free)", request.ram, has.ram));
-        }
-        if request.exclusive && !self.held().is_empty() {
-            found.push(format!("the whole node (used by {})", count(self.held().len() as u64, "job")));
-        }
-        found.extend(request.cards.as_ref().and_then(|wanted| {
-            let free = self.cards_free_for(wanted, reserve);
-            let of = format!("{free} of {}", self.cards_big_enough(wanted, reserve));
-            (free < wanted.count as usize).then(|| match wanted.slice {
-                None => format!("{} ({of} free)", cards_in_words(wanted)),
-                Some(mem) => {
-                    format!("{} on {} ({of} have so much free)", mem.of_card(), cards_in_words(wanted))
-                }
-            })
-        }));
-        (!found.is_empty()).then(|| format!("needs {} on {}", listed(&found), has.name))
-    }
-
     /// Why even the empty node could not hold a request, in a sentence with numbers; `None`: it could.
     pub fn lacks_for_ever(&self, request: &Request, reserve: u32) -> Option<String> {
-        let has = &self.inventory;
-        if !has.admits(request) {
-            return Some(self.not_admitted());
-        }
-        let mut found = Vec::new();
-        if request.cpus > has.cpus {
-            found.push(format!("{}, and {} has {}", count(request.cpus, "CPU"), has.name, has.cpus));
-        }
-        if request.ram > has.ram {
-            found.push(format!("{} of RAM, and {} has {}", request.ram, has.name, has.ram));
-        }
-        found.extend(request.cards.as_ref().and_then(|wanted| {
-            let all = has.cards_of(wanted.kind.as_deref()).count();
-            let big_enough = self.cards_big_enough(wanted, reserve);
-            (big_enough < wanted.count as usize).then(|| match wanted.slice.filter(|_| all > big_enough) {
-                None => format!("{}, and {} has {all}", cards_in_words(wanted), has.name),
-                Some(mem) => format!(
-                    "{} on {}, and {big_enough} of the {all} of {} are so large",
-                    mem.of_card(),
-                    cards_in_words(wanted),
-                    has.name
-                ),
-            })
-        }));
-        (!found.is_empty()).then(|| format!("needs {}", found.join("; ")))
-    }
-
-    fn not_admitted(&self) -> String {
-        format!("may not run on {}, by its --nodelist or --exclude", self.inventory.name)
+        let needs = self.needs_for_ever(request, reserve);
+        let lack = Lack { needs, nodes: vec![self.inventory.name.clone()], count: 1 };
+        (!lack.needs.is_empty()).then(|| lack.for_ever())
     }
 }

@@ -29,7 +29,7 @@ pub struct Rank {
 
 /// What is waited for, as far as placing goes: jobs of one shape fit or don't fit alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
+pub(crate) struct Shape {
     cards: Option<(u32, Option<Megabytes>, Option<String>)>,
     cpus: u32,
     ram: Megabytes,
@@ -39,7 +39,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(request: &Request) -> Shape {
+    pub(crate) fn of(request: &Request) -> Shape {
         let cards = |c: &CardRequest| (c.count, c.slice, c.kind.clone());
         Shape {
             cards: request.cards.as_ref().map(cards),
@@ -204,6 +204,13 @@ impl WaitingOrder {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.active = queue.active.saturating_sub(1);
         }
+    }
+
+    /// How many ready jobs, of all queues, are before a job by rank alone, whether it is among them or not.
+    pub fn before(&self, job: &Job, config: &Config, share: Share) -> usize {
+        let rank = rank_in(job, config, share);
+        let users = self.queues.values().flat_map(|queue| queue.ready.values());
+        users.map(|own| own.range(..rank).count()).sum()
     }
 
     /// Active jobs of a queue.

@@ -85,6 +85,18 @@ impl Rules {
         best.map(|(at, _, place)| (at, place))
     }
 
+    /// Whether a request fits on one node from now on for `length`.
+    pub fn fits_on(
+        &self,
+        position: usize,
+        node: &Node,
+        timeline: &Timeline,
+        request: &Request,
+        length: Span,
+    ) -> bool {
+        self.place_on(position, node, timeline, request, timeline.now(), length).is_some()
+    }
+
     /// Whether a node could hold a request if it were empty, as far as a glance tells.
     fn could_hold(&self, node: &Node, request: &Request) -> bool {
         let has = &node.inventory;

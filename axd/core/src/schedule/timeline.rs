@@ -167,6 +167,11 @@ impl Timeline {
         self.kept.values().flatten()
     }
 
+    /// What is kept of one node, in the order in which it was reserved.
+    pub fn on(&self, node: usize) -> &[Reservation] {
+        self.kept.get(&node).map_or(&[], Vec::as_slice)
+    }
+
     /// Keeps a place.
     pub fn reserve(&mut self, reservation: Reservation) {
         if let Some(profile) = self.profiles.get_mut().get_mut(&reservation.node) {

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod advice;
 mod any_events;
+mod explaining;
 
 use std::sync::Arc;
 
