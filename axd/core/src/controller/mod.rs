@@ -22,6 +22,7 @@ use crate::id::{Epoch, JobId, JobNumber, SubmissionKey, Uid};
 use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
+use crate::schedule::fragmentation::Mix;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::time::{BootTime, Now, Span, WallTime};
@@ -48,6 +49,9 @@ pub struct Snapshot {
     /// What the queues have had of the cluster.
     #[serde(default)]
     pub times: VirtualTimes,
+    /// What was asked of cards lately.
+    #[serde(default)]
+    pub mix: Mix,
 }
 
 /// The controller. See the module's words.
@@ -65,6 +69,8 @@ pub struct Controller {
     measure: Measure,
     /// What the queues have had.
     times: VirtualTimes,
+    /// What was asked of cards lately.
+    mix: Mix,
     /// Places that victims are leaving.
     claims: Vec<Claim>,
     /// Whether the last pass wants another one at once.
@@ -117,7 +123,7 @@ impl Controller {
     pub fn new(config: Config) -> Controller {
         let (next_number, next_epoch) = (JobNumber(1), Epoch(1));
         let (nodes, jobs, times) = (Vec::new(), Vec::new(), VirtualTimes::default());
-        Controller::restore(Snapshot { config, nodes, jobs, next_number, next_epoch, times })
+        Controller::restore(Snapshot { config, nodes, jobs, next_number, next_epoch, times, mix: Mix::default() })
     }
 
     /// The controller as it was when the snapshot was taken.
@@ -128,6 +134,7 @@ impl Controller {
             order: WaitingOrder::default(),
             measure: Measure::of(&nodes),
             times: snapshot.times,
+            mix: snapshot.mix,
             claims: Vec::new(),
             pass_due: false,
             nodes,
@@ -171,6 +178,7 @@ impl Controller {
             next_number: self.next_number,
             next_epoch: self.next_epoch,
             times: self.times.clone(),
+            mix: self.mix.clone(),
         }
     }
 

@@ -23,6 +23,7 @@ impl Controller {
             order: WaitingOrder::default(),
             measure: self.measure,
             times: self.times.clone(),
+            mix: self.mix.clone(),
             claims: self.claims.clone(),
             pass_due: false,
             begins: BTreeSet::new(),

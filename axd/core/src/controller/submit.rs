@@ -55,6 +55,9 @@ impl Controller {
             job.eligible_at = Some(now.wall);
             self.wake_queue(&job.queue);
         }
+        if let Some(wanted) = &job.request.cards {
+            self.mix.count(wanted);
+        }
         let to = job.state;
         self.index(job);
         out.push(Decision::Accepted { key, job: id });
