@@ -291,7 +291,8 @@ fn fits_somewhere(request: &Request, rules: &Rules<'_>) -> Result<(), ApiError> 
     if rules.nodes.is_empty() || rules.nodes.iter().any(|n| n.could_ever_hold(request, reserve)) {
         return Ok(());
     }
-    let lacks: Vec<String> = rules.nodes.iter().filter_map(|node| node.lacks_for_ever(request, reserve)).collect();
+    let lacks: Vec<String> =
+        rules.nodes.iter().filter_map(|node| node.lacks_for_ever(request, reserve)).collect();
     Err(refused(format!("no node here could ever hold this job: it {}", lacks.join("; it "))))
 }
 

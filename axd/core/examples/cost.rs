@@ -54,7 +54,8 @@ fn config() -> Config {
 
 fn node(number: usize) -> Inventory {
     let mem = Megabytes(if number.is_multiple_of(4) { 40_000 } else { 80_000 });
-    let card = |index| Card { index, uuid: format!("GPU-{number:06}-{index}"), kind: Some("a100".into()), mem };
+    let card =
+        |index| Card { index, uuid: format!("GPU-{number:06}-{index}"), kind: Some("a100".into()), mem };
     Inventory {
         name: format!("gpu-{number:05}").parse().unwrap(),
         epoch: 1,
@@ -266,7 +267,9 @@ fn main() {
     let rows: Vec<usize> = words.collect();
     let rows = if rows.is_empty() { vec![1000, 10_000, 100_000, 1_000_000] } else { rows };
     let steps = std::env::var("AX_COST_STEPS").ok().and_then(|text| text.parse().ok());
-    println!("| nodes | pending | pass, ms (starts) | full, ms | an end, µs, median / p99 (starts) | a submission | a note | bytes a job |");
+    println!(
+        "| nodes | pending | pass, ms (starts) | full, ms | an end, µs, median / p99 (starts) | a submission | a note | bytes a job |"
+    );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
     for pending in rows {
         row(nodes, pending, steps);

@@ -276,8 +276,8 @@ impl Plan {
             .then(|| rules.place(nodes, &self.timeline, &job.request, now, length))
             .flatten()
             .map(|place| (now, place));
-        let (from, place) = at_once
-            .or_else(|| rules.earliest(nodes, &self.timeline, &job.request, not_before, length))?;
+        let (from, place) =
+            at_once.or_else(|| rules.earliest(nodes, &self.timeline, &job.request, not_before, length))?;
         if self.unknown.get(&place.node).is_some_and(|unknown| *unknown <= from) {
             return None;
         }

@@ -67,8 +67,12 @@ fn node_gives_what_it_has(node: &Node) -> Result<(), String> {
         return Err(format!("{} gave {ram} of {} of memory", has.name, has.ram));
     }
     for card in &has.cards {
-        let shares: Vec<_> =
-            node.held().values().flat_map(|h| &h.allocation.cards).filter(|s| s.index == card.index).collect();
+        let shares: Vec<_> = node
+            .held()
+            .values()
+            .flat_map(|h| &h.allocation.cards)
+            .filter(|s| s.index == card.index)
+            .collect();
         let whole = shares.iter().any(|s| s.slice.is_none());
         let given: Megabytes = shares.iter().map(|s| s.slice.unwrap_or(card.mem)).sum();
         if (whole && shares.len() > 1) || given > card.mem || given > node.card_reserved(card) {

@@ -109,7 +109,9 @@ impl Engine {
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
             next_number: restored.next_number,
             next_epoch: restored.next_epoch,
-            times: restored.times,
+            times: restored.shares.0,
+            usages: restored.shares.1,
+            mix: restored.mix,
             config,
         });
         let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;

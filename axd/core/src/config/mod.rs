@@ -199,6 +199,10 @@ pub struct Policy {
     pub reservations: u32,
     /// `cost`: what a start costs a queue under fair share.
     pub cost: Cost,
+    /// `user_share`: points of priority that a user who had nothing is ahead of one who had everything.
+    pub user_share: u32,
+    /// `usage_half_life`: half of what a user has had is forgotten in this time.
+    pub usage_half_life: Span,
     /// `packing`: which place is the best.
     pub packing: Packing,
     /// `preempt_priority`: jobs of at least this priority may have others ended for them.
@@ -336,6 +340,8 @@ impl Default for Policy {
             starvation_bound: Some(Span::seconds(6000)),
             reservations: 8,
             cost: Cost::Area,
+            user_share: 20,
+            usage_half_life: Span::seconds(86_400),
             packing: Packing::Best,
             preempt_priority: 70,
             preempt_gap: 30,

@@ -199,12 +199,19 @@ impl Controller {
         if let Some(node) = self.nodes.get_mut(&attempt.allocation.node) {
             node.charge_at_least(name, peak);
         }
-        let what = format!("uses {} of a card and asked for {}: counted with that", peak.of_card(), asked.of_card());
+        let what =
+            format!("uses {} of a card and asked for {}: counted with that", peak.of_card(), asked.of_card());
         out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
     }
 
     /// Work up to then is not lost when the attempt ends.
-    pub(super) fn checkpointed(&mut self, now: Now, name: AttemptName, at: WallTime, out: &mut Vec<Decision>) {
+    pub(super) fn checkpointed(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        at: WallTime,
+        out: &mut Vec<Decision>,
+    ) {
         let job = self.jobs.get_mut(&name.job.number);
         let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
         let Some(attempt) = attempt else { return };
@@ -216,7 +223,8 @@ impl Controller {
     /// The largest card on which a job that takes slices could have them.
     fn largest_card(&self, number: JobNumber) -> Option<Megabytes> {
         let wanted = self.jobs.get(&number)?.request.cards.as_ref()?;
-        let enough = |node: &&Node| node.inventory.cards_of(wanted.kind.as_deref()).count() >= wanted.count as usize;
+        let enough =
+            |node: &&Node| node.inventory.cards_of(wanted.kind.as_deref()).count() >= wanted.count as usize;
         let nodes = self.nodes.iter().filter(enough);
         nodes.flat_map(|node| node.inventory.cards_of(wanted.kind.as_deref())).map(|card| card.mem).max()
     }

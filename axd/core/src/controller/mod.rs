@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Config;
+use crate::config::{Config, Scheduler};
 use crate::id::{Epoch, JobId, JobNumber, SubmissionKey, Uid};
 use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
@@ -25,6 +25,7 @@ use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
+use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime};
 use person::Asked;
 use schedule::Claim;
@@ -49,6 +50,9 @@ pub struct Snapshot {
     /// What the queues have had of the cluster.
     #[serde(default)]
     pub times: VirtualTimes,
+    /// What the users have had of it lately.
+    #[serde(default)]
+    pub usages: Usages,
     /// What was asked of cards lately.
     #[serde(default)]
     pub mix: Mix,
@@ -69,6 +73,10 @@ pub struct Controller {
     measure: Measure,
     /// What the queues have had.
     times: VirtualTimes,
+    /// What the users have had.
+    usages: Usages,
+    /// The time of the last event.
+    seen: WallTime,
     /// What was asked of cards lately.
     mix: Mix,
     /// Places that victims are leaving.
@@ -122,8 +130,16 @@ impl Controller {
     /// A controller with no jobs and no nodes.
     pub fn new(config: Config) -> Controller {
         let (next_number, next_epoch) = (JobNumber(1), Epoch(1));
-        let (nodes, jobs, times) = (Vec::new(), Vec::new(), VirtualTimes::default());
-        Controller::restore(Snapshot { config, nodes, jobs, next_number, next_epoch, times, mix: Mix::default() })
+        Controller::restore(Snapshot {
+            config,
+            nodes: Vec::new(),
+            jobs: Vec::new(),
+            next_number,
+            next_epoch,
+            times: VirtualTimes::default(),
+            usages: Usages::default(),
+            mix: Mix::default(),
+        })
     }
 
     /// The controller as it was when the snapshot was taken.
@@ -134,6 +150,8 @@ impl Controller {
             order: WaitingOrder::default(),
             measure: Measure::of(&nodes),
             times: snapshot.times,
+            usages: snapshot.usages,
+            seen: WallTime::default(),
             mix: snapshot.mix,
             claims: Vec::new(),
             pass_due: false,
@@ -166,6 +184,7 @@ impl Controller {
         for node in this.nodes.iter_mut() {
             hold_what_jobs_hold(&this.jobs, node);
         }
+        this.enter_rates();
         this
     }
 
@@ -178,6 +197,7 @@ impl Controller {
             next_number: self.next_number,
             next_epoch: self.next_epoch,
             times: self.times.clone(),
+            usages: self.usages.clone(),
             mix: self.mix.clone(),
         }
     }
@@ -204,6 +224,7 @@ impl Controller {
     /// For simulations of systems that decide at fixed intervals.
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Decision> {
         let mut out = Vec::new();
+        self.seen = now.wall;
         self.pass_time(now, &mut out);
         match event {
             Event::ConfigLoaded(config) => self.config_loaded(*config),
@@ -293,7 +314,8 @@ impl Controller {
         match to {
             JobState::Ready => {
                 job.eligible_at = Some(now.wall);
-                let evicted = |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
+                let evicted =
+                    |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
                 if !job.attempt.as_ref().is_some_and(evicted) {
                     self.wake_queue(&job.queue);
                 }
@@ -423,6 +445,24 @@ impl Controller {
         self.nodes.iter()
     }
 
+    /// What was asked of cards lately; only packing by fragmentation counts it.
+    pub fn mix(&self) -> &Mix {
+        &self.mix
+    }
+
+    /// What the users have had of the cluster lately.
+    pub fn usages(&self) -> &Usages {
+        &self.usages
+    }
+
+    /// How far each user is from an equal share; only fair share asks.
+    fn factors(&self, now: WallTime) -> Factors {
+        match self.config.policy.scheduler {
+            Scheduler::FairShare => self.usages.factors(now, self.config.policy.usage_half_life),
+            Scheduler::Fifo | Scheduler::FifoStrict => Factors::default(),
+        }
+    }
+
     /// What the queues have had of the cluster.
     pub fn virtual_times(&self) -> &VirtualTimes {
         &self.times
@@ -435,7 +475,7 @@ impl Controller {
 
     /// Ready jobs in the order in which they are looked at, misfits last.
     pub fn ready_jobs(&self) -> impl Iterator<Item = &Job> {
-        let mut walk = self.order.walk(&self.config, &self.times, false);
+        let mut walk = self.order.walk(&self.config, &self.times, &self.factors(self.seen), false);
         let in_order = std::iter::from_fn(move || walk.next(&self.order)).map(|(waiting, _)| waiting.number);
         in_order.chain(self.order.misfits()).filter_map(|number| self.job(number))
     }

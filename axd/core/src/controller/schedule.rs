@@ -136,7 +136,9 @@ impl Controller {
     fn settle_claims(&mut self, now: Now, out: &mut Vec<Decision>) {
         for claim in std::mem::take(&mut self.claims) {
             let waits = self.jobs.get(&claim.job).filter(|job| job.state == JobState::Ready);
-            let (Some(job), Some(node)) = (waits, self.nodes.as_slice().get(claim.place.node)) else { continue };
+            let (Some(job), Some(node)) = (waits, self.nodes.as_slice().get(claim.place.node)) else {
+                continue;
+            };
             if claim.victims.iter().any(|victim| node.held().contains_key(victim)) {
                 self.claims.push(claim);
             } else if self.still_fits(job, node, &claim.place) {
@@ -164,7 +166,7 @@ impl Controller {
         let most = if strict { 0 } else { self.config.policy.reservations as usize };
         let mut left = most;
         let mut blocked = Blocked::default();
-        let mut walk = self.order.walk(&self.config, &self.times, true);
+        let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let mut started = false;
         while let Some((waiting, queue)) = walk.next(&self.order) {
             if left == 0 && blocked.hopeless == self.order.shapes() && !self.config.policy.preemption {
@@ -247,6 +249,10 @@ impl Controller {
             node.hold(name, allocation.clone(), now.wall + planned);
         }
         self.charge(&queue, price(self.config.policy.cost, share, planned));
+        let owner = self.jobs.get(&number).map(|job| job.owner.uid);
+        if let Some(owner) = owner.filter(|_| self.config.policy.scheduler == Scheduler::FairShare) {
+            self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
+        }
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
         shifted
@@ -265,8 +271,12 @@ impl Controller {
         let Some(job) = self.jobs.get(&job) else { return };
         let Some(attempt) = &job.attempt else { return };
         let ran = until - attempt.started_at.unwrap_or(attempt.assigned_at);
-        let correction = correction(self.config.policy.cost, self.share(job), attempt.planned, ran);
+        let (owner, share) = (job.owner.uid, self.share(job));
+        let correction = correction(self.config.policy.cost, share, attempt.planned, ran);
         let queue = job.queue.clone();
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            self.usages.ended(owner, share, until, self.config.policy.usage_half_life);
+        }
         self.charge(&queue, correction);
     }
 
@@ -301,7 +311,8 @@ impl Controller {
             let candidates = self.victims_on(now.wall, node, job);
             make_room(position, node, &kept, &job.request, self.config.resources.gpu_reserve, &candidates)
         });
-        let least = options.min_by_key(|eviction| (eviction.loss, eviction.victims.len(), eviction.place.node));
+        let least =
+            options.min_by_key(|eviction| (eviction.loss, eviction.victims.len(), eviction.place.node));
         if least.is_none() {
             blocked.no_victims.insert(urgency);
         }
@@ -311,7 +322,8 @@ impl Controller {
     /// Who on a node may be ended for a job, and what that would lose.
     fn victims_on(&self, now: WallTime, node: &Node, urgent: &Job) -> BTreeMap<AttemptKey, Loss> {
         let policy = &self.config.policy;
-        let gap = |job: &Job| urgent.request.priority >= job.request.priority.saturating_add(policy.preempt_gap);
+        let gap =
+            |job: &Job| urgent.request.priority >= job.request.priority.saturating_add(policy.preempt_gap);
         let candidate = |key: &AttemptKey| {
             let job = self.jobs.get(self.by_epoch.get(key)?)?;
             let attempt = job.attempt.as_ref().filter(|a| a.ending.is_none() && a.end.is_none())?;
@@ -359,6 +371,17 @@ impl Controller {
             self.enter_order(job);
         }
         self.jobs = jobs;
+        self.enter_rates();
+    }
+
+    /// What each user's jobs take now, anew: shares are measured by the nodes there are.
+    pub(super) fn enter_rates(&mut self) {
+        self.usages.forget_rates(self.seen, self.config.policy.usage_half_life);
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            for job in self.active.iter().filter_map(|number| self.jobs.get(number)) {
+                self.usages.goes_on(job.owner.uid, self.measure.share(&job.request));
+            }
+        }
     }
 
     /// Enters a job into the order, if it is ready or active.

@@ -23,6 +23,8 @@ impl Controller {
             order: WaitingOrder::default(),
             measure: self.measure,
             times: self.times.clone(),
+            usages: self.usages.clone(),
+            seen: self.seen,
             mix: self.mix.clone(),
             claims: self.claims.clone(),
             pass_due: false,

@@ -77,7 +77,12 @@ impl Ends {
     }
 
     /// Nodes that hold something, by a time before which none has room for what it has no room for now.
-    pub(super) fn by_bound(&mut self, want: Want, nodes: &[Node], sorts: &[Sort]) -> &BTreeSet<(WallTime, At)> {
+    pub(super) fn by_bound(
+        &mut self,
+        want: Want,
+        nodes: &[Node],
+        sorts: &[Sort],
+    ) -> &BTreeSet<(WallTime, At)> {
         if self.known.len() >= KNOWN && !self.known.contains_key(&want) {
             self.known.clear();
         }
@@ -136,7 +141,11 @@ fn bound(node: &Node, want: Want) -> Option<WallTime> {
 }
 
 /// When a card has so much free.
-fn time_of(mut free: Megabytes, charges: &[(usize, WallTime, Megabytes)], wanted: Megabytes) -> Option<WallTime> {
+fn time_of(
+    mut free: Megabytes,
+    charges: &[(usize, WallTime, Megabytes)],
+    wanted: Megabytes,
+) -> Option<WallTime> {
     if free >= wanted {
         return Some(WallTime(i64::MIN));
     }

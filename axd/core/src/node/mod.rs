@@ -123,7 +123,9 @@ impl Card {
             None => Some(whole),
             Some(slice) if slice > self.mem => None,
             Some(slice) if slice > self.shared(reserve) => Some(whole),
-            Some(slice) => Some(CardDemand { charge: slice, limit: self.shared(reserve), slice: Some(slice) }),
+            Some(slice) => {
+                Some(CardDemand { charge: slice, limit: self.shared(reserve), slice: Some(slice) })
+            }
         }
     }
 }

@@ -85,7 +85,9 @@ impl Room {
                 sort.whole.insert((new.empty, at));
             }
         }
-        let stays = |this: &Entry, that: &Entry, free: &Megabytes| this.empty == that.empty && that.free.contains(free);
+        let stays = |this: &Entry, that: &Entry, free: &Megabytes| {
+            this.empty == that.empty && that.free.contains(free)
+        };
         for free in old.free.iter().filter(|free| !stays(&old, new, free)) {
             sort.cards.remove(&(*free, old.empty, at));
         }
@@ -96,7 +98,8 @@ impl Room {
 
     fn entry(&mut self, node: &Node) -> Entry {
         let cards = &node.inventory.cards;
-        let mut free: Vec<Megabytes> = cards.iter().zip(&node.cards).map(|(card, used)| card.mem - used.charged).collect();
+        let mut free: Vec<Megabytes> =
+            cards.iter().zip(&node.cards).map(|(card, used)| card.mem - used.charged).collect();
         free.sort_unstable();
         let empty = node.cards.iter().filter(|card| card.holders == 0).count() as u32;
         Entry { sort: self.sort_of(cards), empty, free_cpus: node.free_cpus(), free }
@@ -153,8 +156,11 @@ impl Room {
     /// The same in a form that does not depend on the order in which things were entered.
     fn sorted(&self) -> impl PartialEq + '_ {
         let key = |card: &Card| (card.mem, card.kind.clone());
-        let sorts: BTreeMap<_, _> =
-            self.sorts.iter().map(|sort| (key(&sort.card), (&sort.cards, &sort.whole, &sort.nodes))).collect();
+        let sorts: BTreeMap<_, _> = self
+            .sorts
+            .iter()
+            .map(|sort| (key(&sort.card), (&sort.cards, &sort.whole, &sort.nodes)))
+            .collect();
         let entries: Vec<_> = self.entries.iter().map(|e| (e.empty, e.free_cpus, &e.free)).collect();
         (sorts, entries, &self.mixed, &self.spare)
     }

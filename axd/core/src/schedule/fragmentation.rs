@@ -106,7 +106,9 @@ impl Find<'_> {
     /// All of the free memory if the request does not fit, else what is free on the cards that are too full or too small.
     fn unusable(&self, free: &[i64]) -> i64 {
         let all: i64 = free.iter().sum();
-        let fits = |(need, free): (&Option<Megabytes>, &i64)| need.filter(|need| need.0 as i64 <= *free).map(|_| *free);
+        let fits = |(need, free): (&Option<Megabytes>, &i64)| {
+            need.filter(|need| need.0 as i64 <= *free).map(|_| *free)
+        };
         let (mut cards, mut usable) = (0, 0);
         for free in self.needs.iter().zip(free).filter_map(fits) {
             cards += 1;

@@ -6,14 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::config::{Config, Policy, Queue, QueueOrder, QueueState, Scheduler};
-use crate::id::{JobNumber, QueueName};
+use crate::config::{Config, Cost, Policy, Queue, QueueOrder, QueueState, Scheduler};
+use crate::id::{JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
 use super::share::{Share, VirtualTime, VirtualTimes, price};
+use super::usage::Factors;
 
 /// Place of a job within its queue: the smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,19 +81,26 @@ pub struct WaitingOrder {
 
 #[derive(Debug, Clone, Default)]
 struct OneQueue {
-    ready: BTreeMap<Rank, Waiting>,
+    /// Of each user who has some.
+    ready: BTreeMap<Uid, BTreeMap<Rank, Waiting>>,
     active: u32,
 }
 
-/// What the rank of a job depends on besides the job.
+/// What a point of priority is worth in the value of a rank: the milliseconds of waiting that it outweighs. Waiting for
+/// `starvation_bound` is worth a hundred points; without a bound waiting is worth nothing.
+fn point(policy: &Policy) -> i64 {
+    match policy.starvation_bound {
+        Some(bound) => i64::try_from(bound.0 / 100).unwrap_or(i64::MAX).clamp(1, i64::MAX / 1_000_000),
+        None => 1000,
+    }
+}
+
+/// The rank of a job under an order.
 fn rank(job: &Job, order: QueueOrder, policy: &Policy, area: i64) -> Rank {
     let since = job.request.begin.map_or(job.submitted_at, |begin| begin.max(job.submitted_at));
     let priority = i64::from(job.request.priority);
-    // Waiting for `starvation_bound` is worth a hundred points of priority.
-    let by_priority = match policy.starvation_bound {
-        Some(bound) => since.0 - i64::try_from(bound.0 / 100).unwrap_or(i64::MAX / 200) * priority,
-        None => -priority,
-    };
+    let waited = if policy.starvation_bound.is_some() { since.0 } else { 0 };
+    let by_priority = waited - point(policy) * priority;
     let urgent = job.request.priority >= policy.preempt_priority;
     let (class, value) = match order {
         QueueOrder::Prio => (0, by_priority),
@@ -110,7 +118,8 @@ impl WaitingOrder {
         let shape = self.enter_shape(&job.request);
         let waiting = Waiting { number: job.id.number, shape, length, share };
         let rank = rank_in(job, config, share);
-        self.queues.entry(job.queue.clone()).or_default().ready.insert(rank, waiting);
+        let queue = self.queues.entry(job.queue.clone()).or_default();
+        queue.ready.entry(job.owner.uid).or_default().insert(rank, waiting);
     }
 
     /// Enters a ready job that stands aside, since nothing here could hold it.
@@ -125,7 +134,12 @@ impl WaitingOrder {
         }
         let rank = rank_in(job, config, share);
         let Some(queue) = self.queues.get_mut(&job.queue) else { return };
-        if queue.ready.remove(&rank).is_some() {
+        let Some(own) = queue.ready.get_mut(&job.owner.uid) else { return };
+        let was_there = own.remove(&rank).is_some();
+        if own.is_empty() {
+            queue.ready.remove(&job.owner.uid);
+        }
+        if was_there {
             self.leave_shape(&job.request);
         }
     }
@@ -199,28 +213,38 @@ impl WaitingOrder {
 
     /// The first ready jobs of each queue, so many at most.
     pub fn first_of_each(&self, most: usize) -> impl Iterator<Item = JobNumber> + '_ {
-        self.queues.values().flat_map(move |own| own.ready.values().take(most).map(|waiting| waiting.number))
+        let of_user = move |own: &BTreeMap<Rank, Waiting>| -> Vec<JobNumber> {
+            own.values().take(most).map(|waiting| waiting.number).collect()
+        };
+        self.queues.values().flat_map(|queue| queue.ready.values()).flat_map(of_user)
     }
 
-    /// The walk along the merged order of all queues, or of those that may start something.
-    pub fn walk(&self, config: &Config, times: &VirtualTimes, startable: bool) -> Walk {
+    /// The walk along the merged order of all queues, or of those that may start something. Under fair share a user who
+    /// has had less goes before another, as `factors` say.
+    pub fn walk(&self, config: &Config, times: &VirtualTimes, factors: &Factors, startable: bool) -> Walk {
+        let policy = &config.policy;
         let mut sources: Vec<Source> = config
             .queues
             .iter()
             .filter(|queue| !startable || self.may_start(queue))
             .filter(|queue| self.waits(&queue.name))
             .map(|queue| Source {
-                name: queue.name.clone(),
                 weight: queue.priority,
                 time: times.of(&queue.name),
-                ahead: VecDeque::new(),
-                last: None,
-                drained: false,
+                heads: self.heads(queue, policy, factors),
+                name: queue.name.clone(),
             })
             .collect();
         // Equal times: the heavier queue, then the name.
         sources.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.name.cmp(&b.name)));
-        Walk { sources, scheduler: config.policy.scheduler, cost: config.policy.cost }
+        Walk { sources, scheduler: policy.scheduler, cost: policy.cost }
+    }
+
+    fn heads(&self, queue: &Queue, policy: &Policy, factors: &Factors) -> Vec<Head> {
+        let by_share = policy.scheduler == Scheduler::FairShare && queue.order == QueueOrder::Prio;
+        let worth = if by_share { i64::from(policy.user_share) * point(policy) } else { 0 };
+        let users = self.queues.get(&queue.name).into_iter().flat_map(|own| own.ready.keys());
+        users.map(|user| Head::new(*user, factors.worth(*user, worth))).collect()
     }
 }
 
@@ -235,33 +259,57 @@ fn rank_in(job: &Job, config: &Config, share: Share) -> Rank {
 pub struct Walk {
     sources: Vec<Source>,
     scheduler: Scheduler,
-    cost: crate::config::Cost,
+    cost: Cost,
 }
 
+/// A queue.
 #[derive(Debug)]
 struct Source {
     name: QueueName,
     weight: u32,
     time: VirtualTime,
+    heads: Vec<Head>,
+}
+
+/// The first jobs of a user in a queue.
+#[derive(Debug)]
+struct Head {
+    user: Uid,
+    /// What is taken off the value of the user's ranks.
+    bonus: i64,
     ahead: VecDeque<(Rank, Waiting)>,
     last: Option<Rank>,
     drained: bool,
 }
 
-/// Jobs that are read ahead of a queue at a time.
+/// Jobs that are read ahead of a user at a time.
 const AHEAD: usize = 32;
 
-impl Source {
-    fn head(&mut self, order: &WaitingOrder) -> Option<Rank> {
+impl Head {
+    fn new(user: Uid, bonus: i64) -> Head {
+        Head { user, bonus, ahead: VecDeque::new(), last: None, drained: false }
+    }
+
+    fn first(&mut self, queue: &OneQueue) -> Option<Rank> {
         if self.ahead.is_empty() && !self.drained {
-            let Some(queue) = order.queues.get(&self.name) else { return None };
             use std::ops::Bound::{Excluded, Unbounded};
             let from = self.last.map_or(Unbounded, Excluded);
-            let more = queue.ready.range((from, Unbounded)).take(AHEAD);
+            let own = queue.ready.get(&self.user);
+            let more = own.into_iter().flat_map(|own| own.range((from, Unbounded))).take(AHEAD);
             self.ahead.extend(more.map(|(rank, waiting)| (*rank, *waiting)));
             self.drained = self.ahead.len() < AHEAD;
         }
-        self.ahead.front().map(|(rank, _)| *rank)
+        let (rank, _) = self.ahead.front()?;
+        Some(Rank { value: rank.value.saturating_sub(self.bonus), ..*rank })
+    }
+}
+
+impl Source {
+    /// The next job's rank, with its user's bonus, and which head it is of.
+    fn first(&mut self, order: &WaitingOrder) -> Option<(Rank, usize)> {
+        let queue = order.queues.get(&self.name)?;
+        let firsts = self.heads.iter_mut().zip(0..).filter_map(|(head, at)| Some((head.first(queue)?, at)));
+        firsts.min()
     }
 }
 
@@ -269,21 +317,23 @@ impl Walk {
     /// The next job, with its queue.
     pub fn next(&mut self, order: &WaitingOrder) -> Option<(Waiting, QueueName)> {
         let fair = self.scheduler == Scheduler::FairShare;
-        let mut best: Option<(usize, Rank)> = None;
+        let mut best: Option<(usize, Rank, usize)> = None;
         for at in 0..self.sources.len() {
-            let Some(head) = self.sources[at].head(order) else { continue };
-            let better = best.is_none_or(|(least, rank)| {
+            let Some((rank, head)) = self.sources[at].first(order) else { continue };
+            let better = best.is_none_or(|(least, least_rank, _)| {
                 let (this, that) = (&self.sources[at], &self.sources[least]);
                 // The sources stand by weight, so that among equals the first is right.
-                if fair { this.time < that.time } else { this.weight == that.weight && head < rank }
+                if fair { this.time < that.time } else { this.weight == that.weight && rank < least_rank }
             });
             if better {
-                best = Some((at, head));
+                best = Some((at, rank, head));
             }
         }
-        let source = &mut self.sources[best?.0];
-        let (rank, waiting) = source.ahead.pop_front()?;
-        source.last = Some(rank);
+        let (at, _, head) = best?;
+        let source = &mut self.sources[at];
+        let head = source.heads.get_mut(head)?;
+        let (rank, waiting) = head.ahead.pop_front()?;
+        head.last = Some(rank);
         source.time = source.time.after(price(self.cost, waiting.share, waiting.length), source.weight);
         Some((waiting, source.name.clone()))
     }

@@ -55,7 +55,8 @@ impl Rules {
         from: WallTime,
         length: Span,
     ) -> Option<Place> {
-        let mut search = Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        let mut search =
+            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
         if !request.only_nodes.is_empty() {
             search.all(request.only_nodes.iter().filter_map(|name| nodes.position(name)), from);
         } else if self.packing == Packing::Best && from <= timeline.now() && !request.exclusive {
@@ -76,7 +77,8 @@ impl Rules {
         not_before: WallTime,
         length: Span,
     ) -> Option<(WallTime, Place)> {
-        let mut search = Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        let mut search =
+            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
         if !request.only_nodes.is_empty() {
             let named = request.only_nodes.iter().filter_map(|name| nodes.position(name));
             named.for_each(|position| search.when(position, not_before));
@@ -121,7 +123,13 @@ impl Rules {
     }
 
     /// The best cards of a node for a request, with so much of it used.
-    fn choose(&self, position: usize, node: &Node, request: &Request, used: &Usage) -> Option<(Score, Place)> {
+    fn choose(
+        &self,
+        position: usize,
+        node: &Node,
+        request: &Request,
+        used: &Usage,
+    ) -> Option<(Score, Place)> {
         let has = &node.inventory;
         if used.cpus + has.cpus_for(request) > has.cpus || used.ram + has.ram_for(request) > has.ram {
             return None;
@@ -135,7 +143,12 @@ impl Rules {
         };
         let fits = |(card, (used, at)): (&Card, (&Megabytes, usize))| {
             let demand = card.demand(wanted, self.reserve)?;
-            (*used + demand.charge <= demand.limit).then_some(Fit { used: *used, at, mem: card.mem, charge: demand.charge })
+            (*used + demand.charge <= demand.limit).then_some(Fit {
+                used: *used,
+                at,
+                mem: card.mem,
+                charge: demand.charge,
+            })
         };
         let mut fitting: Vec<Fit> = Vec::with_capacity(has.cards.len());
         fitting.extend(has.cards.iter().zip(used.cards.iter().zip(0..)).filter_map(fits));
@@ -179,7 +192,8 @@ impl Rules {
             return Some(scored(&fitting[..count]));
         }
         let cards = &node.inventory.cards;
-        let alike = |a: &Fit, b: &Fit| (a.used, a.mem) == (b.used, b.mem) && cards[a.at].kind == cards[b.at].kind;
+        let alike =
+            |a: &Fit, b: &Fit| (a.used, a.mem) == (b.used, b.mem) && cards[a.at].kind == cards[b.at].kind;
         fitting.chunk_by(alike).map(|same| scored(&same[..1])).min_by(|(a, _), (b, _)| a.cmp(b))
     }
 
@@ -278,8 +292,15 @@ impl Search<'_> {
     }
 
     /// Of nodes in any order the one where slices of several cards leave the least.
-    fn tightest_of(&mut self, room: &Room, nodes: impl Iterator<Item = At>, wanted: &CardRequest, least: Megabytes) {
-        let left = |at: At| Some((room.of(at).least_left(wanted.count as usize, least)?, room.of(at).empty, at));
+    fn tightest_of(
+        &mut self,
+        room: &Room,
+        nodes: impl Iterator<Item = At>,
+        wanted: &CardRequest,
+        least: Megabytes,
+    ) {
+        let left =
+            |at: At| Some((room.of(at).least_left(wanted.count as usize, least)?, room.of(at).empty, at));
         let mut fitting: Vec<_> = nodes.filter(|at| self.may(room, *at)).filter_map(left).collect();
         let now = self.timeline.now();
         while let Some((best, _)) = fitting.iter().enumerate().min_by_key(|(_, of)| **of) {
@@ -322,7 +343,8 @@ impl Search<'_> {
         let latest = self.best.as_ref().map_or(WallTime(i64::MAX), |(at, _, _)| *at);
         if not_before > self.timeline.now() || self.timeline.has_reservations(position) {
             let at_first = (not_before > self.timeline.now()).then_some(not_before);
-            let later = self.timeline.changes(position, node, latest).into_iter().filter(|at| *at > not_before);
+            let later =
+                self.timeline.changes(position, node, latest).into_iter().filter(|at| *at > not_before);
             for at in at_first.into_iter().chain(later) {
                 let found = self.place_on(position, at);
                 if self.keep_better(at, found) {

@@ -82,6 +82,15 @@ impl Usages {
         account.rate = account.rate.saturating_sub(share.0);
     }
 
+    /// Nobody's jobs take anything from now on, until they are entered again.
+    pub fn forget_rates(&mut self, now: WallTime, half: Span) {
+        let users: Vec<Uid> =
+            self.0.iter().filter(|(_, account)| account.rate > 0).map(|(user, _)| *user).collect();
+        for user in users {
+            self.fold(user, now, half).rate = 0;
+        }
+    }
+
     /// A job that runs already is known again, after a restart.
     pub fn goes_on(&mut self, user: Uid, share: Share) {
         self.0.entry(user).or_default().rate += share.0;

@@ -309,12 +309,12 @@ mod tests {
 
     #[test]
     fn a_job_that_loads_too_much_loses_its_work_and_comes_back() {
-        // Both load at 3 s: the first fits, the second does not: 3 s × 0.4 cards lost. It is back at 5 s, fails at 8 s, is
-        // back at 12 s, when the first is over (10 s), and ends at 22 s.
+        // Both load at 3 s: the first fits, and is counted with 80 from now on; the second does not: 3 s × 0.4 cards lost.
+        // It asks for 60 when it is back at 5 s, waits for the first (10 s), and ends at 20 s.
         let m = measure("1,0,10,1,50,80,50,a\n2,0,10,1,40,40,50,a\n", "1x100", 3);
-        assert_eq!((m.all.done, m.all.oom, m.makespan), (2, 2, 22.0));
-        assert!((m.all.waste - 2.0 * 3.0 * 0.4 / (10.0 * 0.5 + 10.0 * 0.4)).abs() < 1e-12);
-        assert!((m.mem - (10.0 * 0.5 + (3.0 + 3.0 + 10.0) * 0.4) / 22.0).abs() < 1e-12);
-        assert!((m.true_mem - (10.0 * 0.8 + 16.0 * 0.4) / 22.0).abs() < 1e-12);
+        assert_eq!((m.all.done, m.all.oom, m.makespan), (2, 1, 20.0));
+        assert!((m.all.waste - 3.0 * 0.4 / (10.0 * 0.5 + 10.0 * 0.6)).abs() < 1e-12);
+        assert!((m.mem - (10.0 * 0.5 + 3.0 * 0.4 + 10.0 * 0.6) / 20.0).abs() < 1e-12);
+        assert!((m.true_mem - (10.0 * 0.8 + 13.0 * 0.4) / 20.0).abs() < 1e-12);
     }
 }

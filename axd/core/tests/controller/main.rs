@@ -463,7 +463,7 @@ fn a_sketch_is_small_and_knows_the_first_of_each_queue() {
         first = first.or((key == 2).then_some(id));
     }
     let sketch = controller.sketch();
-    assert_eq!((sketch.jobs().count(), controller.jobs().count()), (2001, 5000));
+    assert_eq!((sketch.jobs().count(), controller.jobs().count()), (401, 5000));
     let foretold = |key, priority| {
         let (mut copy, number) = (controller.sketch(), controller.next_number());
         let wanted = Request { priority, ..request(8) };
@@ -471,9 +471,9 @@ fn a_sketch_is_small_and_knows_the_first_of_each_queue() {
         copy.explain(at(2), number).reasons
     };
     let said = |count| format!("{count} jobs before it, the first is {}", first.unwrap());
-    assert!(foretold(9_000, 50).contains(&said("at least 2000")), "{:?}", foretold(9_000, 50));
+    assert!(foretold(9_000, 50).contains(&said("at least 400")), "{:?}", foretold(9_000, 50));
     // Those of the higher queue all go before it.
-    assert!(foretold(9_001, 99).contains(&said("at least 1000")), "{:?}", foretold(9_001, 99));
+    assert!(foretold(9_001, 99).contains(&said("at least 200")), "{:?}", foretold(9_001, 99));
     // The limit of a user counts the jobs that the sketch lacks.
     for key in 9_000..9_003 {
         controller.step(at(3), Event::Submitted(Box::new(submission(key, request(8)))));

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ax_core::config::Config;
+use ax_core::config::{Config, Packing, Scheduler};
 use ax_core::job::state::Outcome;
 use ax_core::sim::metrics::Figure;
 use ax_core::sim::{Format, Metrics, Options, Run, Workload, simulate};
@@ -32,10 +32,16 @@ fn span(seconds: &Value) -> Span {
     Span((seconds.as_f64().unwrap() * 1000.0).round() as u64)
 }
 
-/// Its retries, and no more of its rules than ours has by itself.
-fn config() -> Config {
+/// Its rules: strict, by priority without ageing.
+fn config(said: &Value) -> Config {
     let mut config = Config::default();
-    config.policy.retry_count = 3;
+    let policy = &mut config.policy;
+    policy.retry_count = 3;
+    policy.scheduler = Scheduler::FifoStrict;
+    policy.starvation_bound = None;
+    if said["rules"]["pack"] == "first" {
+        policy.packing = Packing::First;
+    }
     config
 }
 
@@ -43,7 +49,7 @@ impl Golden {
     fn run(&self) -> Run {
         let nodes = self.said["nodes"].as_str().unwrap().split(',').map(|shape| shape.parse().unwrap());
         let (tick, load) = (span(&self.said["tick"]), span(&self.said["load_s"]));
-        let options = Options { config: config(), nodes: nodes.collect(), tick, load };
+        let options = Options { config: config(&self.said), nodes: nodes.collect(), tick, load };
         simulate(&self.workload, &options).unwrap()
     }
 }
@@ -169,7 +175,7 @@ proptest! {
             Err(error) => prop_assert!(!error.to_string().is_empty()),
             Ok(workload) => {
                 let mut options =
-                    Options { config: config(), nodes: vec!["2x100".parse().unwrap()], ..Options::default() };
+                    Options { config: config(&Value::Null), nodes: vec!["2x100".parse().unwrap()], ..Options::default() };
                 options.load = Span(1500);
                 ax_core::sim::run::add_missing_queues(&mut options.config, &workload);
                 let run = simulate(&workload, &options).unwrap();

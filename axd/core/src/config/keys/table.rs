@@ -2,7 +2,7 @@
 //! read, checked, compared and documented; nothing else lists keys.
 
 use super::kind::{Form, Kind};
-use super::slot::{COSTS, LEASES, PACKINGS, ORDERS, PREEMPTS, SCHEDULERS, STATES};
+use super::slot::{COSTS, LEASES, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES};
 use super::{Effect, Fallback, Key};
 use crate::id::{HostName, QueueName};
 use crate::size::Megabytes;
@@ -185,6 +185,10 @@ pub static KEYS: &[Key] = &[
     key("policy.cost", Enum(COSTS, |d| &mut d.config.policy.cost), "area",
         "What a start costs a queue under fair_share: area is its part of the cluster times its time, count the \
          same for each."),
+    key("policy.user_share", Count(0, 100, |d| &mut d.config.policy.user_share), "20",
+        "Under fair_share: so many points of priority a user who had nothing lately is ahead of one who had all."),
+    key("policy.usage_half_life", Duration(Span(60_000), YEAR, |d| &mut d.config.policy.usage_half_life), "1d",
+        "Half of what a user has had is forgotten in this time."),
     key("policy.grow_memory", Bool(|d| &mut d.config.policy.grow_memory), "true",
         "Whether a job that used its slice of a card up and failed is retried with half as much again."),
     key("policy.task_timeout", Duration(SECOND, YEAR, |d| &mut d.config.policy.task_timeout), "none",

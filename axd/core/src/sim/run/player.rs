@@ -180,7 +180,8 @@ impl<'a> Player<'a> {
     fn tell_checkpoints(&mut self) {
         for at in 0..self.savers.len() {
             let task = self.savers[at];
-            let (Some(every), Some(living)) = (self.workload.tasks[task].checkpoint, &self.lives[task].attempt)
+            let (Some(every), Some(living)) =
+                (self.workload.tasks[task].checkpoint, &self.lives[task].attempt)
             else {
                 continue;
             };
