@@ -267,7 +267,7 @@ impl<'a> Story<'a> {
     ) -> Option<Condition> {
         let planned = self.controller.planned(job);
         let mut barred: Vec<(&Reservation, &Node)> =
-            fitting.filter_map(|(at, node)| Some((self.in_the_way(job, at, node, planned)?, node))).collect();
+            fitting.filter_map(|(at, node)| Some((self.in_the_way(job, at, planned)?, node))).collect();
         barred.sort_by_key(|(place, _)| std::cmp::Reverse(place.from));
         let (place, node) = barred.first()?;
         let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);
@@ -282,12 +282,12 @@ impl<'a> Story<'a> {
     }
 
     /// The first of the places kept on a node with which the job fits there no more.
-    fn in_the_way(&self, job: &Job, position: usize, node: &Node, planned: Span) -> Option<&Reservation> {
-        let rules = self.controller.rules();
+    fn in_the_way(&self, job: &Job, position: usize, planned: Span) -> Option<&Reservation> {
+        let (rules, nodes) = (self.controller.rules(), self.controller.all_nodes());
         let mut so_far = Timeline::new(self.now.wall);
         self.timeline.on(position).iter().find(|place| {
             so_far.reserve((*place).clone());
-            !rules.fits_on(position, node, &so_far, &job.request, planned)
+            !rules.fits_on(position, nodes, &so_far, &job.request, planned)
         })
     }
 

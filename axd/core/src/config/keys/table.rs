@@ -181,7 +181,8 @@ pub static KEYS: &[Key] = &[
         "So many blocked jobs have a place kept for them, which later jobs may not delay."),
     key("policy.packing", Enum(PACKINGS, |d| &mut d.config.policy.packing), "best",
         "Where a job goes: best leaves the least memory over on its cards, worst the most, first is the first node \
-         and cards that do."),
+         and cards that do; fgd adds the least to the free memory that jobs like those submitted lately could not \
+         use, which pays from some thirty nodes on."),
     key("policy.cost", Enum(COSTS, |d| &mut d.config.policy.cost), "area",
         "What a start costs a queue under fair_share: area is its part of the cluster times its time, count the \
          same for each."),
