@@ -38,7 +38,8 @@ fn a_reload_is_all_or_nothing() {
     cluster.ok(ROOT, "ax", &["reload"]);
     assert_eq!((cluster.state(&first).as_str(), cluster.state(&second).as_str()), ("RUNNING", "RUNNING"));
     let third = cluster.submit(ALICE, &["-q", "q"], LONG);
-    assert_eq!(cluster.reason(&third), "queue q runs 2 of at most 1 job");
+    let both = format!("queue q runs 2 of at most 1 job: {first} and {second}");
+    assert_eq!(cluster.reason(&third), both);
 }
 
 #[test]
