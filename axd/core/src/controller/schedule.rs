@@ -1,7 +1,7 @@
 //! The pass: down the order of the waiting jobs, starting what fits, keeping
 //! places for the first that don't, making room for urgent ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::config::Scheduler;
 use crate::explain::started::Chosen;
@@ -10,11 +10,13 @@ use crate::job::spec::PreemptMode;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, Attempt, Job};
 use crate::node::{AttemptKey, Node, Nodes};
+use crate::schedule::lane::Worth;
 use crate::schedule::order::{ShapeId, Waiting};
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::preempt::{Eviction, Loss, make_room};
 use crate::schedule::share::{Price, Share, correction, price};
 use crate::schedule::timeline::{Reservation, Timeline};
+use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
 use super::witness::Witness;
@@ -43,10 +45,10 @@ enum Pass {
 struct Blocked {
     /// The least length with which a job of the shape was found not to fit; nothing: it doesn't however short.
     lengths: BTreeMap<ShapeId, Span>,
-    /// Shapes that do not fit however short the job.
-    hopeless: usize,
-    /// Shapes and priorities for which nobody can be made to go.
-    no_victims: BTreeSet<(ShapeId, u8)>,
+    /// The highest priority of a job of the shape for which nobody can be made to go.
+    no_victims: BTreeMap<ShapeId, u8>,
+    /// From this priority on others may have to go.
+    urgent: Option<u8>,
 }
 
 impl Blocked {
@@ -55,10 +57,16 @@ impl Blocked {
     }
 
     fn add(&mut self, shape: ShapeId, length: Span) {
-        let known = self.lengths.entry(shape).or_insert(Span(u64::MAX));
-        if length < *known {
-            self.hopeless += usize::from(length == Span(0));
-            *known = length;
+        let known = self.lengths.entry(shape).or_insert(length);
+        *known = length.min(*known);
+    }
+
+    /// Which jobs of a shape could still be started, or have others go.
+    fn worth(&self, shape: ShapeId) -> Worth {
+        let tried = self.no_victims.get(&shape).map_or(0, |priority| priority.saturating_add(1));
+        Worth {
+            shorter_than: self.lengths.get(&shape).copied().unwrap_or(Span(u64::MAX)),
+            from_priority: self.urgent.map_or(u8::MAX, |urgent| urgent.max(tried)),
         }
     }
 }
@@ -172,15 +180,28 @@ impl Controller {
         let mut timeline = self.timeline(now.wall);
         let most = if strict { 0 } else { self.config.policy.reservations as usize };
         let mut left = most;
-        let mut blocked = Blocked::default();
+        let policy = &self.config.policy;
+        let mut blocked =
+            Blocked { urgent: policy.preemption.then_some(policy.preempt_priority), ..Blocked::default() };
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let mut started = false;
-        while let Some((waiting, queue)) = walk.next(&self.order) {
-            let hopeless = left == 0 && blocked.hopeless == self.order.shapes();
-            if hopeless && !self.config.policy.preemption && !witness.waits_for_one() {
-                break;
+        let mut tried = false;
+        loop {
+            let some_only = left == 0 && !strict && !witness.waits_for_one();
+            if some_only && !tried {
+                tried = true;
+                self.try_shapes(&rules, &timeline, &walk, &mut blocked);
             }
-            if !self.startable(&queue) || self.claims.iter().any(|claim| claim.job == waiting.number) {
+            let next = match some_only {
+                true => walk.next_worthy(&self.order, &|shape| blocked.worth(shape)),
+                false => walk.next(&self.order),
+            };
+            let Some((waiting, queue)) = next else { break };
+            if !self.startable(&queue) {
+                walk.leave(&queue);
+                continue;
+            }
+            if self.claims.iter().any(|claim| claim.job == waiting.number) {
                 continue;
             }
             let Some(job) = self.jobs.get(&waiting.number) else { continue };
@@ -220,6 +241,19 @@ impl Controller {
             }
         }
         if started { Pass::Started } else { Pass::Done }
+    }
+
+    /// Once no more places are kept only jobs that can start at once matter: which shapes have none such at all?
+    fn try_shapes(&self, rules: &Rules, timeline: &Timeline, walk: &Walk, blocked: &mut Blocked) {
+        for (shape, shortest) in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
+            let Some(job) = self.jobs.get(&shortest.number).filter(|_| !blocked.covers(&shortest)) else {
+                continue;
+            };
+            let now = timeline.now();
+            if rules.place(&self.nodes, timeline, &job.request, now, shortest.length).is_none() {
+                blocked.add(shape, shortest.length);
+            }
+        }
     }
 
     fn startable(&self, queue: &QueueName) -> bool {
@@ -308,11 +342,8 @@ impl Controller {
         timeline: &Timeline,
         blocked: &mut Blocked,
     ) -> Option<Eviction> {
-        let (policy, urgency) = (&self.config.policy, (shape, job.request.priority));
-        if !policy.preemption
-            || job.request.priority < policy.preempt_priority
-            || blocked.no_victims.contains(&urgency)
-        {
+        // Whoever can't make others go could not if it were less urgent either.
+        if job.request.priority < blocked.worth(shape).from_priority {
             return None;
         }
         let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
@@ -327,7 +358,7 @@ impl Controller {
         let least =
             options.min_by_key(|eviction| (eviction.loss, eviction.victims.len(), eviction.place.node));
         if least.is_none() {
-            blocked.no_victims.insert(urgency);
+            blocked.no_victims.insert(shape, job.request.priority);
         }
         least
     }

@@ -6,9 +6,11 @@
 //! only the controller changes anything.
 
 pub mod fragmentation;
+pub mod lane;
 pub mod order;
 pub mod placement;
 pub mod preempt;
 pub mod share;
 pub mod timeline;
 pub mod usage;
+pub mod walk;

@@ -4,27 +4,29 @@
 //! ageing the order of two waiting jobs never changes, so nothing is sorted
 //! anew as time passes. Queues are merged as the scheduler of the configuration says.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{Config, Cost, Policy, Queue, QueueOrder, QueueState, Scheduler};
+use crate::config::{Config, Policy, Queue, QueueOrder, QueueState, Scheduler};
 use crate::id::{JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
+use super::lane::Lane;
 use super::share::{Share, VirtualTime, VirtualTimes, price};
 use super::usage::Factors;
+use super::walk::{Head, Source, Walk};
 
 /// Place of a job within its queue: the smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// Urgent jobs before others, where the order says so.
-    class: u8,
+    pub(super) class: u8,
     /// By the rule of the queue's order.
-    value: i64,
-    since: WallTime,
-    number: JobNumber,
+    pub(super) value: i64,
+    pub(super) since: WallTime,
+    pub(super) number: JobNumber,
 }
 
 /// What is waited for, as far as placing goes: jobs of one shape fit or don't fit alike.
@@ -67,6 +69,8 @@ pub struct Waiting {
     pub length: Span,
     /// Its share of the cluster.
     pub share: Share,
+    /// Its own priority.
+    pub priority: u8,
 }
 
 /// The ready jobs, by queue and rank.
@@ -82,7 +86,7 @@ pub struct WaitingOrder {
 #[derive(Debug, Clone, Default)]
 struct OneQueue {
     /// Of each user who has some.
-    ready: BTreeMap<Uid, BTreeMap<Rank, Waiting>>,
+    ready: BTreeMap<Uid, Lane>,
     active: u32,
 }
 
@@ -142,10 +146,13 @@ impl WaitingOrder {
     /// Enters a ready job.
     pub fn insert(&mut self, job: &Job, config: &Config, length: Span, share: Share) {
         let shape = self.enter_shape(&job.request);
-        let waiting = Waiting { number: job.id.number, shape, length, share };
+        let priority = job.request.priority;
+        let waiting = Waiting { number: job.id.number, shape, length, share, priority };
         let rank = rank_in(job, config, share);
+        let weight = config.queue(job.queue.as_str()).map_or(1, |queue| queue.priority);
+        let charge = VirtualTime::default().after(price(config.policy.cost, share, length), weight);
         let queue = self.queues.entry(job.queue.clone()).or_default();
-        queue.ready.entry(job.owner.uid).or_default().insert(rank, waiting);
+        queue.ready.entry(job.owner.uid).or_default().insert(rank, waiting, charge);
     }
 
     /// Enters a ready job that stands aside, since nothing here could hold it.
@@ -161,7 +168,7 @@ impl WaitingOrder {
         let rank = rank_in(job, config, share);
         let Some(queue) = self.queues.get_mut(&job.queue) else { return };
         let Some(own) = queue.ready.get_mut(&job.owner.uid) else { return };
-        let was_there = own.remove(&rank).is_some();
+        let was_there = own.remove(&rank);
         if own.is_empty() {
             queue.ready.remove(&job.owner.uid);
         }
@@ -189,9 +196,29 @@ impl WaitingOrder {
         }
     }
 
-    /// Shapes that jobs wait for.
-    pub fn shapes(&self) -> usize {
-        self.shapes.len()
+    #[cfg(test)]
+    pub(super) fn enter(
+        &mut self,
+        queue: &QueueName,
+        user: Uid,
+        rank: Rank,
+        waiting: Waiting,
+        charge: VirtualTime,
+    ) {
+        let queue = self.queues.entry(queue.clone()).or_default();
+        queue.ready.entry(user).or_default().insert(rank, waiting, charge);
+    }
+
+    #[cfg(test)]
+    pub(super) fn take_out(&mut self, queue: &QueueName, user: Uid, rank: &Rank) {
+        if let Some(lane) = self.queues.get_mut(queue).and_then(|queue| queue.ready.get_mut(&user)) {
+            lane.remove(rank);
+        }
+    }
+
+    /// The waiting jobs of a user in a queue.
+    pub(super) fn lane(&self, queue: &QueueName, user: Uid) -> Option<&Lane> {
+        self.queues.get(queue)?.ready.get(&user)
     }
 
     /// A job of the queue was started.
@@ -210,7 +237,7 @@ impl WaitingOrder {
     pub fn before(&self, job: &Job, config: &Config, share: Share) -> usize {
         let rank = rank_in(job, config, share);
         let users = self.queues.values().flat_map(|queue| queue.ready.values());
-        users.map(|own| own.range(..rank).count()).sum()
+        users.map(|own| own.before(&rank)).sum()
     }
 
     /// Active jobs of a queue.
@@ -246,8 +273,10 @@ impl WaitingOrder {
 
     /// The first ready jobs of each queue, so many at most.
     pub fn first_of_each(&self, most: usize) -> impl Iterator<Item = JobNumber> + '_ {
-        let of_user = move |own: &BTreeMap<Rank, Waiting>| -> Vec<JobNumber> {
-            own.values().take(most).map(|waiting| waiting.number).collect()
+        let of_user = move |own: &Lane| {
+            let mut first = Vec::new();
+            own.read(None, most, |_, waiting| first.push(waiting.number));
+            first
         };
         self.queues.values().flat_map(|queue| queue.ready.values()).flat_map(of_user)
     }
@@ -256,21 +285,14 @@ impl WaitingOrder {
     /// has had less goes before another, as `factors` say.
     pub fn walk(&self, config: &Config, times: &VirtualTimes, factors: &Factors, startable: bool) -> Walk {
         let policy = &config.policy;
-        let mut sources: Vec<Source> = config
+        let sources: Vec<Source> = config
             .queues
             .iter()
             .filter(|queue| !startable || self.may_start(queue))
             .filter(|queue| self.waits(&queue.name))
-            .map(|queue| Source {
-                weight: queue.priority,
-                time: times.of(&queue.name),
-                heads: self.heads(queue, policy, factors),
-                name: queue.name.clone(),
-            })
+            .map(|queue| Source::new(queue, times.of(&queue.name), self.heads(queue, policy, factors)))
             .collect();
-        // Equal times: the heavier queue, then the name.
-        sources.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.name.cmp(&b.name)));
-        Walk { sources, scheduler: policy.scheduler, cost: policy.cost }
+        Walk::new(sources, policy)
     }
 
     fn heads(&self, queue: &Queue, policy: &Policy, factors: &Factors) -> Vec<Head> {
@@ -285,91 +307,6 @@ fn rank_in(job: &Job, config: &Config, share: Share) -> Rank {
     let order = config.queue(job.queue.as_str()).map_or(QueueOrder::Prio, |queue| queue.order);
     let length = job.request.estimate.or(job.request.time_limit).unwrap_or(config.policy.unplanned());
     rank(job, order, &config.policy, share.area(length))
-}
-
-/// A walk along the waiting jobs. It survives that jobs it has passed are taken out.
-#[derive(Debug)]
-pub struct Walk {
-    sources: Vec<Source>,
-    scheduler: Scheduler,
-    cost: Cost,
-}
-
-/// A queue.
-#[derive(Debug)]
-struct Source {
-    name: QueueName,
-    weight: u32,
-    time: VirtualTime,
-    heads: Vec<Head>,
-}
-
-/// The first jobs of a user in a queue.
-#[derive(Debug)]
-struct Head {
-    user: Uid,
-    /// What is taken off the value of the user's ranks.
-    bonus: i64,
-    ahead: VecDeque<(Rank, Waiting)>,
-    last: Option<Rank>,
-    drained: bool,
-}
-
-/// Jobs that are read ahead of a user at a time.
-const AHEAD: usize = 32;
-
-impl Head {
-    fn new(user: Uid, bonus: i64) -> Head {
-        Head { user, bonus, ahead: VecDeque::new(), last: None, drained: false }
-    }
-
-    fn first(&mut self, queue: &OneQueue) -> Option<Rank> {
-        if self.ahead.is_empty() && !self.drained {
-            use std::ops::Bound::{Excluded, Unbounded};
-            let from = self.last.map_or(Unbounded, Excluded);
-            let own = queue.ready.get(&self.user);
-            let more = own.into_iter().flat_map(|own| own.range((from, Unbounded))).take(AHEAD);
-            self.ahead.extend(more.map(|(rank, waiting)| (*rank, *waiting)));
-            self.drained = self.ahead.len() < AHEAD;
-        }
-        let (rank, _) = self.ahead.front()?;
-        Some(Rank { value: rank.value.saturating_sub(self.bonus), ..*rank })
-    }
-}
-
-impl Source {
-    /// The next job's rank, with its user's bonus, and which head it is of.
-    fn first(&mut self, order: &WaitingOrder) -> Option<(Rank, usize)> {
-        let queue = order.queues.get(&self.name)?;
-        let firsts = self.heads.iter_mut().zip(0..).filter_map(|(head, at)| Some((head.first(queue)?, at)));
-        firsts.min()
-    }
-}
-
-impl Walk {
-    /// The next job, with its queue.
-    pub fn next(&mut self, order: &WaitingOrder) -> Option<(Waiting, QueueName)> {
-        let fair = self.scheduler == Scheduler::FairShare;
-        let mut best: Option<(usize, Rank, usize)> = None;
-        for at in 0..self.sources.len() {
-            let Some((rank, head)) = self.sources[at].first(order) else { continue };
-            let better = best.is_none_or(|(least, least_rank, _)| {
-                let (this, that) = (&self.sources[at], &self.sources[least]);
-                // The sources stand by weight, so that among equals the first is right.
-                if fair { this.time < that.time } else { this.weight == that.weight && rank < least_rank }
-            });
-            if better {
-                best = Some((at, rank, head));
-            }
-        }
-        let (at, _, head) = best?;
-        let source = &mut self.sources[at];
-        let head = source.heads.get_mut(head)?;
-        let (rank, waiting) = head.ahead.pop_front()?;
-        head.last = Some(rank);
-        source.time = source.time.after(price(self.cost, waiting.share, waiting.length), source.weight);
-        Some((waiting, source.name.clone()))
-    }
 }
 
 #[cfg(test)]

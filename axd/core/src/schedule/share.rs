@@ -49,6 +49,22 @@ impl VirtualTime {
     }
 }
 
+impl std::ops::Add for VirtualTime {
+    type Output = VirtualTime;
+
+    fn add(self, other: VirtualTime) -> VirtualTime {
+        VirtualTime(self.0 + other.0)
+    }
+}
+
+impl std::ops::Sub for VirtualTime {
+    type Output = VirtualTime;
+
+    fn sub(self, other: VirtualTime) -> VirtualTime {
+        VirtualTime(self.0 - other.0)
+    }
+}
+
 /// What a queue is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Price(i128);
