@@ -287,7 +287,7 @@ impl Controller {
                 job.eligible_at = Some(now.wall);
                 let evicted = |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
                 if !job.attempt.as_ref().is_some_and(evicted) {
-                    self.wake_queue(&job.queue);
+                    self.wake_queue(&job);
                 }
             }
             _ if to.is_final() => job.ended_at = Some(now.wall),

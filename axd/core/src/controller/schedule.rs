@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::Scheduler;
+use crate::config::{Cost, Scheduler};
 use crate::id::{AttemptName, HostName, JobNumber, QueueName};
 use crate::job::spec::PreemptMode;
 use crate::job::state::{Cause, JobState, Outcome};
@@ -12,7 +12,7 @@ use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::order::{ShapeId, Waiting};
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::preempt::{Eviction, Loss, make_room};
-use crate::schedule::share::{Price, Share, correction, price};
+use crate::schedule::share::{Charged, Share, price};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::text::count;
 use crate::time::{Now, Span, WallTime};
@@ -220,12 +220,13 @@ impl Controller {
         out: &mut Vec<Decision>,
     ) -> bool {
         let Some(job) = self.jobs.get(&number) else { return false };
-        let (planned, share) = (self.planned(job), self.share(job));
+        let (planned, share, queue) = (self.planned(job), self.share(job), job.queue.clone());
         let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
         let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
         let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
+        let charged = self.charge(&queue, share, planned);
         let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
@@ -235,6 +236,7 @@ impl Controller {
             allocation: allocation.clone(),
             assigned_at: now.wall,
             planned,
+            charged,
             started_at: None,
             checkpoint_at: None,
             card_used: None,
@@ -242,38 +244,42 @@ impl Controller {
             end: None,
         });
         let why = why_it(job, &allocation);
-        let queue = job.queue.clone();
         if let Some(node) = self.nodes.get_mut(&allocation.node) {
             node.hold(name, allocation.clone(), now.wall + planned);
         }
-        self.charge(&queue, price(self.config.policy.cost, share, planned));
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
         shifted
     }
 
-    /// Under other schedulers nobody keeps count.
-    fn charge(&mut self, queue: &QueueName, price: Price) {
-        if self.config.policy.scheduler == Scheduler::FairShare {
-            let weight = self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority);
-            self.times.charge(queue, price, weight);
+    /// Charges a queue for a start; under other schedulers nobody keeps count. What is due later is settled by what is
+    /// returned.
+    fn charge(&mut self, queue: &QueueName, share: Share, planned: Span) -> Option<Charged> {
+        let policy = &self.config.policy;
+        if policy.scheduler != Scheduler::FairShare {
+            return None;
         }
+        let weight = self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority);
+        self.times.charge(queue, price(policy.cost, share, planned), weight);
+        (policy.cost == Cost::Area).then_some(Charged { share, weight })
     }
 
     /// Charges a queue for what a job really used instead of what was planned.
     pub(super) fn settle_share(&mut self, job: JobNumber, until: WallTime) {
         let Some(job) = self.jobs.get(&job) else { return };
-        let Some(attempt) = &job.attempt else { return };
+        let Some((attempt, charged)) = job.attempt.as_ref().and_then(|a| Some((a, a.charged?))) else {
+            return;
+        };
         let ran = until - attempt.started_at.unwrap_or(attempt.assigned_at);
-        let correction = correction(self.config.policy.cost, self.share(job), attempt.planned, ran);
-        let queue = job.queue.clone();
-        self.charge(&queue, correction);
+        self.times.charge(&job.queue, charged.correction(attempt.planned, ran), charged.weight);
     }
 
-    /// A queue that gets its first waiting job has earned nothing while it had none.
-    pub(super) fn wake_queue(&mut self, queue: &QueueName) {
-        if self.config.policy.scheduler == Scheduler::FairShare && !self.order.waits(queue) {
-            self.times.wake(queue, self.order.in_use());
+    /// A job is about to wait in its queue: if it is the first there that can be placed at all, the queue has earned
+    /// nothing while it had none.
+    pub(super) fn wake_queue(&mut self, job: &Job) {
+        let fair = self.config.policy.scheduler == Scheduler::FairShare;
+        if fair && !self.order.waits(&job.queue) && !self.fits_nowhere(job) {
+            self.times.wake(&job.queue, self.order.in_use());
         }
     }
 
@@ -353,12 +359,21 @@ impl Controller {
     /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
     pub(super) fn enter_order_anew(&mut self) {
         self.measure = crate::schedule::share::Measure::of(&self.nodes);
+        let mut awake: BTreeSet<QueueName> = self.order.in_use().cloned().collect();
         self.order = crate::schedule::order::WaitingOrder::default();
         let jobs = std::mem::take(&mut self.jobs);
         for job in jobs.values() {
             self.enter_order(job);
         }
         self.jobs = jobs;
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            // Queues whose jobs had no node that could hold them.
+            let woken: Vec<QueueName> = self.order.in_use().filter(|name| !awake.contains(*name)).cloned().collect();
+            for queue in woken {
+                self.times.wake(&queue, awake.iter());
+                awake.insert(queue);
+            }
+        }
     }
 
     /// Enters a job into the order, if it is ready or active.

@@ -53,7 +53,7 @@ impl Controller {
         if own_conditions_met(&job, now) {
             job.state = JobState::Ready;
             job.eligible_at = Some(now.wall);
-            self.wake_queue(&job.queue);
+            self.wake_queue(&job);
         }
         let to = job.state;
         self.index(job);

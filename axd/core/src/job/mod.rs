@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptName, JobId, QueueName, SubmissionKey, Uid};
 use crate::node::Allocation;
+use crate::schedule::share::Charged;
 use crate::size::Megabytes;
 use crate::time::{BootTime, Span, WallTime};
 use request::Request;
@@ -121,6 +122,9 @@ pub struct Attempt {
     /// How long it was planned to run then: what its queue was charged for.
     #[serde(default)]
     pub planned: Span,
+    /// What its queue was charged by then, if more or less is due once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<Charged>,
     /// When the job last told that its work is safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_at: Option<WallTime>,
