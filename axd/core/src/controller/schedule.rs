@@ -7,7 +7,7 @@ use crate::config::{Cost, Scheduler};
 use crate::id::{AttemptName, HostName, JobNumber, QueueName};
 use crate::job::spec::PreemptMode;
 use crate::job::state::{Cause, JobState, Outcome};
-use crate::job::{Actor, Attempt, Job};
+use crate::job::{Actor, Attempt, Claim, Job};
 use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::order::{ShapeId, Waiting};
 use crate::schedule::placement::{Place, Rules};
@@ -18,14 +18,6 @@ use crate::text::count;
 use crate::time::{Now, Span, WallTime};
 
 use super::{Controller, Decision, Move};
-
-/// A place that victims are leaving for an urgent job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claim {
-    job: JobNumber,
-    place: Place,
-    victims: Vec<AttemptKey>,
-}
 
 /// What a pass came to.
 enum Pass {
@@ -87,9 +79,9 @@ impl Controller {
     /// The timeline with what is claimed.
     pub(crate) fn timeline(&self, now: WallTime) -> Timeline {
         let mut timeline = Timeline::new(now);
-        for claim in &self.claims {
-            if let Some(job) = self.jobs.get(&claim.job) {
-                timeline.reserve(self.reservation(job, &claim.place, now));
+        for job in self.claims.iter().filter_map(|number| self.job(*number)) {
+            if let Some(place) = self.claimed(job) {
+                timeline.reserve(self.reservation(job, &place, now));
             }
         }
         timeline
@@ -132,16 +124,47 @@ impl Controller {
         self.measure.share(&job.request)
     }
 
+    /// The place that victims are leaving for a job.
+    fn claimed(&self, job: &Job) -> Option<Place> {
+        let claim = job.claim.as_ref()?;
+        let node = self.nodes.position(&claim.node)?;
+        let has = &self.nodes.as_slice()[node].inventory.cards;
+        let card = |(index, charge): &(u32, _)| Some((has.iter().position(|card| card.index == *index)?, *charge));
+        Some(Place { node, cards: claim.cards.iter().map(card).collect::<Option<_>>()? })
+    }
+
     /// Urgent jobs whose victims have gone start in their places.
     fn settle_claims(&mut self, now: Now, out: &mut Vec<Decision>) {
-        for claim in std::mem::take(&mut self.claims) {
-            let waits = self.jobs.get(&claim.job).filter(|job| job.state == JobState::Ready);
-            let (Some(job), Some(node)) = (waits, self.nodes.as_slice().get(claim.place.node)) else { continue };
-            if claim.victims.iter().any(|victim| node.held().contains_key(victim)) {
-                self.claims.push(claim);
-            } else if self.still_fits(job, node, &claim.place) {
-                self.assign(now, claim.job, &claim.place, out);
+        for number in self.claims.clone() {
+            let Some((job, claim)) = self.job(number).and_then(|job| Some((job, job.claim.as_ref()?))) else { continue };
+            let place = self.claimed(job);
+            let node = self.nodes.get(&claim.node);
+            if node.is_some_and(|node| claim.victims.iter().any(|victim| node.held().contains_key(victim))) {
+                continue;
             }
+            let fits = |place: &Place| node.is_some_and(|node| self.still_fits(job, node, place));
+            let place = place.filter(|place| self.startable(&job.queue, &[]) && fits(place));
+            self.drop_claim(number);
+            if let Some(place) = place {
+                self.assign(now, number, &place, out);
+            }
+        }
+    }
+
+    fn drop_claim(&mut self, number: JobNumber) {
+        self.claims.remove(&number);
+        if let Some(job) = self.jobs.get_mut(&number) {
+            job.claim = None;
+        }
+    }
+
+    /// Nobody counts any more on what was to be free on a node.
+    pub(super) fn drop_claims_on(&mut self, node: &HostName) {
+        let there = |job: &&Job| job.claim.as_ref().is_some_and(|claim| claim.node == *node);
+        let jobs = self.claims.iter().filter_map(|number| self.job(*number));
+        let dropped: Vec<JobNumber> = jobs.filter(there).map(|job| job.id.number).collect();
+        for number in dropped {
+            self.drop_claim(number);
         }
     }
 
@@ -166,11 +189,14 @@ impl Controller {
         let mut blocked = Blocked::default();
         let mut walk = self.order.walk(&self.config, &self.times, true);
         let mut started = false;
+        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
+        let mut kept: Vec<QueueName> = claiming.map(|job| job.queue.clone()).collect();
+        let mut reserved = BTreeSet::new();
         while let Some((waiting, queue)) = walk.next(&self.order) {
             if left == 0 && blocked.hopeless == self.order.shapes() && !self.config.policy.preemption {
                 break;
             }
-            if !self.startable(&queue) || self.claims.iter().any(|claim| claim.job == waiting.number) {
+            if !self.startable(&queue, &kept) || self.claims.contains(&waiting.number) {
                 continue;
             }
             let Some(job) = self.jobs.get(&waiting.number) else { continue };
@@ -201,6 +227,9 @@ impl Controller {
                 let earliest = rules.earliest(&self.nodes, &timeline, &job.request, now.wall, waiting.length);
                 if let Some((from, place)) = earliest {
                     timeline.reserve(self.reservation(job, &place, from));
+                    if reserved.insert(queue.clone()) {
+                        kept.push(queue);
+                    }
                     left -= 1;
                 }
             }
@@ -208,8 +237,11 @@ impl Controller {
         if started { Pass::Started } else { Pass::Done }
     }
 
-    fn startable(&self, queue: &QueueName) -> bool {
-        self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue))
+    /// Whether the limits of a queue let a job start beside those that have a place in it kept for them: who is first
+    /// and waits for cards must not find that others have filled its queue, neither meanwhile nor when they are free.
+    fn startable(&self, queue: &QueueName, kept: &[QueueName]) -> bool {
+        let beside = kept.iter().filter(|own| *own == queue).count();
+        self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue, beside))
     }
 
     pub(super) fn assign(
@@ -340,14 +372,22 @@ impl Controller {
     }
 
     fn evict(&mut self, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
+        let Eviction { victims, place, .. } = eviction;
         let Some(id) = self.jobs.get(&urgent).map(|job| job.id) else { return };
+        let Some(has) = self.nodes.as_slice().get(place.node).map(|node| &node.inventory) else { return };
+        let cards = place.cards.iter().map(|(at, charge)| (has.cards[*at].index, *charge)).collect();
+        let claim = Claim { node: has.name.clone(), cards, victims: victims.clone() };
+        let what = format!("{} on {} to make room for it", count(victims.len() as u64, "job"), has.name);
         let message = format!("makes room for {id}, which is more urgent");
-        for victim in &eviction.victims {
-            if let Some(number) = self.by_epoch.get(victim).copied() {
-                self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
-            }
+        for number in victims.iter().filter_map(|victim| self.by_epoch.get(victim).copied()).collect::<Vec<_>>() {
+            self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
         }
-        self.claims.push(Claim { job: urgent, place: eviction.place, victims: eviction.victims });
+        if let Some(job) = self.jobs.get_mut(&urgent) {
+            job.claim = Some(Box::new(claim));
+            self.claims.insert(urgent);
+        }
+        // Noted so that the claim is written down with the job.
+        out.push(Decision::Noted { job: id, actor: Actor::Ax.name().into(), what });
     }
 
     /// Whether no node could hold the job even if it were empty.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::explain::PLANNED;
+use crate::id::JobNumber;
 
 use super::{Controller, WaitingOrder};
 
@@ -23,7 +24,7 @@ impl Controller {
             order: WaitingOrder::default(),
             measure: self.measure,
             times: self.times.clone(),
-            claims: self.claims.clone(),
+            claims: BTreeSet::new(),
             pass_due: false,
             begins: BTreeSet::new(),
             backoffs: BTreeSet::new(),
@@ -34,8 +35,9 @@ impl Controller {
             next_epoch: self.next_epoch,
             is_sketch: true,
         };
-        let chosen = self.active.iter().copied().chain(self.order.first_of_each(PLANNED));
-        for job in chosen.filter_map(|number| self.jobs.get(&number)) {
+        let mut chosen: BTreeSet<JobNumber> = self.order.first_of_each(PLANNED).collect();
+        chosen.extend(self.active.iter().chain(&self.claims));
+        for job in chosen.iter().filter_map(|number| self.jobs.get(number)) {
             copy.index(job.clone());
         }
         // The limit of a user counts all their jobs.

@@ -46,6 +46,7 @@ impl Controller {
             retries_used: 0,
             evictions: 0,
             saved: Span(0),
+            claim: None,
             attempt: None,
             note: None,
             owner,

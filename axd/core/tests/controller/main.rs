@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod any_events;
+mod room;
 mod shares;
 
 use std::sync::Arc;
