@@ -235,11 +235,11 @@ fn written_for(decision: &Decision) -> Option<JobId> {
     }
 }
 
-/// Whether the shares of queues may have changed with a decision.
+/// Whether the shares of queues may have changed with a decision: also by a job that is moved to another queue.
 fn may_charge(decision: &Decision) -> bool {
     matches!(
         decision,
-        Decision::Launch { .. } | Decision::Closed { .. } | Decision::Moved { to: JobState::Ready, .. }
+        Decision::Launch { .. } | Decision::Closed { .. } | Decision::Noted { .. } | Decision::Moved { to: JobState::Ready, .. }
     )
 }
 

@@ -31,7 +31,6 @@ use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime};
 use person::Asked;
-use schedule::Claim;
 
 /// How long a finished job stays in memory, so that what is on its way about it
 /// still finds it; afterwards the accounts answer.
@@ -82,8 +81,8 @@ pub struct Controller {
     seen: WallTime,
     /// What was asked of cards lately.
     mix: Mix,
-    /// Places that victims are leaving.
-    claims: Vec<Claim>,
+    /// Jobs for which victims are leaving their places.
+    claims: BTreeSet<JobNumber>,
     /// Whether the last pass wants another one at once.
     pass_due: bool,
     /// Jobs that wait for a wall-clock time.
@@ -156,7 +155,7 @@ impl Controller {
             usages: snapshot.usages,
             seen: WallTime::default(),
             mix: snapshot.mix,
-            claims: Vec::new(),
+            claims: BTreeSet::new(),
             pass_due: false,
             nodes,
             jobs: BTreeMap::new(),
@@ -291,9 +290,9 @@ impl Controller {
     fn node_registered(&mut self, inventory: crate::node::Inventory) {
         let mut node = Node::new(inventory);
         hold_what_jobs_hold(&self.jobs, &mut node);
+        // What was to be free there may be gone.
+        self.drop_claims_on(&node.inventory.name);
         self.nodes.insert(node);
-        // A place names its node by position, and what it was may be gone.
-        self.claims.clear();
         self.enter_order_anew();
     }
 
@@ -309,6 +308,7 @@ impl Controller {
         }
         let Some(mut job) = self.unindex(number) else { return false };
         job.state = to;
+        job.claim = job.claim.filter(|_| to == JobState::Ready);
         // A running job's note stays the reason for which it, and there, was started.
         if cause != Cause::Confirmed {
             job.note = (!why.is_empty()).then(|| why.into());
@@ -320,7 +320,7 @@ impl Controller {
                 let evicted =
                     |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
                 if !job.attempt.as_ref().is_some_and(evicted) {
-                    self.wake_queue(&job.queue);
+                    self.wake_queue(&job);
                 }
             }
             _ if to.is_final() => job.ended_at = Some(now.wall),
@@ -351,6 +351,9 @@ impl Controller {
             }
             _ => {}
         }
+        if job.claim.is_some() {
+            self.claims.insert(number);
+        }
         self.enter_order(&job);
         if let Some(attempt) = job.attempt.as_ref().filter(|_| job.state.is_active()) {
             self.active.insert(number);
@@ -365,6 +368,7 @@ impl Controller {
     /// Takes a job out of everything that is derived from it.
     fn unindex(&mut self, number: JobNumber) -> Option<Box<Job>> {
         let job = self.jobs.remove(&number)?;
+        self.claims.remove(&number);
         if job.state == JobState::Ready {
             self.order.remove(&job, &self.config, self.share(&job));
         }

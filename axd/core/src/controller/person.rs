@@ -171,7 +171,11 @@ impl Controller {
             return;
         }
         let Some(mut job) = self.unindex(id.number) else { return };
+        let moves = change.queue.as_ref().is_some_and(|queue| *queue != job.queue);
         let what = asked.said(&format!("{},", apply(&mut job, change)));
+        if moves && job.state == JobState::Ready {
+            self.wake_queue(&job);
+        }
         self.index(job);
         out.push(asked.noted(&what));
         self.settle_waiting(now, id.number, actor, &what, out);

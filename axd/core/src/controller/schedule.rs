@@ -1,34 +1,27 @@
 //! The pass: down the order of the waiting jobs, starting what fits, keeping
 //! places for the first that don't, making room for urgent ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::Scheduler;
+use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName};
 use crate::job::spec::PreemptMode;
 use crate::job::state::{Cause, JobState, Outcome};
-use crate::job::{Actor, Attempt, Job};
+use crate::job::{Actor, Attempt, Claim, Job};
 use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::lane::Worth;
 use crate::schedule::order::{ShapeId, Waiting};
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::preempt::{Eviction, Loss, make_room};
-use crate::schedule::share::{Price, Share, correction, price};
+use crate::schedule::share::{Charged, Share, price};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
+use crate::text::count;
 use crate::time::{Now, Span, WallTime};
 
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
-
-/// A place that victims are leaving for an urgent job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claim {
-    pub(super) job: JobNumber,
-    pub(super) place: Place,
-    pub(super) victims: Vec<AttemptKey>,
-}
 
 /// What a pass came to.
 enum Pass {
@@ -101,9 +94,9 @@ impl Controller {
     /// The timeline with what is claimed.
     pub(crate) fn timeline(&self, now: WallTime) -> Timeline {
         let mut timeline = Timeline::new(now);
-        for claim in &self.claims {
-            if let Some(job) = self.jobs.get(&claim.job) {
-                timeline.reserve(self.reservation(job, &claim.place, now));
+        for job in self.claims.iter().filter_map(|number| self.job(*number)) {
+            if let Some(place) = self.claimed(job) {
+                timeline.reserve(self.reservation(job, &place, now));
             }
         }
         timeline
@@ -146,18 +139,48 @@ impl Controller {
         self.measure.share(&job.request)
     }
 
+    /// The place that victims are leaving for a job.
+    pub(super) fn claimed(&self, job: &Job) -> Option<Place> {
+        let claim = job.claim.as_ref()?;
+        let node = self.nodes.position(&claim.node)?;
+        let has = &self.nodes.as_slice()[node].inventory.cards;
+        let card = |(index, charge): &(u32, _)| Some((has.iter().position(|card| card.index == *index)?, *charge));
+        Some(Place { node, cards: claim.cards.iter().map(card).collect::<Option<_>>()? })
+    }
+
     /// Urgent jobs whose victims have gone start in their places.
     fn settle_claims(&mut self, now: Now, out: &mut Vec<Decision>) {
-        for claim in std::mem::take(&mut self.claims) {
-            let waits = self.jobs.get(&claim.job).filter(|job| job.state == JobState::Ready);
-            let (Some(job), Some(node)) = (waits, self.nodes.as_slice().get(claim.place.node)) else {
+        for number in self.claims.clone() {
+            let Some((job, claim)) = self.job(number).and_then(|job| Some((job, job.claim.as_ref()?))) else { continue };
+            let place = self.claimed(job);
+            let node = self.nodes.get(&claim.node);
+            if node.is_some_and(|node| claim.victims.iter().any(|victim| node.held().contains_key(victim))) {
                 continue;
-            };
-            if claim.victims.iter().any(|victim| node.held().contains_key(victim)) {
-                self.claims.push(claim);
-            } else if self.still_fits(job, node, &claim.place) {
-                self.assign(now, claim.job, &claim.place, Chosen::MadeRoom(claim.victims.len()), out);
             }
+            let fits = |place: &Place| node.is_some_and(|node| self.still_fits(job, node, place));
+            let victims = claim.victims.len();
+            let place = place.filter(|place| self.startable(&job.queue, &[]) && fits(place));
+            self.drop_claim(number);
+            if let Some(place) = place {
+                self.assign(now, number, &place, Chosen::MadeRoom(victims), out);
+            }
+        }
+    }
+
+    fn drop_claim(&mut self, number: JobNumber) {
+        self.claims.remove(&number);
+        if let Some(job) = self.jobs.get_mut(&number) {
+            job.claim = None;
+        }
+    }
+
+    /// Nobody counts any more on what was to be free on a node.
+    pub(super) fn drop_claims_on(&mut self, node: &HostName) {
+        let there = |job: &&Job| job.claim.as_ref().is_some_and(|claim| claim.node == *node);
+        let jobs = self.claims.iter().filter_map(|number| self.job(*number));
+        let dropped: Vec<JobNumber> = jobs.filter(there).map(|job| job.id.number).collect();
+        for number in dropped {
+            self.drop_claim(number);
         }
     }
 
@@ -185,6 +208,9 @@ impl Controller {
             Blocked { urgent: policy.preemption.then_some(policy.preempt_priority), ..Blocked::default() };
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let mut started = false;
+        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
+        let mut kept: Vec<QueueName> = claiming.map(|job| job.queue.clone()).collect();
+        let mut reserved = BTreeSet::new();
         let mut tried = false;
         loop {
             let some_only = left == 0 && !strict && !witness.waits_for_one();
@@ -197,11 +223,11 @@ impl Controller {
                 false => walk.next(&self.order),
             };
             let Some((waiting, queue)) = next else { break };
-            if !self.startable(&queue) {
+            if !self.startable(&queue, &kept) {
                 walk.leave(&queue);
                 continue;
             }
-            if self.claims.iter().any(|claim| claim.job == waiting.number) {
+            if self.claims.contains(&waiting.number) {
                 continue;
             }
             let Some(job) = self.jobs.get(&waiting.number) else { continue };
@@ -236,6 +262,9 @@ impl Controller {
                     let reservation = self.reservation(job, &place, from);
                     witness.keeps(&reservation);
                     timeline.reserve(reservation);
+                    if reserved.insert(queue.clone()) {
+                        kept.push(queue);
+                    }
                     left -= 1;
                 }
             }
@@ -256,8 +285,11 @@ impl Controller {
         }
     }
 
-    fn startable(&self, queue: &QueueName) -> bool {
-        self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue))
+    /// Whether the limits of a queue let a job start beside those that have a place in it kept for them: who is first
+    /// and waits for cards must not find that others have filled its queue, neither meanwhile nor when they are free.
+    fn startable(&self, queue: &QueueName, kept: &[QueueName]) -> bool {
+        let beside = kept.iter().filter(|own| *own == queue).count();
+        self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue, beside))
     }
 
     pub(super) fn assign(
@@ -269,13 +301,14 @@ impl Controller {
         out: &mut Vec<Decision>,
     ) -> bool {
         let Some(job) = self.jobs.get(&number) else { return false };
-        let (planned, share) = (self.planned(job), self.share(job));
+        let (planned, share, queue) = (self.planned(job), self.share(job), job.queue.clone());
         let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
         let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
         let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
         let why = self.why_started(job, &allocation, chosen);
+        let charged = self.charge(&queue, share, planned);
         let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
@@ -285,19 +318,18 @@ impl Controller {
             allocation: allocation.clone(),
             assigned_at: now.wall,
             planned,
+            charged,
             started_at: None,
             checkpoint_at: None,
             card_used: None,
             ending: None,
             end: None,
         });
-        let queue = job.queue.clone();
+        let owner = job.owner.uid;
         if let Some(node) = self.nodes.get_mut(&allocation.node) {
             node.hold(name, allocation.clone(), now.wall + planned);
         }
-        self.charge(&queue, price(self.config.policy.cost, share, planned));
-        let owner = self.jobs.get(&number).map(|job| job.owner.uid);
-        if let Some(owner) = owner.filter(|_| self.config.policy.scheduler == Scheduler::FairShare) {
+        if self.config.policy.scheduler == Scheduler::FairShare {
             self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
         }
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
@@ -305,32 +337,39 @@ impl Controller {
         shifted
     }
 
-    /// Under other schedulers nobody keeps count.
-    fn charge(&mut self, queue: &QueueName, price: Price) {
-        if self.config.policy.scheduler == Scheduler::FairShare {
-            let weight = self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority);
-            self.times.charge(queue, price, weight);
+    /// Charges a queue for a start; under other schedulers nobody keeps count. What is due later is settled by what is
+    /// returned.
+    fn charge(&mut self, queue: &QueueName, share: Share, planned: Span) -> Option<Charged> {
+        let policy = &self.config.policy;
+        if policy.scheduler != Scheduler::FairShare {
+            return None;
         }
+        let weight = self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority);
+        self.times.charge(queue, price(policy.cost, share, planned), weight);
+        (policy.cost == Cost::Area).then_some(Charged { share, weight })
     }
 
     /// Charges a queue for what a job really used instead of what was planned.
     pub(super) fn settle_share(&mut self, job: JobNumber, until: WallTime) {
         let Some(job) = self.jobs.get(&job) else { return };
         let Some(attempt) = &job.attempt else { return };
-        let ran = until - attempt.started_at.unwrap_or(attempt.assigned_at);
-        let (owner, share) = (job.owner.uid, self.share(job));
-        let correction = correction(self.config.policy.cost, share, attempt.planned, ran);
-        let queue = job.queue.clone();
         if self.config.policy.scheduler == Scheduler::FairShare {
+            let (owner, share) = (job.owner.uid, self.measure.share(&job.request));
             self.usages.ended(owner, share, until, self.config.policy.usage_half_life);
         }
-        self.charge(&queue, correction);
+        // What was started under another scheduler was not charged.
+        if let Some(charged) = attempt.charged {
+            let ran = until - attempt.started_at.unwrap_or(attempt.assigned_at);
+            self.times.charge(&job.queue, charged.correction(attempt.planned, ran), charged.weight);
+        }
     }
 
-    /// A queue that gets its first waiting job has earned nothing while it had none.
-    pub(super) fn wake_queue(&mut self, queue: &QueueName) {
-        if self.config.policy.scheduler == Scheduler::FairShare && !self.order.waits(queue) {
-            self.times.wake(queue, self.order.in_use());
+    /// A job is about to wait in its queue: if it is the first there that can be placed at all, the queue has earned
+    /// nothing while it had none.
+    pub(super) fn wake_queue(&mut self, job: &Job) {
+        let fair = self.config.policy.scheduler == Scheduler::FairShare;
+        if fair && !self.order.waits(&job.queue) && !self.fits_nowhere(job) {
+            self.times.wake(&job.queue, self.order.in_use());
         }
     }
 
@@ -390,14 +429,22 @@ impl Controller {
     }
 
     fn evict(&mut self, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
+        let Eviction { victims, place, .. } = eviction;
         let Some(id) = self.jobs.get(&urgent).map(|job| job.id) else { return };
+        let Some(has) = self.nodes.as_slice().get(place.node).map(|node| &node.inventory) else { return };
+        let cards = place.cards.iter().map(|(at, charge)| (has.cards[*at].index, *charge)).collect();
+        let claim = Claim { node: has.name.clone(), cards, victims: victims.clone() };
+        let what = format!("{} on {} to make room for it", count(victims.len() as u64, "job"), has.name);
         let message = format!("makes room for {id}, which is more urgent");
-        for victim in &eviction.victims {
-            if let Some(number) = self.by_epoch.get(victim).copied() {
-                self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
-            }
+        for number in victims.iter().filter_map(|victim| self.by_epoch.get(victim).copied()).collect::<Vec<_>>() {
+            self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
         }
-        self.claims.push(Claim { job: urgent, place: eviction.place, victims: eviction.victims });
+        if let Some(job) = self.jobs.get_mut(&urgent) {
+            job.claim = Some(Box::new(claim));
+            self.claims.insert(urgent);
+        }
+        // Noted so that the claim is written down with the job.
+        out.push(Decision::Noted { job: id, actor: Actor::Ax.name().into(), what });
     }
 
     /// Whether no node could hold the job even if it were empty.
@@ -409,12 +456,21 @@ impl Controller {
     /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
     pub(super) fn enter_order_anew(&mut self) {
         self.measure = crate::schedule::share::Measure::of(&self.nodes);
+        let mut awake: BTreeSet<QueueName> = self.order.in_use().cloned().collect();
         self.order = crate::schedule::order::WaitingOrder::default();
         let jobs = std::mem::take(&mut self.jobs);
         for job in jobs.values() {
             self.enter_order(job);
         }
         self.jobs = jobs;
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            // Queues whose jobs had no node that could hold them.
+            let woken: Vec<QueueName> = self.order.in_use().filter(|name| !awake.contains(*name)).cloned().collect();
+            for queue in woken {
+                self.times.wake(&queue, awake.iter());
+                awake.insert(queue);
+            }
+        }
         self.enter_rates();
     }
 

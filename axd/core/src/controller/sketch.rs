@@ -27,7 +27,7 @@ impl Controller {
             usages: self.usages.clone(),
             seen: self.seen,
             mix: self.mix.clone(),
-            claims: self.claims.clone(),
+            claims: BTreeSet::new(),
             pass_due: false,
             begins: BTreeSet::new(),
             backoffs: BTreeSet::new(),
@@ -38,8 +38,9 @@ impl Controller {
             next_epoch: self.next_epoch,
             is_sketch: true,
         };
-        let chosen = self.active.iter().copied().chain(self.order.first_of_each(PLANNED));
-        for job in chosen.filter_map(|number| self.jobs.get(&number)) {
+        let mut chosen: BTreeSet<JobNumber> = self.order.first_of_each(PLANNED).collect();
+        chosen.extend(self.active.iter().chain(&self.claims));
+        for job in chosen.iter().filter_map(|number| self.jobs.get(number)) {
             copy.index(job.clone());
         }
         // The limit of a user counts all their jobs.

@@ -46,6 +46,7 @@ impl Controller {
             retries_used: 0,
             evictions: 0,
             saved: Span(0),
+            claim: None,
             attempt: None,
             note: None,
             owner,
@@ -53,7 +54,7 @@ impl Controller {
         if own_conditions_met(&job, now) {
             job.state = JobState::Ready;
             job.eligible_at = Some(now.wall);
-            self.wake_queue(&job.queue);
+            self.wake_queue(&job);
         }
         if let Some(wanted) =
             job.request.cards.as_ref().filter(|_| self.config.policy.packing == Packing::Fgd)

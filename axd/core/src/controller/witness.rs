@@ -128,7 +128,7 @@ impl Controller {
 
     /// Whether a queue may start another job now.
     pub(crate) fn may_start(&self, queue: &Queue) -> bool {
-        self.order.may_start(queue)
+        self.order.may_start(queue, 0)
     }
 
     /// How many ready jobs are before a job by rank: of all queues, since those of equal weight are merged by it.
@@ -137,10 +137,11 @@ impl Controller {
     }
 
     /// The place that others are leaving for a job, and who they are.
-    pub(crate) fn claim_of(&self, number: JobNumber) -> Option<(&Place, Vec<JobId>)> {
-        let claim = self.claims.iter().find(|claim| claim.job == number)?;
+    pub(crate) fn claim_of(&self, number: JobNumber) -> Option<(Place, Vec<JobId>)> {
+        let job = self.job(number)?;
+        let claim = job.claim.as_ref()?;
         let victims = claim.victims.iter().filter_map(|epoch| self.job_of_epoch(*epoch)).collect();
-        Some((&claim.place, victims))
+        Some((self.claimed(job)?, victims))
     }
 
     /// The job of a living attempt.

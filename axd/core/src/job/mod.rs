@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AttemptName, JobId, QueueName, SubmissionKey, Uid};
-use crate::node::Allocation;
+use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey, Uid};
+use crate::node::{Allocation, AttemptKey};
+use crate::schedule::share::Charged;
 use crate::size::Megabytes;
 use crate::time::{BootTime, Span, WallTime};
 use request::Request;
@@ -100,10 +101,24 @@ pub struct Job {
     /// Work that earlier attempts have done and kept.
     #[serde(default)]
     pub saved: Span,
+    /// Room that others are making for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Box<Claim>>,
     /// The living attempt, or the last.
     pub attempt: Option<Attempt>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
     pub note: Option<Box<str>>,
+}
+
+/// Room that victims are making for an urgent job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The node.
+    pub node: HostName,
+    /// Cards by number, and what will be charged on each.
+    pub cards: Vec<(u32, Megabytes)>,
+    /// The attempts that are to go.
+    pub victims: Vec<AttemptKey>,
 }
 
 /// One attempt of a job.
@@ -121,6 +136,9 @@ pub struct Attempt {
     /// How long it was planned to run then: what its queue was charged for.
     #[serde(default)]
     pub planned: Span,
+    /// What its queue was charged by then, if more or less is due once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<Charged>,
     /// When the job last told that its work is safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_at: Option<WallTime>,

@@ -245,10 +245,10 @@ impl WaitingOrder {
         self.queues.get(queue).map_or(0, |q| q.active)
     }
 
-    /// Whether a queue may start another job.
-    pub fn may_start(&self, queue: &Queue) -> bool {
+    /// Whether a queue may start another job, beside so many that will start.
+    pub fn may_start(&self, queue: &Queue, beside: usize) -> bool {
         queue.state != QueueState::Stopped
-            && queue.max_running.is_none_or(|max| self.active(&queue.name) < max)
+            && queue.max_running.is_none_or(|max| self.active(&queue.name) as usize + beside < max as usize)
     }
 
     /// Queues with jobs that wait or run.
@@ -288,7 +288,7 @@ impl WaitingOrder {
         let sources: Vec<Source> = config
             .queues
             .iter()
-            .filter(|queue| !startable || self.may_start(queue))
+            .filter(|queue| !startable || self.may_start(queue, 0))
             .filter(|queue| self.waits(&queue.name))
             .map(|queue| Source::new(queue, times.of(&queue.name), self.heads(queue, policy, factors)))
             .collect();

@@ -121,12 +121,20 @@ pub fn price(cost: Cost, share: Share, length: Span) -> Price {
     }
 }
 
-/// What is still to be charged at the end, since a job ran for `ran` and was charged for `planned`: negative if it
-/// was shorter.
-pub fn correction(cost: Cost, share: Share, planned: Span, ran: Span) -> Price {
-    match cost {
-        Cost::Count => Price(0),
-        Cost::Area => Price(i128::from(share.0) * (i128::from(ran.0) - i128::from(planned.0))),
+/// By what a queue was charged for a start: its end is settled by the same, whatever nodes and configuration have become
+/// meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charged {
+    /// The job's share then.
+    pub share: Share,
+    /// The queue's weight then.
+    pub weight: u32,
+}
+
+impl Charged {
+    /// What is still to be charged, since a job ran for `ran` and was charged for `planned`: negative if it was shorter.
+    pub fn correction(self, planned: Span, ran: Span) -> Price {
+        Price(i128::from(self.share.0) * (i128::from(ran.0) - i128::from(planned.0)))
     }
 }
 

@@ -5,6 +5,8 @@
 mod advice;
 mod any_events;
 mod explaining;
+mod room;
+mod shares;
 
 use std::sync::Arc;
 
