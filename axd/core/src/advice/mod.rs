@@ -1,25 +1,25 @@
 //! What a waiting job could ask for instead to start at once: the cheapest
-//! change of a single thing.
-//!
-//! A change counts only if it was tried: it is put into a copy of the
-//! controller, the next pass is made there, and the job starts in it. Of
-//! each amount the search finds the least reduction that does. Steps are those in
-//! which people write: whole minutes (seconds, of a minute), whole gigabytes of
-//! host memory (megabytes, of one), tenths of a gigabyte of a card, CPUs, cards.
-//!
-//! The cheapest change is the one that gives up the least part of what was asked
-//! for: (before − after) / before, compared exactly. Another queue and another
-//! type of card give up nothing. Among equals the order is queue, time, type,
-//! memory of cards, host memory, CPUs, cards; among queues that of the
-//! configuration, among types "any" first, then by name.
-//!
-//! How the search is exact without trying every step: what a pass finds when it
-//! looks at the job does not depend on how much the job asks for, except through
-//! its rank where the order is by area. Steps that give the job the same rank are
-//! therefore one class. For the largest step of a class a pass is made, and how
-//! things stood when it looked at the job is kept; the largest step of the class
-//! that fits there is found by halving, since what fits still fits when it asks
-//! for less, and is tried in its turn.
+//! change of a single thing, tried on a copy of the controller.
+
+// A change counts only if it was tried: it is put into a copy of the
+// controller, the next pass is made there, and the job starts in it. Of
+// each amount the search finds the least reduction that does. Steps are those in
+// which people write: whole minutes (seconds, of a minute), whole gigabytes of
+// host memory (megabytes, of one), tenths of a gigabyte of a card, CPUs, cards.
+//
+// The cheapest change is the one that gives up the least part of what was asked
+// for: (before − after) / before, compared exactly. Another queue and another
+// type of card give up nothing. Among equals the order is queue, time, type,
+// memory of cards, host memory, CPUs, cards; among queues that of the
+// configuration, among types "any" first, then by name.
+//
+// How the search is exact without trying every step: what a pass finds when it
+// looks at the job does not depend on how much the job asks for, except through
+// its rank where the order is by area. Steps that give the job the same rank are
+// therefore one class. For the largest step of a class a pass is made, and how
+// things stood when it looked at the job is kept; the largest step of the class
+// that fits there is found by halving, since what fits still fits when it asks
+// for less, and is tried in its turn.
 
 mod remedy;
 

@@ -36,9 +36,7 @@ fn key(job: &Job, config: &Config, measured: &Measured) -> Key {
         QueueOrder::Fifo => (0, 0),
         QueueOrder::Saf => (0, bound.map_or(area, |x| since.0 + within(x, doublings(area)))),
         QueueOrder::Laf if request.priority >= config.policy.preempt_priority => (0, aged),
-        QueueOrder::Laf => {
-            (1, bound.map_or(-area, |x| since.0 + within(x, 63 * 1024 - doublings(area))))
-        }
+        QueueOrder::Laf => (1, bound.map_or(-area, |x| since.0 + within(x, 63 * 1024 - doublings(area)))),
     };
     (class, value, since, job.id.number)
 }
