@@ -19,6 +19,9 @@ pub fn check(controller: &Controller) -> Result<(), String> {
         node_gives_what_it_has(node)?;
         node_holds_for_the_living(node, &active)?;
     }
+    if !controller.all_nodes().index_agrees() {
+        return Err("what is indexed of the nodes is not what they have".to_owned());
+    }
     queues_keep_their_limits(controller)?;
     the_order_is_the_ready_jobs(controller)
 }

@@ -111,6 +111,7 @@ impl Engine {
             next_epoch: restored.next_epoch,
             times: restored.shares.0,
             usages: restored.shares.1,
+            mix: restored.mix,
             config,
         });
         let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;

@@ -244,6 +244,8 @@ pub enum Packing {
     First,
     /// The cards with the most memory left.
     Worst,
+    /// The cards whose use leaves the least memory that usual submissions could not use.
+    Fgd,
 }
 
 /// `accounting`.

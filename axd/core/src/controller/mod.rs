@@ -25,6 +25,7 @@ use crate::id::{Epoch, JobId, JobNumber, SubmissionKey, Uid};
 use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
+use crate::schedule::fragmentation::Mix;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
@@ -55,6 +56,9 @@ pub struct Snapshot {
     /// What the users have had of it lately.
     #[serde(default)]
     pub usages: Usages,
+    /// What was asked of cards lately.
+    #[serde(default)]
+    pub mix: Mix,
 }
 
 /// The controller. See the module's words.
@@ -76,6 +80,8 @@ pub struct Controller {
     usages: Usages,
     /// The time of the last event.
     seen: WallTime,
+    /// What was asked of cards lately.
+    mix: Mix,
     /// Places that victims are leaving.
     claims: Vec<Claim>,
     /// Whether the last pass wants another one at once.
@@ -135,6 +141,7 @@ impl Controller {
             next_epoch,
             times: VirtualTimes::default(),
             usages: Usages::default(),
+            mix: Mix::default(),
         })
     }
 
@@ -148,6 +155,7 @@ impl Controller {
             times: snapshot.times,
             usages: snapshot.usages,
             seen: WallTime::default(),
+            mix: snapshot.mix,
             claims: Vec::new(),
             pass_due: false,
             nodes,
@@ -193,6 +201,7 @@ impl Controller {
             next_epoch: self.next_epoch,
             times: self.times.clone(),
             usages: self.usages.clone(),
+            mix: self.mix.clone(),
         }
     }
 
@@ -437,6 +446,11 @@ impl Controller {
     /// All nodes, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
+    }
+
+    /// What was asked of cards lately; only packing by fragmentation counts it.
+    pub fn mix(&self) -> &Mix {
+        &self.mix
     }
 
     /// What the users have had of the cluster lately.

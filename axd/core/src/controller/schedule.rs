@@ -87,7 +87,7 @@ impl Controller {
 
     /// Which place is the best, by the configuration.
     pub(crate) fn rules(&self) -> Rules {
-        Rules { packing: self.config.policy.packing, reserve: self.config.resources.gpu_reserve }
+        Rules::new(self.config.policy.packing, self.config.resources.gpu_reserve, &self.mix)
     }
 
     /// The timeline with what is claimed.

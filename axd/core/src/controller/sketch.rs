@@ -26,6 +26,7 @@ impl Controller {
             times: self.times.clone(),
             usages: self.usages.clone(),
             seen: self.seen,
+            mix: self.mix.clone(),
             claims: self.claims.clone(),
             pass_due: false,
             begins: BTreeSet::new(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::ErrorClass;
-use crate::config::QueueState;
+use crate::config::{Packing, QueueState};
 use crate::id::{JobId, Uid};
 use crate::job::state::JobState;
 use crate::job::{Actor, Job};
@@ -54,6 +54,11 @@ impl Controller {
             job.state = JobState::Ready;
             job.eligible_at = Some(now.wall);
             self.wake_queue(&job.queue);
+        }
+        if let Some(wanted) =
+            job.request.cards.as_ref().filter(|_| self.config.policy.packing == Packing::Fgd)
+        {
+            self.mix.count(wanted);
         }
         let to = job.state;
         self.index(job);

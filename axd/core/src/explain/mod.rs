@@ -275,7 +275,7 @@ impl<'a> Story<'a> {
         let nodes = self.pass.after.all_nodes().as_slice();
         let in_the_way = |at: &usize| {
             let node = nodes.get(*at)?;
-            Some((self.in_the_way(job, *at, node, planned)?, node))
+            Some((self.in_the_way(job, *at, planned)?, node))
         };
         let mut barred: Vec<(&Reservation, &Node)> = fitting.iter().filter_map(in_the_way).collect();
         barred.sort_by_key(|(place, _)| std::cmp::Reverse(place.from));
@@ -292,12 +292,12 @@ impl<'a> Story<'a> {
     }
 
     /// The first of the places kept on a node with which the job fits there no more.
-    fn in_the_way(&self, job: &Job, position: usize, node: &Node, planned: Span) -> Option<&Reservation> {
-        let rules = self.controller.rules();
+    fn in_the_way(&self, job: &Job, position: usize, planned: Span) -> Option<&Reservation> {
+        let (rules, nodes) = (self.controller.rules(), self.pass.after.all_nodes());
         let mut so_far = Timeline::new(self.now.wall);
         self.timeline.on(position).iter().find(|place| {
             so_far.reserve((*place).clone());
-            !rules.fits_on(position, node, &so_far, &job.request, planned)
+            !rules.fits_on(position, nodes, &so_far, &job.request, planned)
         })
     }
 

@@ -81,6 +81,7 @@ impl Controller {
         let rule = match self.config().policy.packing {
             _ if !choice => "",
             Packing::Best => ", the tightest fit",
+            Packing::Fgd => ", where it leaves the least that others can't use",
             Packing::First => ", the first fit",
             Packing::Worst => ", the emptiest",
         };

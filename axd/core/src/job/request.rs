@@ -58,7 +58,7 @@ pub struct Request {
 }
 
 /// Cards of one node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CardRequest {
     /// How many.
     pub count: u32,

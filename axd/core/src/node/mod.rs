@@ -1,11 +1,14 @@
 //! Nodes: what they have, what is given out. The only place that adds up
 //! resources; what slices are promised of a card never exceeds what it has.
 
+mod ends;
 mod needs;
+mod room;
 mod words;
 
 pub use needs::{Lack, Need};
 
+use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +17,9 @@ use crate::id::{AttemptName, HostName};
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 use crate::time::WallTime;
+
+pub use ends::Want;
+pub use room::{At, Room, Sort};
 
 /// What a node registered with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -299,46 +305,119 @@ impl Node {
 }
 
 /// All nodes, by name; a node's position changes only when nodes come or go.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Nodes(Vec<Node>);
+#[derive(Debug, Clone, Default)]
+pub struct Nodes {
+    all: Vec<Node>,
+    /// Follows the nodes when it is asked.
+    index: RefCell<Index>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Index {
+    room: Room,
+    ends: ends::Ends,
+    /// Nodes that may have changed since they were entered.
+    changed: Vec<usize>,
+}
+
+impl Index {
+    fn touch(&mut self, position: usize) {
+        // Most often the node that was changed last is changed again.
+        if self.changed.last() != Some(&position) {
+            self.changed.push(position);
+        }
+        self.ends.changed(position);
+    }
+
+    fn follow(&mut self, nodes: &[Node]) {
+        while self.room.len() < nodes.len() {
+            let next = self.room.len();
+            self.room.enter(next, &nodes[next]);
+        }
+        for position in std::mem::take(&mut self.changed) {
+            self.room.enter(position, &nodes[position]);
+        }
+    }
+}
+
+impl PartialEq for Nodes {
+    fn eq(&self, other: &Nodes) -> bool {
+        self.all == other.all
+    }
+}
+
+impl Eq for Nodes {}
 
 impl Nodes {
     /// The node of that name.
     pub fn get(&self, name: &HostName) -> Option<&Node> {
-        self.position(name).map(|position| &self.0[position])
+        self.position(name).map(|position| &self.all[position])
     }
 
-    /// The node of that name.
+    /// The node of that name, to be changed.
     pub fn get_mut(&mut self, name: &HostName) -> Option<&mut Node> {
-        self.position(name).map(|position| &mut self.0[position])
+        let position = self.position(name)?;
+        self.index.get_mut().touch(position);
+        Some(&mut self.all[position])
     }
 
     /// Where a node stands.
     pub fn position(&self, name: &HostName) -> Option<usize> {
-        self.0.binary_search_by(|node| node.inventory.name.cmp(name)).ok()
+        self.all.binary_search_by(|node| node.inventory.name.cmp(name)).ok()
     }
 
     /// Enters a node, or puts it in the place of the one with its name.
     pub fn insert(&mut self, node: Node) {
-        match self.0.binary_search_by(|each| each.inventory.name.cmp(&node.inventory.name)) {
-            Ok(position) => self.0[position] = node,
-            Err(position) => self.0.insert(position, node),
+        self.index = RefCell::default();
+        match self.all.binary_search_by(|each| each.inventory.name.cmp(&node.inventory.name)) {
+            Ok(position) => self.all[position] = node,
+            Err(position) => self.all.insert(position, node),
         }
     }
 
     /// All of them, by name.
     pub fn as_slice(&self) -> &[Node] {
-        &self.0
+        &self.all
     }
 
     /// All of them, by name.
     pub fn iter(&self) -> std::slice::Iter<'_, Node> {
-        self.0.iter()
+        self.all.iter()
     }
 
-    /// All of them, by name.
+    /// All of them, by name, to be changed.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Node> {
-        self.0.iter_mut()
+        self.index = RefCell::default();
+        self.all.iter_mut()
+    }
+
+    /// Where room is now. Not to be held while anything else is asked.
+    pub fn room(&self) -> Ref<'_, Room> {
+        self.index.borrow_mut().follow(&self.all);
+        Ref::map(self.index.borrow(), |index| &index.room)
+    }
+
+    /// The nodes that hold something, each with a time before which it has no room for what it has no room for now, if
+    /// nothing is reserved on it; the earliest are given to `look` until it says that it has seen enough.
+    pub fn by_bound(&self, want: Want, mut look: impl FnMut(WallTime, At) -> bool) {
+        let mut index = self.index.borrow_mut();
+        index.follow(&self.all);
+        let Index { room, ends, .. } = &mut *index;
+        for (bound, at) in ends.by_bound(want, &self.all, room.sorts()) {
+            if !look(*bound, *at) {
+                break;
+            }
+        }
+    }
+
+    /// Whether what is indexed is what would be if it were made anew.
+    pub fn index_agrees(&self) -> bool {
+        let mut anew = Index::default();
+        anew.follow(&self.all);
+        let mut index = self.index.borrow_mut();
+        index.follow(&self.all);
+        let Index { room, ends, .. } = &mut *index;
+        room.agrees(&anew.room) && ends.agrees(&self.all, room.sorts())
     }
 }
 
@@ -346,6 +425,6 @@ impl FromIterator<Node> for Nodes {
     fn from_iter<T: IntoIterator<Item = Node>>(nodes: T) -> Nodes {
         let mut all: Vec<Node> = nodes.into_iter().collect();
         all.sort_by(|a, b| a.inventory.name.cmp(&b.inventory.name));
-        Nodes(all)
+        Nodes { all, index: RefCell::default() }
     }
 }

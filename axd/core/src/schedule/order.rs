@@ -95,6 +95,32 @@ fn point(policy: &Policy) -> i64 {
     }
 }
 
+/// Steps of a doubling of the area.
+const STEPS: i64 = 1024;
+
+/// Doublings that an area can have.
+const DOUBLINGS: i64 = 63;
+
+/// The size of an area in steps, of which a thousand and twenty-four double it: its binary logarithm, straight between
+/// powers of two.
+fn steps(area: i64) -> i64 {
+    let area = area.max(1).unsigned_abs();
+    let power = area.ilog2();
+    let above = (u128::from(area) - (1_u128 << power)) * STEPS.unsigned_abs() as u128 >> power;
+    i64::from(power) * STEPS + i64::try_from(above).unwrap_or(STEPS)
+}
+
+/// The value of a rank by size, the smallest or largest area first. Where waiting counts, all sizes lie within one
+/// starvation bound: whoever has waited so long goes before whoever comes, as small or large as they are.
+fn by_size(since: WallTime, area: i64, smallest_first: bool, policy: &Policy) -> i64 {
+    let Some(bound) = policy.starvation_bound else { return if smallest_first { area } else { -area } };
+    let size = if smallest_first { steps(area) } else { DOUBLINGS * STEPS - steps(area) };
+    let bound = i128::from(bound.0);
+    since.0.saturating_add(
+        i64::try_from(bound * i128::from(size) / i128::from(DOUBLINGS * STEPS)).unwrap_or(i64::MAX),
+    )
+}
+
 /// The rank of a job under an order.
 fn rank(job: &Job, order: QueueOrder, policy: &Policy, area: i64) -> Rank {
     let since = job.request.begin.map_or(job.submitted_at, |begin| begin.max(job.submitted_at));
@@ -105,9 +131,9 @@ fn rank(job: &Job, order: QueueOrder, policy: &Policy, area: i64) -> Rank {
     let (class, value) = match order {
         QueueOrder::Prio => (0, by_priority),
         QueueOrder::Fifo => (0, 0),
-        QueueOrder::Saf => (0, area),
+        QueueOrder::Saf => (0, by_size(since, area, true, policy)),
         QueueOrder::Laf if urgent => (0, by_priority),
-        QueueOrder::Laf => (1, -area),
+        QueueOrder::Laf => (1, by_size(since, area, false, policy)),
     };
     Rank { class, value, since, number: job.id.number }
 }
@@ -343,5 +369,32 @@ impl Walk {
         head.last = Some(rank);
         source.time = source.time.after(price(self.cost, waiting.share, waiting.length), source.weight);
         Some((waiting, source.name.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubling_is_a_doubling_and_more_is_more() {
+        assert_eq!([0, 1, 2, 4, 6, 1 << 62].map(steps), [0, 0, 1024, 2048, 2560, 62 * 1024]);
+        let some = [1, 3, 1000, 1001, 1_000_000, i64::MAX];
+        assert!(some.windows(2).all(|pair| steps(pair[0]) < steps(pair[1])));
+        assert!(steps(i64::MAX) < DOUBLINGS * STEPS);
+    }
+
+    #[test]
+    fn who_has_waited_for_the_bound_goes_before_whoever_comes() {
+        let policy = Policy { starvation_bound: Some(Span(1000)), ..Policy::default() };
+        for smallest_first in [true, false] {
+            let (best, worst) = if smallest_first { (1, i64::MAX) } else { (i64::MAX, 1) };
+            let value = |since, area| by_size(WallTime(since), area, smallest_first, &policy);
+            assert!(value(0, best) < value(0, worst), "of those who come together the size decides");
+            assert!(value(0, worst) < value(1001, best));
+            assert!(value(0, worst) > value(100, best), "a little waiting does not outweigh it");
+        }
+        let never = Policy { starvation_bound: None, ..Policy::default() };
+        assert!(by_size(WallTime(0), 2, true, &never) > by_size(WallTime(i64::MAX), 1, true, &never));
     }
 }

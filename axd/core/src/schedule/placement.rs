@@ -1,14 +1,21 @@
 //! On which node and cards a job runs: the tightest fit, or another rule that
 //! the configuration names. Every rule is a total order, so that equal states
 //! give equal choices.
+//!
+//! What fits, and how well, is asked of one node at a time. The tightest fit
+//! and the first time at which something fits are looked for along the index
+//! of the nodes; the other rules look at all of them.
+
+use std::cmp::Reverse;
 
 use crate::config::Packing;
-use crate::job::request::Request;
-use crate::node::{Card, Node, Nodes};
+use crate::job::request::{CardRequest, Request};
+use crate::node::{At, Card, CardDemand, Node, Nodes, Room, Want};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
-use super::timeline::{Timeline, Usage};
+use super::fragmentation::{Mix, Typical};
+use super::timeline::{Ends, Timeline, Usage};
 
 /// A place for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,15 +30,22 @@ pub struct Place {
 type Score = (i64, usize, i64, usize, Vec<usize>);
 
 /// What decides about places besides the job and the nodes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rules {
-    /// Which place is the best.
-    pub packing: Packing,
+    packing: Packing,
     /// Percent of a card that slices may not take.
-    pub reserve: u32,
+    reserve: u32,
+    /// What is usually asked for, where it matters.
+    typical: Typical,
 }
 
 impl Rules {
+    /// Rules of a configuration, with what was asked for lately.
+    pub fn new(packing: Packing, reserve: u32, mix: &Mix) -> Rules {
+        let typical = if packing == Packing::Fgd { mix.typical() } else { Typical::default() };
+        Rules { packing, reserve, typical }
+    }
+
     /// The best place for a request from `from` on for `length`.
     pub fn place(
         &self,
@@ -41,20 +55,20 @@ impl Rules {
         from: WallTime,
         length: Span,
     ) -> Option<Place> {
-        let mut best: Option<(Score, Place)> = None;
-        for (position, node) in nodes.iter().enumerate() {
-            let Some((score, place)) = self.place_on(position, node, timeline, request, from, length) else {
-                continue;
-            };
-            if best.as_ref().is_none_or(|(least, _)| score < *least) {
-                best = Some((score, place));
-            }
+        let mut search =
+            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        if !request.only_nodes.is_empty() {
+            search.all(request.only_nodes.iter().filter_map(|name| nodes.position(name)), from);
+        } else if self.packing == Packing::Best && from <= timeline.now() && !request.exclusive {
+            search.along(&nodes.room());
+        } else {
+            search.all(0..nodes.as_slice().len(), from);
         }
-        best.map(|(_, place)| place)
+        search.best.map(|(_, _, place)| place)
     }
 
-    /// The first instant after now, and not before `not_before`, at which a request fits somewhere, and where: one for each node would do, the
-    /// earliest counts, and among equals the best place.
+    /// The first instant after now, and not before `not_before`, at which a request fits somewhere that does not fit
+    /// now, and where: one for each node would do, the earliest counts, and among equals the best place.
     pub fn earliest(
         &self,
         nodes: &Nodes,
@@ -63,38 +77,57 @@ impl Rules {
         not_before: WallTime,
         length: Span,
     ) -> Option<(WallTime, Place)> {
-        let mut best: Option<(WallTime, Score, Place)> = None;
-        for (position, node) in nodes.iter().enumerate() {
-            if !self.could_hold(node, request) {
-                continue;
+        let mut search =
+            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        if !request.only_nodes.is_empty() {
+            let named = request.only_nodes.iter().filter_map(|name| nodes.position(name));
+            named.for_each(|position| search.when(position, not_before));
+        } else if not_before <= timeline.now() {
+            timeline.reserved().for_each(|position| search.when(position, not_before));
+            let wants = self.wants(&nodes.room(), request);
+            for want in wants {
+                nodes.by_bound(want, |bound, at| {
+                    let hopeless = search.best.as_ref().is_some_and(|(best, _, _)| bound > *best);
+                    if !hopeless && !timeline.has_reservations(at as usize) {
+                        search.when(at as usize, not_before);
+                    }
+                    !hopeless
+                });
             }
-            let latest = best.as_ref().map(|(at, _, _)| *at);
-            let at_first = (not_before > timeline.now()).then_some(not_before);
-            let later = timeline.changes(position, node, latest).into_iter().filter(|at| *at > not_before);
-            for at in at_first.into_iter().chain(later) {
-                let Some((score, place)) = self.place_on(position, node, timeline, request, at, length)
-                else {
-                    continue;
-                };
-                if best.as_ref().is_none_or(|(when, least, _)| (at, &score) < (*when, least)) {
-                    best = Some((at, score, place));
-                }
-                break;
-            }
+        } else {
+            (0..nodes.as_slice().len()).for_each(|position| search.when(position, not_before));
         }
-        best.map(|(at, _, place)| (at, place))
+        search.best.map(|(at, _, place)| (at, place))
+    }
+
+    /// What a request wants of each sort of cards; of any node where it wants none, or where cards differ.
+    fn wants(&self, room: &Room, request: &Request) -> Vec<Want> {
+        let any = Want { sort: None, count: 0, free: Megabytes::ZERO };
+        let Some(wanted) = &request.cards else { return vec![any] };
+        if room.mixed().next().is_some() {
+            return vec![any];
+        }
+        let of_sort = |(position, sort): (usize, &crate::node::Sort)| {
+            let demand = sort.card.demand(wanted, self.reserve)?;
+            let free = least_free(&sort.card, demand);
+            Some(Want { sort: Some(position), count: wanted.count as usize, free })
+        };
+        room.sorts().iter().enumerate().filter_map(of_sort).collect()
     }
 
     /// Whether a request fits on one node from now on for `length`.
     pub fn fits_on(
         &self,
         position: usize,
-        node: &Node,
+        nodes: &Nodes,
         timeline: &Timeline,
         request: &Request,
         length: Span,
     ) -> bool {
-        self.place_on(position, node, timeline, request, timeline.now(), length).is_some()
+        let mut search =
+            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        search.all(std::iter::once(position), timeline.now());
+        search.best.is_some()
     }
 
     /// Whether a node could hold a request if it were empty, as far as a glance tells.
@@ -102,29 +135,6 @@ impl Rules {
         let has = &node.inventory;
         let cards = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
         request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len() && has.admits(request)
-    }
-
-    fn place_on(
-        &self,
-        position: usize,
-        node: &Node,
-        timeline: &Timeline,
-        request: &Request,
-        from: WallTime,
-        length: Span,
-    ) -> Option<(Score, Place)> {
-        if !self.could_hold(node, request) {
-            return None;
-        }
-        let at_once = from <= timeline.now();
-        // What does not fit beside what is held now does not fit beside reservations either.
-        if at_once && (request.cpus > node.free_cpus() || request.ram > node.free_ram()) {
-            return None;
-        }
-        if at_once && !timeline.has_reservations(position) {
-            return self.choose(position, node, request, &Usage::now(node));
-        }
-        self.choose(position, node, request, &timeline.peak(position, node, from, length))
     }
 
     /// The best cards of a node for a request, with so much of it used.
@@ -148,24 +158,58 @@ impl Rules {
         };
         let fits = |(card, (used, at)): (&Card, (&Megabytes, usize))| {
             let demand = card.demand(wanted, self.reserve)?;
-            (*used + demand.charge <= demand.limit).then_some((*used, at, card.mem, demand.charge))
+            (*used + demand.charge <= demand.limit).then_some(Fit {
+                used: *used,
+                at,
+                mem: card.mem,
+                charge: demand.charge,
+            })
         };
-        let mut fitting: Vec<_> = has.cards.iter().zip(used.cards.iter().zip(0..)).filter_map(fits).collect();
+        let mut fitting: Vec<Fit> = Vec::with_capacity(has.cards.len());
+        fitting.extend(has.cards.iter().zip(used.cards.iter().zip(0..)).filter_map(fits));
         let count = wanted.count as usize;
         if fitting.len() < count {
             return None;
         }
         match self.packing {
             Packing::First => {}
-            Packing::Worst => fitting.sort_by_key(|(used, at, mem, _)| (*used, std::cmp::Reverse(*mem), *at)),
-            Packing::Best => fitting.sort_by_key(|(used, at, mem, charge)| (*mem - (*used + *charge), *at)),
+            Packing::Worst => fitting.sort_unstable_by_key(|fit| (fit.used, Reverse(fit.mem), fit.at)),
+            Packing::Best | Packing::Fgd => fitting.sort_unstable_by_key(|fit| (fit.left(), fit.at)),
+        }
+        if self.packing == Packing::Fgd {
+            return self.least_fragmenting(position, node, &fitting, count);
         }
         fitting.truncate(count);
-        let left: i64 =
-            fitting.iter().map(|(used, _, mem, charge)| (*mem - (*used + *charge)).0 as i64).sum();
-        let order = fitting.iter().map(|(_, at, _, _)| *at).collect();
-        let cards = fitting.iter().map(|(_, at, _, charge)| (*at, *charge)).collect();
-        Some((self.score(left, empty, 0, position, order), Place { node: position, cards }))
+        let left = fitting.iter().map(Fit::left).sum();
+        let order = fitting.iter().map(|fit| fit.at).collect();
+        Some((self.score(left, empty, 0, position, order), place_of(position, &fitting)))
+    }
+
+    /// Of the cards that fit, the tightest first, those whose use adds the least to what is free and useless now. One
+    /// card may be any; of several the tightest are tried.
+    fn least_fragmenting(
+        &self,
+        position: usize,
+        node: &Node,
+        fitting: &[Fit],
+        count: usize,
+    ) -> Option<(Score, Place)> {
+        let free = node.inventory.cards.iter().zip(node.cards_used());
+        let free: Vec<Megabytes> = free.map(|(card, used)| card.mem - used.charged).collect();
+        let finds = self.typical.on(&node.inventory, &free, self.reserve);
+        let scored = |cards: &[Fit]| {
+            let charges: Vec<(usize, Megabytes)> = cards.iter().map(|fit| (fit.at, fit.charge)).collect();
+            let left = cards.iter().map(Fit::left).sum();
+            let order = cards.iter().map(|fit| fit.at).collect();
+            ((finds.growth(&charges), 0, left, position, order), place_of(position, cards))
+        };
+        if count > 1 {
+            return Some(scored(&fitting[..count]));
+        }
+        let cards = &node.inventory.cards;
+        let alike =
+            |a: &Fit, b: &Fit| (a.used, a.mem) == (b.used, b.mem) && cards[a.at].kind == cards[b.at].kind;
+        fitting.chunk_by(alike).map(|same| scored(&same[..1])).min_by(|(a, _), (b, _)| a.cmp(b))
     }
 
     fn score(&self, left: i64, empty: usize, cpus: i64, node: usize, cards: Vec<usize>) -> Score {
@@ -173,6 +217,163 @@ impl Rules {
             Packing::Best => (left, empty, cpus, node, cards),
             Packing::Worst => (-left, 0, -cpus, node, cards),
             Packing::First => (0, 0, 0, node, cards),
+            // Without cards nothing is fragmented.
+            Packing::Fgd => (0, empty, cpus, node, cards),
+        }
+    }
+}
+
+/// A card that has room.
+#[derive(Debug, Clone, Copy)]
+struct Fit {
+    used: Megabytes,
+    at: usize,
+    mem: Megabytes,
+    charge: Megabytes,
+}
+
+impl Fit {
+    fn left(&self) -> i64 {
+        (self.mem - (self.used + self.charge)).0 as i64
+    }
+}
+
+fn place_of(node: usize, cards: &[Fit]) -> Place {
+    Place { node, cards: cards.iter().map(|fit| (fit.at, fit.charge)).collect() }
+}
+
+/// How much of a card has to be free for a demand.
+fn least_free(card: &Card, demand: CardDemand) -> Megabytes {
+    card.mem - demand.limit + demand.charge
+}
+
+/// A search for the earliest and best place for something of a length.
+struct Search<'a> {
+    rules: &'a Rules,
+    nodes: &'a [Node],
+    timeline: &'a Timeline,
+    request: &'a Request,
+    length: Span,
+    best: Option<(WallTime, Score, Place)>,
+}
+
+impl Search<'_> {
+    fn keep_better(&mut self, at: WallTime, found: Option<(Score, Place)>) -> bool {
+        let Some((score, place)) = found else { return false };
+        if self.best.as_ref().is_none_or(|(when, least, _)| (at, &score) < (*when, least)) {
+            self.best = Some((at, score, place));
+        }
+        true
+    }
+
+    /// Looks at these nodes.
+    fn all(&mut self, mut positions: impl Iterator<Item = usize>, from: WallTime) {
+        // The first of all is the first that fits.
+        let one_does = self.rules.packing == Packing::First && self.request.only_nodes.is_empty();
+        let _ = positions.any(|position| self.offer(position, from) && one_does);
+    }
+
+    /// Looks for the tightest fit now, along what is known of the nodes.
+    fn along(&mut self, room: &Room) {
+        let now = self.timeline.now();
+        self.all(self.timeline.reserved(), now);
+        self.all(room.mixed().map(|at| at as usize), now);
+        let Some(wanted) = &self.request.cards else {
+            self.first_of(room, room.with_cpus(self.request.cpus));
+            return;
+        };
+        for sort in room.sorts() {
+            let Some(demand) = sort.card.demand(wanted, self.rules.reserve) else { continue };
+            let least = least_free(&sort.card, demand);
+            if wanted.count == 1 {
+                self.first_of(room, sort.cards.range((least, 0, 0)..).map(|(_, _, at)| *at));
+            } else if demand.slice.is_none() {
+                self.first_of(room, sort.whole.range((wanted.count, 0)..).map(|(_, at)| *at));
+            } else {
+                self.tightest_of(room, sort.nodes.iter().copied(), wanted, least);
+            }
+        }
+    }
+
+    /// Whether it is worth asking a node without reservations.
+    fn may(&self, room: &Room, at: At) -> bool {
+        room.of(at).free_cpus >= self.request.cpus && !self.timeline.has_reservations(at as usize)
+    }
+
+    /// Nodes in the order of their scores: the first that fits is the best of them.
+    fn first_of(&mut self, room: &Room, mut nodes: impl Iterator<Item = At>) {
+        let now = self.timeline.now();
+        let _ = nodes.any(|at| self.may(room, at) && self.offer(at as usize, now));
+    }
+
+    /// Of nodes in any order the one where slices of several cards leave the least.
+    fn tightest_of(
+        &mut self,
+        room: &Room,
+        nodes: impl Iterator<Item = At>,
+        wanted: &CardRequest,
+        least: Megabytes,
+    ) {
+        let left =
+            |at: At| Some((room.of(at).least_left(wanted.count as usize, least)?, room.of(at).empty, at));
+        let mut fitting: Vec<_> = nodes.filter(|at| self.may(room, *at)).filter_map(left).collect();
+        let now = self.timeline.now();
+        while let Some((best, _)) = fitting.iter().enumerate().min_by_key(|(_, of)| **of) {
+            let (_, _, at) = fitting.swap_remove(best);
+            if self.offer(at as usize, now) {
+                return;
+            }
+        }
+    }
+
+    /// Looks at one node; whether the request fits there.
+    fn offer(&mut self, position: usize, from: WallTime) -> bool {
+        let found = self.place_on(position, from);
+        self.keep_better(WallTime(0), found)
+    }
+
+    fn place_on(&self, position: usize, from: WallTime) -> Option<(Score, Place)> {
+        let (node, request) = (&self.nodes[position], self.request);
+        if !self.rules.could_hold(node, request) {
+            return None;
+        }
+        let at_once = from <= self.timeline.now();
+        // What does not fit beside what is held now does not fit beside reservations either.
+        if at_once && (request.cpus > node.free_cpus() || request.ram > node.free_ram()) {
+            return None;
+        }
+        if at_once && !self.timeline.has_reservations(position) {
+            return self.rules.choose(position, node, request, &Usage::now(node));
+        }
+        let peak = self.timeline.peak(position, node, from, self.length);
+        self.rules.choose(position, node, request, &peak)
+    }
+
+    /// Looks for the first time at which the request fits on a node, unless that is later than the best.
+    fn when(&mut self, position: usize, not_before: WallTime) {
+        let node = &self.nodes[position];
+        if !self.rules.could_hold(node, self.request) {
+            return;
+        }
+        let latest = self.best.as_ref().map_or(WallTime(i64::MAX), |(at, _, _)| *at);
+        if not_before > self.timeline.now() || self.timeline.has_reservations(position) {
+            let at_first = (not_before > self.timeline.now()).then_some(not_before);
+            let later =
+                self.timeline.changes(position, node, latest).into_iter().filter(|at| *at > not_before);
+            for at in at_first.into_iter().chain(later) {
+                let found = self.place_on(position, at);
+                if self.keep_better(at, found) {
+                    return;
+                }
+            }
+            return;
+        }
+        let mut ends = Ends::of(node, self.timeline.now());
+        while let Some(at) = ends.advance().filter(|at| *at <= latest) {
+            let found = self.rules.choose(position, node, self.request, ends.usage());
+            if self.keep_better(at, found) {
+                return;
+            }
         }
     }
 }

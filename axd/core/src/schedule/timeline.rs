@@ -81,23 +81,48 @@ impl Usage {
     }
 }
 
+/// The ends of what a node holds, one instant after the other, with what is used of it from then on.
+#[derive(Debug)]
+pub struct Ends<'a> {
+    /// The last first.
+    ends: Vec<(WallTime, &'a Holding)>,
+    usage: Usage,
+}
+
+impl<'a> Ends<'a> {
+    /// Those that are expected after now.
+    pub fn of(node: &'a Node, now: WallTime) -> Ends<'a> {
+        let mut ends: Vec<(WallTime, &Holding)> =
+            node.held().values().map(|holding| (expected_end(holding, now), holding)).collect();
+        ends.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
+        Ends { ends, usage: Usage::now(node) }
+    }
+
+    /// The next instant at which something ends.
+    pub fn advance(&mut self) -> Option<WallTime> {
+        let (at, _) = *self.ends.last()?;
+        while let Some((_, holding)) = self.ends.pop_if(|(end, _)| *end == at) {
+            self.usage.remove(holding);
+        }
+        Some(at)
+    }
+
+    /// What is used from then on, or now.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+}
+
 /// A node's future: each step holds until the next.
 #[derive(Debug, Clone)]
 struct Profile(Vec<(WallTime, Usage)>);
 
 impl Profile {
     fn of(node: &Node, now: WallTime) -> Profile {
-        let mut ends: Vec<(WallTime, &Holding)> =
-            node.held().values().map(|holding| (expected_end(holding, now), holding)).collect();
-        ends.sort_by_key(|(end, _)| *end);
-        let mut usage = Usage::now(node);
-        let mut steps = vec![(now, usage.clone())];
-        for (end, holding) in ends {
-            usage.remove(holding);
-            match steps.last_mut() {
-                Some((at, last)) if *at == end => last.clone_from(&usage),
-                _ => steps.push((end, usage.clone())),
-            }
+        let mut ends = Ends::of(node, now);
+        let mut steps = vec![(now, ends.usage().clone())];
+        while let Some(at) = ends.advance() {
+            steps.push((at, ends.usage().clone()));
         }
         Profile(steps)
     }
@@ -185,6 +210,11 @@ impl Timeline {
         self.profiles.get_mut().remove(&node);
     }
 
+    /// The nodes of which somebody has reserved something, by position.
+    pub fn reserved(&self) -> impl Iterator<Item = usize> + '_ {
+        self.kept.keys().copied()
+    }
+
     /// Whether somebody has reserved anything of a node.
     pub fn has_reservations(&self, node: usize) -> bool {
         self.kept.contains_key(&node)
@@ -207,9 +237,9 @@ impl Timeline {
     }
 
     /// The instants after now at which the use of a node changes, in order, none after `latest`.
-    pub fn changes(&self, position: usize, node: &Node, latest: Option<WallTime>) -> Vec<WallTime> {
+    pub fn changes(&self, position: usize, node: &Node, latest: WallTime) -> Vec<WallTime> {
         let profile = self.profile(position, node);
         let steps = profile.0.iter().map(|(at, _)| *at).skip(1);
-        steps.take_while(|at| latest.is_none_or(|latest| *at <= latest)).collect()
+        steps.take_while(|at| *at <= latest).collect()
     }
 }

@@ -2,6 +2,8 @@
 //! same cards, and the same measures, wherever both follow the same rules.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod oracle;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

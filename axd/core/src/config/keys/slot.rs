@@ -124,6 +124,6 @@ word_slot!(QueueOrder, ORDERS, "prio" => Prio, "fifo" => Fifo, "laf" => Laf, "sa
 word_slot!(LeaseMode, LEASES, "fixed" => Fixed, "estimate" => Estimate);
 word_slot!(Scheduler, SCHEDULERS, "fifo" => Fifo, "fifo_strict" => FifoStrict, "fair_share" => FairShare);
 word_slot!(Cost, COSTS, "area" => Area, "count" => Count);
-word_slot!(Packing, PACKINGS, "best" => Best, "first" => First, "worst" => Worst);
+word_slot!(Packing, PACKINGS, "best" => Best, "first" => First, "worst" => Worst, "fgd" => Fgd);
 word_slot!(PreemptMode, PREEMPTS,
     "requeue" => Requeue, "suspend" => Suspend, "cancel" => Cancel, "never" => Never);

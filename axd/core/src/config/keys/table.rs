@@ -9,7 +9,7 @@ use crate::size::Megabytes;
 use crate::text::escaped;
 use crate::time::Span;
 
-use Kind::{Bool, Count, Duration, Enum, GpuSize, HostSize, Later, List, Percent, Word};
+use Kind::{Bool, Count, Duration, DurationOrNone, Enum, GpuSize, HostSize, Later, List, Percent, Word};
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
     Key { path, kind, default: Fallback::Value(default), effect: Effect::Now, doc }
@@ -157,7 +157,8 @@ pub static KEYS: &[Key] = &[
         "What may be done to its jobs when a more urgent one needs their place."),
     key("queues[].order", Enum(ORDERS, |d| &mut d.queue.order), "prio",
         "Which of its jobs is next: by priority and waiting time, first come, largest or smallest cards times \
-         time; laf lets urgent jobs go first."),
+         time; laf lets urgent jobs go first. But for fifo, who has waited for policy.starvation_bound goes before \
+         whoever comes."),
     key("queues[].lease", Enum(LEASES, |d| &mut d.queue.lease), "fixed",
         "fixed is policy.lease_timeout, estimate is 1.5 times the job's estimate and 15 s.").later(),
     key("queues[].cards", List(&CARD, |d| &mut d.queue.cards), "[]",
@@ -180,7 +181,8 @@ pub static KEYS: &[Key] = &[
         "So many blocked jobs have a place kept for them, which later jobs may not delay."),
     key("policy.packing", Enum(PACKINGS, |d| &mut d.config.policy.packing), "best",
         "Where a job goes: best leaves the least memory over on its cards, worst the most, first is the first node \
-         and cards that do."),
+         and cards that do; fgd adds the least to the free memory that jobs like those submitted lately could not \
+         use, which pays from some thirty nodes on."),
     key("policy.cost", Enum(COSTS, |d| &mut d.config.policy.cost), "area",
         "What a start costs a queue under fair_share: area is its part of the cluster times its time, count the \
          same for each."),
@@ -214,8 +216,9 @@ pub static KEYS: &[Key] = &[
     key("policy.scheduling_interval",
         Duration(Span(50), HOUR, |d| &mut d.config.policy.scheduling_interval), "5s",
         "Jobs are chosen at every event; this bounds how long a missed event can matter."),
-    key("policy.starvation_bound", Duration(SECOND, YEAR, |d| &mut d.config.policy.starvation_bound), "1h40m",
-        "A waiting job reaches the highest priority within this time; none: waiting earns nothing.").absent(),
+    key("policy.starvation_bound", DurationOrNone(SECOND, YEAR, |d| &mut d.config.policy.starvation_bound), "1h40m",
+        "A waiting job goes before every new one of its queue within this time, whatever their priorities or sizes; none: \
+         waiting earns nothing."),
     key("policy.idle", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle), "none",
         "How long a job may leave its cards without load.").absent().later(),
     // the rest
