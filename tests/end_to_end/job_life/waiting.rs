@@ -137,8 +137,8 @@ fn a_queue_runs_no_more_than_it_may() {
         cluster.wait_state(id, &["RUNNING"]);
     }
     assert_eq!(cluster.state(&ids[2]), "READY");
-    let reason = format!("queue default runs 2 of at most 2 jobs: {} and {}", ids[0], ids[1]);
-    assert_eq!(cluster.reason(&ids[2]), reason);
+    let full = format!("queue default runs 2 of at most 2 jobs: {} and {}", ids[0], ids[1]);
+    assert_eq!(cluster.reason(&ids[2]), full);
     assert_eq!(cluster.ends(ALICE, &["-q", "other"], SHORT)["state"], "SUCCEEDED", "others pass");
     cluster.ok(ALICE, "ax", &["cancel", &ids[0]]);
     cluster.wait_state(&ids[2], &["RUNNING"]);

@@ -107,7 +107,8 @@ impl Controller {
         let mut witness = Witness { asked: Some(number), ..Witness::default() };
         let mut out = self.apply(now, Event::Tick);
         self.schedule_before(now, &mut out, &mut witness);
-        let decided = !out.is_empty();
+        // An urgent job may have taken a place that was kept for another: nobody has to go, and nothing is decided yet.
+        let decided = !out.is_empty() || self.pass_due;
         let given = out.into_iter().find_map(|decision| match decision {
             Decision::Launch { attempt, allocation, .. } if attempt.job.number == number => Some(allocation),
             _ => None,

@@ -151,6 +151,11 @@ impl Condition {
             Condition::MoreNodes { nodes } => {
                 format!("does not fit on {} either", count(*nodes, "other node"))
             }
+            Condition::MakingRoom { victims, node } if victims.is_empty() => {
+                format!(
+                    "takes the place on {node} that was kept for others: it starts when it is next looked at"
+                )
+            }
             Condition::MakingRoom { victims, node } => {
                 let are = if victims.len() == 1 { "is" } else { "are" };
                 let who = jobs_in_words(victims, victims.len());

@@ -293,7 +293,7 @@ impl<'a> Story<'a> {
 
     /// The first of the places kept on a node with which the job fits there no more.
     fn in_the_way(&self, job: &Job, position: usize, planned: Span) -> Option<&Reservation> {
-        let (rules, nodes) = (self.controller.rules(), self.controller.all_nodes());
+        let (rules, nodes) = (self.controller.rules(), self.pass.after.all_nodes());
         let mut so_far = Timeline::new(self.now.wall);
         self.timeline.on(position).iter().find(|place| {
             so_far.reserve((*place).clone());

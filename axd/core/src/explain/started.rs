@@ -47,6 +47,9 @@ impl Controller {
         let (queue, priority) = (&job.queue, job.request.priority);
         let there = self.why_there(job, allocation);
         match chosen {
+            Chosen::MadeRoom(0) => format!(
+                "in queue {queue} with priority {priority}, more urgent than those for whom its place was kept; {there}"
+            ),
             Chosen::MadeRoom(victims) => {
                 let who = count(victims as u64, "job");
                 let were = if victims == 1 { "was" } else { "were" };

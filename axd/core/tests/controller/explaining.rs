@@ -288,6 +288,24 @@ fn who_is_being_ended_for_an_urgent_job_is_named() {
 }
 
 #[test]
+fn an_urgent_job_takes_a_place_that_was_kept_and_says_so() {
+    let mut config = config();
+    config.policy.preemption = true;
+    let mut controller = ready(config);
+    started(&mut controller, 0, 1, for_minutes(30, on_cards(3, None)));
+    waiting(&mut controller, 1, 2, on_cards(4, None));
+    let lasting = for_minutes(45, Request { priority: 80, ..on_cards(1, None) });
+    // Before it is the wide job, which was there first: waiting counts for more than its priority.
+    let urgent = waiting(&mut controller, 8_000_000, 3, lasting);
+    assert_eq!(
+        told(&controller, 8_000_000, urgent).reasons[0],
+        "nothing is in its way: it starts when it is next looked at"
+    );
+    let out = controller.step(at(8_000_001), Event::Tick);
+    assert!(why_of(&out).starts_with("in queue default with priority 80, more urgent than those"), "{out:?}");
+}
+
+#[test]
 fn under_strict_order_nobody_passes_and_that_is_said() {
     let mut config = config();
     config.policy.scheduler = Scheduler::FifoStrict;
