@@ -9,8 +9,8 @@
 use std::cmp::Reverse;
 
 use crate::config::Packing;
-use crate::job::request::{CardRequest, Request};
-use crate::node::{At, Card, CardDemand, Node, Nodes, Room, Want};
+use crate::job::request::Request;
+use crate::node::{At, Card, CardDemand, CardUse, Node, Nodes, Room, Want};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -120,6 +120,20 @@ impl Rules {
         let has = &node.inventory;
         let cards = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
         request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len() && has.admits(request)
+    }
+
+    /// Whether a request fits beside what a node holds now, reservations left aside.
+    fn could_fit(&self, node: &Node, request: &Request) -> bool {
+        if request.cpus > node.free_cpus() || request.ram > node.free_ram() {
+            return false;
+        }
+        let Some(wanted) = &request.cards else { return true };
+        let fits = |(card, used): &(&Card, &CardUse)| {
+            card.demand(wanted, self.reserve)
+                .is_some_and(|demand| used.charged + demand.charge <= demand.limit)
+        };
+        let cards = node.inventory.cards.iter().zip(node.cards_used());
+        cards.filter(fits).take(wanted.count as usize).count() == wanted.count as usize
     }
 
     /// The best cards of a node for a request, with so much of it used.
@@ -272,7 +286,8 @@ impl Search<'_> {
             } else if demand.slice.is_none() {
                 self.first_of(room, sort.whole.range((wanted.count, 0)..).map(|(_, at)| *at));
             } else {
-                self.tightest_of(room, sort.nodes.iter().copied(), wanted, least);
+                let cards = sort.cards.range((least, 0, 0)..).copied();
+                self.tightest_of(room, cards, wanted.count as usize, least);
             }
         }
     }
@@ -288,22 +303,31 @@ impl Search<'_> {
         let _ = nodes.any(|at| self.may(room, at) && self.offer(at as usize, now));
     }
 
-    /// Of nodes in any order the one where slices of several cards leave the least.
+    /// Of nodes with a card that has enough free, those with the least such card first, the one where slices of several
+    /// cards leave the least.
     fn tightest_of(
         &mut self,
         room: &Room,
-        nodes: impl Iterator<Item = At>,
-        wanted: &CardRequest,
+        cards: impl Iterator<Item = (Megabytes, u32, At)>,
+        count: usize,
         least: Megabytes,
     ) {
-        let left =
-            |at: At| Some((room.of(at).least_left(wanted.count as usize, least)?, room.of(at).empty, at));
-        let mut fitting: Vec<_> = nodes.filter(|at| self.may(room, *at)).filter_map(left).collect();
         let now = self.timeline.now();
-        while let Some((best, _)) = fitting.iter().enumerate().min_by_key(|(_, of)| **of) {
-            let (_, _, at) = fitting.swap_remove(best);
-            if self.offer(at as usize, now) {
+        let mut best: Option<((Megabytes, u32, At), Megabytes)> = None;
+        for (free, empty, at) in cards {
+            // From here on every node leaves at least as much, and of equal ones the first is the best.
+            let at_least = Megabytes(free.0 * count as u64);
+            if best.is_some_and(|((left, _, _), tightest)| {
+                left < at_least || (left == at_least && tightest == free)
+            }) {
                 return;
+            }
+            let Some(left) = room.of(at).least_left(count, least).filter(|_| self.may(room, at)) else {
+                continue;
+            };
+            let key = (left, empty, at);
+            if best.is_none_or(|(least, _)| key < least) && self.offer(at as usize, now) {
+                best = Some((key, free));
             }
         }
     }
@@ -321,7 +345,7 @@ impl Search<'_> {
         }
         let at_once = from <= self.timeline.now();
         // What does not fit beside what is held now does not fit beside reservations either.
-        if at_once && (request.cpus > node.free_cpus() || request.ram > node.free_ram()) {
+        if at_once && !self.rules.could_fit(node, request) {
             return None;
         }
         if at_once && !self.timeline.has_reservations(position) {
