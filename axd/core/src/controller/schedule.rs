@@ -286,7 +286,7 @@ impl Controller {
         let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
-        job.attempt = Some(Attempt {
+        job.attempt = Some(Box::new(Attempt {
             name,
             number: attempt_number,
             allocation: allocation.clone(),
@@ -297,7 +297,7 @@ impl Controller {
             card_used: None,
             ending: None,
             end: None,
-        });
+        }));
         let why = why_it(job, &allocation);
         let queue = job.queue.clone();
         if let Some(node) = self.nodes.get_mut(&allocation.node) {

@@ -101,7 +101,7 @@ pub struct Job {
     #[serde(default)]
     pub saved: Span,
     /// The living attempt, or the last.
-    pub attempt: Option<Attempt>,
+    pub attempt: Option<Box<Attempt>>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
     pub note: Option<Box<str>>,
 }

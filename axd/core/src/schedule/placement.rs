@@ -102,7 +102,8 @@ impl Rules {
 
     /// What a request wants of each sort of cards; of any node where it wants none, or where cards differ.
     fn wants(&self, room: &Room, request: &Request) -> Vec<Want> {
-        let any = Want { sort: None, count: 0, free: Megabytes::ZERO };
+        let (cpus, ram) = (request.cpus, request.ram);
+        let any = Want { sort: None, count: 0, free: Megabytes::ZERO, cpus, ram };
         let Some(wanted) = &request.cards else { return vec![any] };
         if room.mixed().next().is_some() {
             return vec![any];
@@ -110,7 +111,7 @@ impl Rules {
         let of_sort = |(position, sort): (usize, &crate::node::Sort)| {
             let demand = sort.card.demand(wanted, self.reserve)?;
             let free = least_free(&sort.card, demand);
-            Some(Want { sort: Some(position), count: wanted.count as usize, free })
+            Some(Want { sort: Some(position), count: wanted.count as usize, free, cpus, ram })
         };
         room.sorts().iter().enumerate().filter_map(of_sort).collect()
     }
