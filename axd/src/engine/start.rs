@@ -205,7 +205,7 @@ impl Engine {
         self.writer.record_snapshot(at, self.controller.snapshot());
         let active = self.controller.active_jobs();
         let alive: Vec<(Attempt, JobState)> =
-            active.filter_map(|job| Some((job.attempt.clone()?, job.state))).collect();
+            active.filter_map(|job| Some((job.attempt.as_deref()?.clone(), job.state))).collect();
         self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect())?;
         for (attempt, state) in alive {
             match same_boot {

@@ -45,7 +45,7 @@ impl Controller {
             let why = format!("{news} of {name}, which is not a living attempt that it could be true of");
             out.push(Decision::Ignored { job: Some(name.job), why });
         }
-        attempt
+        attempt.map(|attempt| &mut **attempt)
     }
 
     pub(super) fn attempt_started(
@@ -269,7 +269,7 @@ fn what_follows(request: &Request, retries_used: u32, end: &AttemptEnd) -> Next 
 /// What an attempt that was ended for others has done and kept.
 fn safe_work(job: &Job) -> Span {
     let kept = |attempt: &Attempt| Some(attempt.checkpoint_at? - attempt.started_at?);
-    job.attempt.as_ref().and_then(kept).unwrap_or_default()
+    job.attempt.as_deref().and_then(kept).unwrap_or_default()
 }
 
 /// Out of its slice of a card: half as much again next time, up to a whole card; but only if it was seen to have used

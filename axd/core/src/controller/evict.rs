@@ -104,7 +104,7 @@ impl Controller {
         let least =
             options.min_by_key(|eviction| (eviction.loss, eviction.victims.len(), eviction.place.node));
         if least.is_none() {
-            blocked.no_victims.insert(shape, job.request.priority);
+            blocked.of_mut(shape).no_victims_below = job.request.priority.saturating_add(1);
         }
         least
     }

@@ -237,7 +237,7 @@ impl Controller {
                 job.eligible_at = Some(now.wall);
                 let evicted =
                     |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
-                if !job.attempt.as_ref().is_some_and(evicted) {
+                if !job.attempt.as_deref().is_some_and(evicted) {
                     self.wake_queue(&job);
                 }
             }

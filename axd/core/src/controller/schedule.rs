@@ -1,7 +1,7 @@
 //! The pass: down the order of the waiting jobs, starting what fits, keeping
 //! places for the first that don't, making room for urgent ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
@@ -33,31 +33,47 @@ enum Pass {
 /// What a pass has found out about the shapes of jobs: as long as nothing ends, what did not fit will not fit.
 #[derive(Default)]
 pub(super) struct Blocked {
-    /// The least length with which a job of the shape was found not to fit; nothing: it doesn't however short.
-    lengths: BTreeMap<ShapeId, Span>,
-    /// The highest priority of a job of the shape for which nobody can be made to go.
-    pub(super) no_victims: BTreeMap<ShapeId, u8>,
+    shapes: Vec<OfShape>,
     /// From this priority on others may have to go.
     urgent: Option<u8>,
 }
 
+#[derive(Clone, Copy)]
+pub(super) struct OfShape {
+    /// The least length with which a job of the shape was found not to fit; nothing: it doesn't however short.
+    length: Span,
+    /// Jobs of a lower priority can make nobody go.
+    pub(super) no_victims_below: u8,
+}
+
 impl Blocked {
+    const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0 };
+
     fn covers(&self, waiting: &Waiting) -> bool {
-        self.lengths.get(&waiting.shape).is_some_and(|length| *length <= waiting.length)
+        self.of(waiting.shape).length <= waiting.length
+    }
+
+    fn of(&self, shape: ShapeId) -> OfShape {
+        self.shapes.get(shape.position()).copied().unwrap_or(Self::UNKNOWN)
+    }
+
+    pub(super) fn of_mut(&mut self, shape: ShapeId) -> &mut OfShape {
+        if shape.position() >= self.shapes.len() {
+            self.shapes.resize(shape.position() + 1, Self::UNKNOWN);
+        }
+        &mut self.shapes[shape.position()]
     }
 
     fn add(&mut self, shape: ShapeId, length: Span) {
-        let known = self.lengths.entry(shape).or_insert(length);
-        *known = length.min(*known);
+        let known = self.of_mut(shape);
+        known.length = length.min(known.length);
     }
 
     /// Which jobs of a shape could still be started, or have others go.
     pub(super) fn worth(&self, shape: ShapeId) -> Worth {
-        let tried = self.no_victims.get(&shape).map_or(0, |priority| priority.saturating_add(1));
-        Worth {
-            shorter_than: self.lengths.get(&shape).copied().unwrap_or(Span(u64::MAX)),
-            from_priority: self.urgent.map_or(u8::MAX, |urgent| urgent.max(tried)),
-        }
+        let OfShape { length, no_victims_below } = self.of(shape);
+        let from_priority = self.urgent.map_or(u8::MAX, |urgent| urgent.max(no_victims_below));
+        Worth { shorter_than: length, from_priority }
     }
 }
 
@@ -153,9 +169,11 @@ impl Controller {
         let mut tried = false;
         loop {
             let some_only = left == 0 && !strict && !witness.waits_for_one();
-            if some_only && !tried {
-                tried = true;
-                self.try_shapes(&rules, &timeline, &walk, &mut blocked);
+            if some_only
+                && !std::mem::replace(&mut tried, true)
+                && !self.try_shapes(&rules, &timeline, &walk, &mut blocked)
+            {
+                break;
             }
             let next = match some_only {
                 true => walk.next_worthy(&self.order, &|shape| blocked.worth(shape)),
@@ -211,17 +229,19 @@ impl Controller {
         if started { Pass::Started } else { Pass::Done }
     }
 
-    /// Once no more places are kept only jobs that can start at once matter: which shapes have none such at all?
-    fn try_shapes(&self, rules: &Rules, timeline: &Timeline, walk: &Walk, blocked: &mut Blocked) {
-        for (shape, shortest) in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
-            let Some(job) = self.jobs.get(&shortest.number).filter(|_| !blocked.covers(&shortest)) else {
-                continue;
-            };
-            let now = timeline.now();
-            if rules.place(&self.nodes, timeline, &job.request, now, shortest.length).is_none() {
-                blocked.add(shape, shortest.length);
+    /// Once no more places are kept only jobs matter that can start at once, or have others go: whether there are any,
+    /// by the shortest of each shape.
+    fn try_shapes(&self, rules: &Rules, timeline: &Timeline, walk: &Walk, blocked: &mut Blocked) -> bool {
+        let mut some = false;
+        for waiting in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
+            let Some(job) = self.jobs.get(&waiting.number) else { continue };
+            let fits = || rules.place(&self.nodes, timeline, &job.request, timeline.now(), waiting.length);
+            if !blocked.covers(&waiting) && fits().is_none() {
+                blocked.add(waiting.shape, waiting.length);
             }
+            some |= blocked.urgent.is_some() || !blocked.covers(&waiting);
         }
+        some
     }
 
     /// Whether the limits of a queue let a job start beside those that have a place in it kept for them: who is first
@@ -251,7 +271,7 @@ impl Controller {
         let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
-        job.attempt = Some(Attempt {
+        job.attempt = Some(Box::new(Attempt {
             name,
             number: attempt_number,
             allocation: allocation.clone(),
@@ -263,7 +283,7 @@ impl Controller {
             card_used: None,
             ending: None,
             end: None,
-        });
+        }));
         let owner = job.owner.uid;
         if let Some(node) = self.nodes.get_mut(&allocation.node) {
             node.hold(name, allocation.clone(), now.wall + planned);

@@ -105,7 +105,7 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Box<Claim>>,
     /// The living attempt, or the last.
-    pub attempt: Option<Attempt>,
+    pub attempt: Option<Box<Attempt>>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
     pub note: Option<Box<str>>,
 }

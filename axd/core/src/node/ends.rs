@@ -1,8 +1,8 @@
 //! When nodes could have room for a request that waits: a bound for each node,
 //! the earliest first, so that few nodes have to be looked at closely.
 //!
-//! Bounds are those of cards alone and of nodes without reservations; whoever
-//! finds a node here asks when it really has room, which is never before.
+//! Bounds are those of nodes without reservations; whoever finds a node here
+//! asks when it really has room, which is never before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use super::room::At;
 use super::{Node, Sort};
 
 /// So many wants are known at once; more are forgotten all together.
-const KNOWN: usize = 64;
+const KNOWN: usize = 128;
 
 /// Changes that are remembered; who has missed more begins anew.
 const REMEMBERED: usize = 4096;
 
-/// So many cards with so much free memory.
+/// What has to be free of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Want {
     /// Position of the sort of cards; none: any node counts, whatever its cards.
@@ -27,6 +27,10 @@ pub struct Want {
     pub count: usize,
     /// Free memory on each.
     pub free: Megabytes,
+    /// Free CPUs.
+    pub cpus: u32,
+    /// Free memory.
+    pub ram: Megabytes,
 }
 
 /// See the module's words.
@@ -116,41 +120,23 @@ impl Ends {
     }
 }
 
-/// Not before the first of its jobs ends, nor before enough cards have enough memory.
+/// When enough is free, if its jobs end one after the other and at least one has to.
 fn bound(node: &Node, want: Want) -> Option<WallTime> {
-    let first = node.held.values().map(|holding| holding.until).min()?;
-    if want.count == 0 {
-        return Some(first);
-    }
-    let mut charges: Vec<(usize, WallTime, Megabytes)> = node
-        .held
-        .values()
-        .flat_map(|holding| holding.charges.iter().map(|(card, charge)| (*card, holding.until, *charge)))
-        .collect();
-    charges.sort_unstable();
-    let mut charges = charges.as_slice();
-    let mut times = Vec::with_capacity(node.cards.len());
-    for (at, (card, used)) in node.inventory.cards.iter().zip(&node.cards).enumerate() {
-        let own = charges.partition_point(|(on, _, _)| *on <= at);
-        let (here, rest) = charges.split_at(own);
-        charges = rest;
-        times.extend(time_of(card.mem - used.charged, here, want.free));
-    }
-    times.sort_unstable();
-    times.get(want.count - 1).map(|enough| first.max(*enough))
-}
-
-/// When a card has so much free.
-fn time_of(
-    mut free: Megabytes,
-    charges: &[(usize, WallTime, Megabytes)],
-    wanted: Megabytes,
-) -> Option<WallTime> {
-    if free >= wanted {
-        return Some(WallTime(i64::MIN));
-    }
-    charges.iter().find_map(|(_, until, charge)| {
-        free = free + *charge;
-        (free >= wanted).then_some(*until)
-    })
+    let mut ends: Vec<_> = node.held.values().map(|holding| (holding.until, holding)).collect();
+    ends.sort_unstable_by_key(|(until, _)| *until);
+    let (mut cpus, mut ram) = (node.free_cpus(), node.free_ram());
+    let cards = node.inventory.cards.iter().zip(&node.cards);
+    let mut free: Vec<Megabytes> = cards.map(|(card, used)| card.mem - used.charged).collect();
+    let mut enough = free.iter().filter(|free| **free >= want.free).count();
+    let end = ends.into_iter().find(|(_, holding)| {
+        cpus += holding.allocation.cpus.len() as u32;
+        ram = ram + holding.allocation.ram;
+        for (card, charge) in &holding.charges {
+            let before = free[*card];
+            free[*card] = before + *charge;
+            enough += usize::from(before < want.free && free[*card] >= want.free);
+        }
+        enough >= want.count && cpus >= want.cpus && ram >= want.ram
+    });
+    end.map(|(until, _)| until)
 }

@@ -194,15 +194,9 @@ impl Lane {
         Some((knot.rank, knot.waiting))
     }
 
-    /// The shortest job of a shape, if it is shorter than one that is known.
-    pub fn shortest(&self, shape: ShapeId, known: Option<Span>) -> Option<Waiting> {
-        let root = *self.shapes.get(&shape)?;
-        let shortest = self.knots[root as usize].shortest;
-        if known.is_some_and(|known| known <= shortest) {
-            return None;
-        }
-        let worth = Worth { shorter_than: shortest + Span(1), from_priority: u8::MAX };
-        self.next(shape, None, &worth).map(|(_, waiting)| waiting)
+    /// The length of the shortest job of each shape.
+    pub fn shortest_of_each(&self) -> impl Iterator<Item = (ShapeId, Span)> + '_ {
+        self.shapes.iter().map(|(shape, root)| (*shape, self.knots[*root as usize].shortest))
     }
 
     fn some(&self, at: u32, worth: &Worth) -> bool {
@@ -390,7 +384,7 @@ mod tests {
                 let first = worthy.next().map(|(rank, (waiting, _))| (*rank, *waiting));
                 prop_assert_eq!(lane.next(shape, Some(&rank), &worth), first);
                 let shortest = of_shape().map(|(_, (waiting, _))| waiting.length).min();
-                prop_assert_eq!(lane.shortest(shape, None).map(|waiting| waiting.length), shortest);
+                prop_assert_eq!(lane.shortest_of_each().find(|(own, _)| *own == shape).map(|(_, length)| length), shortest);
                 let some = of_shape().any(|(_, (waiting, _))| worth.covers(waiting));
                 prop_assert_eq!(lane.shapes(&|_| worth).any(|(own, _)| own == shape), some);
             }

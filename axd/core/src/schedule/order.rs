@@ -58,6 +58,13 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShapeId(pub u32);
 
+impl ShapeId {
+    /// As a position in a list of shapes.
+    pub fn position(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A waiting job as the walk sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
@@ -80,7 +87,8 @@ pub struct WaitingOrder {
     /// Ready jobs that no node could hold even if it were empty.
     misfits: BTreeSet<JobNumber>,
     shapes: BTreeMap<Shape, (ShapeId, u32)>,
-    next_shape: u32,
+    /// Numbers of shapes below the highest that no shape has: numbers stay small.
+    unused_shapes: Vec<ShapeId>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -147,6 +155,8 @@ impl WaitingOrder {
     pub fn insert(&mut self, job: &Job, config: &Config, length: Span, share: Share) {
         let shape = self.enter_shape(&job.request);
         let priority = job.request.priority;
+        // Comparisons with what is a little longer must not overflow.
+        let length = length.min(Span(u64::MAX / 4));
         let waiting = Waiting { number: job.id.number, shape, length, share, priority };
         let rank = rank_in(job, config, share);
         let weight = config.queue(job.queue.as_str()).map_or(1, |queue| queue.priority);
@@ -178,20 +188,19 @@ impl WaitingOrder {
     }
 
     fn enter_shape(&mut self, request: &Request) -> ShapeId {
-        let next = ShapeId(self.next_shape);
-        let (id, count) = self.shapes.entry(Shape::of(request)).or_insert((next, 0));
+        let (unused, all) = (&mut self.unused_shapes, self.shapes.len() as u32);
+        let new = || (unused.pop().unwrap_or(ShapeId(all)), 0);
+        let (id, count) = self.shapes.entry(Shape::of(request)).or_insert_with(new);
         *count += 1;
-        if *id == next {
-            self.next_shape += 1;
-        }
         *id
     }
 
     fn leave_shape(&mut self, request: &Request) {
         let shape = Shape::of(request);
-        let Some((_, count)) = self.shapes.get_mut(&shape) else { return };
+        let Some((id, count)) = self.shapes.get_mut(&shape) else { return };
         *count -= 1;
         if *count == 0 {
+            self.unused_shapes.push(*id);
             self.shapes.remove(&shape);
         }
     }

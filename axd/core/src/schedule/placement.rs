@@ -9,8 +9,8 @@
 use std::cmp::Reverse;
 
 use crate::config::Packing;
-use crate::job::request::{CardRequest, Request};
-use crate::node::{At, Card, CardDemand, Node, Nodes, Room, Want};
+use crate::job::request::Request;
+use crate::node::{At, Card, CardDemand, CardUse, Node, Nodes, Room, Want};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -26,8 +26,8 @@ pub struct Place {
     pub cards: Vec<(usize, Megabytes)>,
 }
 
-/// How good a place is: the smallest is taken.
-type Score = (i64, usize, i64, usize, Vec<usize>);
+/// How good a place is, and its node: the smallest is taken. Of a node only its best place is scored.
+type Score = (i64, i64, i64, usize);
 
 /// What decides about places besides the job and the nodes.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl Rules {
                 nodes.by_bound(want, |bound, at| {
                     let hopeless = search.best.as_ref().is_some_and(|(best, _, _)| bound > *best);
                     if !hopeless && !timeline.has_reservations(at as usize) {
-                        search.when(at as usize, not_before);
+                        search.when_ended(at as usize, bound);
                     }
                     !hopeless
                 });
@@ -102,7 +102,8 @@ impl Rules {
 
     /// What a request wants of each sort of cards; of any node where it wants none, or where cards differ.
     fn wants(&self, room: &Room, request: &Request) -> Vec<Want> {
-        let any = Want { sort: None, count: 0, free: Megabytes::ZERO };
+        let (cpus, ram) = (request.cpus, request.ram);
+        let any = Want { sort: None, count: 0, free: Megabytes::ZERO, cpus, ram };
         let Some(wanted) = &request.cards else { return vec![any] };
         if room.mixed().next().is_some() {
             return vec![any];
@@ -110,7 +111,7 @@ impl Rules {
         let of_sort = |(position, sort): (usize, &crate::node::Sort)| {
             let demand = sort.card.demand(wanted, self.reserve)?;
             let free = least_free(&sort.card, demand);
-            Some(Want { sort: Some(position), count: wanted.count as usize, free })
+            Some(Want { sort: Some(position), count: wanted.count as usize, free, cpus, ram })
         };
         room.sorts().iter().enumerate().filter_map(of_sort).collect()
     }
@@ -137,6 +138,20 @@ impl Rules {
         request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len() && has.admits(request)
     }
 
+    /// Whether a request fits beside what a node holds now, reservations left aside.
+    fn could_fit(&self, node: &Node, request: &Request) -> bool {
+        if request.cpus > node.free_cpus() || request.ram > node.free_ram() {
+            return false;
+        }
+        let Some(wanted) = &request.cards else { return true };
+        let fits = |(card, used): &(&Card, &CardUse)| {
+            card.demand(wanted, self.reserve)
+                .is_some_and(|demand| used.charged + demand.charge <= demand.limit)
+        };
+        let cards = node.inventory.cards.iter().zip(node.cards_used());
+        cards.filter(fits).take(wanted.count as usize).count() == wanted.count as usize
+    }
+
     /// The best cards of a node for a request, with so much of it used.
     fn choose(
         &self,
@@ -149,27 +164,30 @@ impl Rules {
         if used.cpus + has.cpus_for(request) > has.cpus || used.ram + has.ram_for(request) > has.ram {
             return None;
         }
-        let empty = node.cards_used().iter().filter(|card| card.holders == 0).count();
+        let empty = || node.cards_used().iter().filter(|card| card.holders == 0).count() as i64;
         let Some(wanted) = &request.cards else {
             // The tightest node of those with the fewest cards to spare.
             let left = i64::from(has.cpus - used.cpus);
-            let score = self.score(0, empty, left, position, Vec::new());
+            let score = match self.packing {
+                Packing::Best | Packing::Fgd => (0, empty(), left, position),
+                Packing::Worst => (0, 0, -left, position),
+                Packing::First => (0, 0, 0, position),
+            };
             return Some((score, Place { node: position, cards: Vec::new() }));
         };
-        let fits = |(card, (used, at)): (&Card, (&Megabytes, usize))| {
-            let demand = card.demand(wanted, self.reserve)?;
-            (*used + demand.charge <= demand.limit).then_some(Fit {
-                used: *used,
-                at,
-                mem: card.mem,
-                charge: demand.charge,
-            })
-        };
-        let mut fitting: Vec<Fit> = Vec::with_capacity(has.cards.len());
-        fitting.extend(has.cards.iter().zip(used.cards.iter().zip(0..)).filter_map(fits));
         let count = wanted.count as usize;
-        if fitting.len() < count {
-            return None;
+        let fits = |(at, (card, used)): (usize, (&Card, &Megabytes))| {
+            let demand = card.demand(wanted, self.reserve)?;
+            let fit = Fit { used: *used, at, mem: card.mem, charge: demand.charge };
+            (*used + demand.charge <= demand.limit).then_some(fit)
+        };
+        let mut fitting: Vec<Fit> = Vec::new();
+        for (tried, card) in has.cards.iter().zip(&used.cards).enumerate() {
+            if let Some(fit) = fits((tried, card)) {
+                fitting.push(fit);
+            } else if fitting.len() + has.cards.len() - tried <= count {
+                return None;
+            }
         }
         match self.packing {
             Packing::First => {}
@@ -180,9 +198,13 @@ impl Rules {
             return self.least_fragmenting(position, node, &fitting, count);
         }
         fitting.truncate(count);
-        let left = fitting.iter().map(Fit::left).sum();
-        let order = fitting.iter().map(|fit| fit.at).collect();
-        Some((self.score(left, empty, 0, position, order), place_of(position, &fitting)))
+        let left = fitting.iter().map(Fit::left).sum::<i64>();
+        let score = match self.packing {
+            Packing::Best => (left, empty(), 0, position),
+            Packing::Worst => (-left, 0, 0, position),
+            Packing::First | Packing::Fgd => (0, 0, 0, position),
+        };
+        Some((score, place_of(position, &fitting)))
     }
 
     /// Of the cards that fit, the tightest first, those whose use adds the least to what is free and useless now. One
@@ -200,8 +222,7 @@ impl Rules {
         let scored = |cards: &[Fit]| {
             let charges: Vec<(usize, Megabytes)> = cards.iter().map(|fit| (fit.at, fit.charge)).collect();
             let left = cards.iter().map(Fit::left).sum();
-            let order = cards.iter().map(|fit| fit.at).collect();
-            ((finds.growth(&charges), 0, left, position, order), place_of(position, cards))
+            ((finds.growth(&charges), left, 0, position), place_of(position, cards))
         };
         if count > 1 {
             return Some(scored(&fitting[..count]));
@@ -209,17 +230,8 @@ impl Rules {
         let cards = &node.inventory.cards;
         let alike =
             |a: &Fit, b: &Fit| (a.used, a.mem) == (b.used, b.mem) && cards[a.at].kind == cards[b.at].kind;
-        fitting.chunk_by(alike).map(|same| scored(&same[..1])).min_by(|(a, _), (b, _)| a.cmp(b))
-    }
-
-    fn score(&self, left: i64, empty: usize, cpus: i64, node: usize, cards: Vec<usize>) -> Score {
-        match self.packing {
-            Packing::Best => (left, empty, cpus, node, cards),
-            Packing::Worst => (-left, 0, -cpus, node, cards),
-            Packing::First => (0, 0, 0, node, cards),
-            // Without cards nothing is fragmented.
-            Packing::Fgd => (0, empty, cpus, node, cards),
-        }
+        // Among equals the first, which is the tightest.
+        fitting.chunk_by(alike).map(|same| scored(&same[..1])).min_by_key(|(score, _)| *score)
     }
 }
 
@@ -260,7 +272,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn keep_better(&mut self, at: WallTime, found: Option<(Score, Place)>) -> bool {
         let Some((score, place)) = found else { return false };
-        if self.best.as_ref().is_none_or(|(when, least, _)| (at, &score) < (*when, least)) {
+        if self.best.as_ref().is_none_or(|(when, least, _)| (at, score) < (*when, *least)) {
             self.best = Some((at, score, place));
         }
         true
@@ -290,7 +302,8 @@ impl Search<'_> {
             } else if demand.slice.is_none() {
                 self.first_of(room, sort.whole.range((wanted.count, 0)..).map(|(_, at)| *at));
             } else {
-                self.tightest_of(room, sort.nodes.iter().copied(), wanted, least);
+                let cards = sort.cards.range((least, 0, 0)..).copied();
+                self.tightest_of(room, cards, wanted.count as usize, least);
             }
         }
     }
@@ -306,22 +319,31 @@ impl Search<'_> {
         let _ = nodes.any(|at| self.may(room, at) && self.offer(at as usize, now));
     }
 
-    /// Of nodes in any order the one where slices of several cards leave the least.
+    /// Of nodes with a card that has enough free, those with the least such card first, the one where slices of several
+    /// cards leave the least.
     fn tightest_of(
         &mut self,
         room: &Room,
-        nodes: impl Iterator<Item = At>,
-        wanted: &CardRequest,
+        cards: impl Iterator<Item = (Megabytes, u32, At)>,
+        count: usize,
         least: Megabytes,
     ) {
-        let left =
-            |at: At| Some((room.of(at).least_left(wanted.count as usize, least)?, room.of(at).empty, at));
-        let mut fitting: Vec<_> = nodes.filter(|at| self.may(room, *at)).filter_map(left).collect();
         let now = self.timeline.now();
-        while let Some((best, _)) = fitting.iter().enumerate().min_by_key(|(_, of)| **of) {
-            let (_, _, at) = fitting.swap_remove(best);
-            if self.offer(at as usize, now) {
+        let mut best: Option<((Megabytes, u32, At), Megabytes)> = None;
+        for (free, empty, at) in cards {
+            // From here on every node leaves at least as much, and of equal ones the first is the best.
+            let at_least = Megabytes(free.0 * count as u64);
+            if best.is_some_and(|((left, _, _), tightest)| {
+                left < at_least || (left == at_least && tightest == free)
+            }) {
                 return;
+            }
+            let Some(left) = room.of(at).least_left(count, least).filter(|_| self.may(room, at)) else {
+                continue;
+            };
+            let key = (left, empty, at);
+            if best.is_none_or(|(least, _)| key < least) && self.offer(at as usize, now) {
+                best = Some((key, free));
             }
         }
     }
@@ -339,7 +361,7 @@ impl Search<'_> {
         }
         let at_once = from <= self.timeline.now();
         // What does not fit beside what is held now does not fit beside reservations either.
-        if at_once && (request.cpus > node.free_cpus() || request.ram > node.free_ram()) {
+        if at_once && !self.rules.could_fit(node, request) {
             return None;
         }
         if at_once && !self.timeline.has_reservations(position) {
@@ -351,29 +373,45 @@ impl Search<'_> {
 
     /// Looks for the first time at which the request fits on a node, unless that is later than the best.
     fn when(&mut self, position: usize, not_before: WallTime) {
+        let (node, now) = (&self.nodes[position], self.timeline.now());
+        if not_before <= now && !self.timeline.has_reservations(position) {
+            return self.when_ended(position, not_before);
+        }
+        if !self.rules.could_hold(node, self.request) {
+            return;
+        }
+        let at_first = (not_before > now).then_some(not_before);
+        let later =
+            self.timeline.changes(position, node, self.latest()).into_iter().filter(|at| *at > not_before);
+        for at in at_first.into_iter().chain(later) {
+            let found = self.place_on(position, at);
+            if self.keep_better(at, found) {
+                return;
+            }
+        }
+    }
+
+    /// The same on a node without reservations, where it can't fit before `bound`.
+    fn when_ended(&mut self, position: usize, bound: WallTime) {
         let node = &self.nodes[position];
         if !self.rules.could_hold(node, self.request) {
             return;
         }
-        let latest = self.best.as_ref().map_or(WallTime(i64::MAX), |(at, _, _)| *at);
-        if not_before > self.timeline.now() || self.timeline.has_reservations(position) {
-            let at_first = (not_before > self.timeline.now()).then_some(not_before);
-            let later =
-                self.timeline.changes(position, node, latest).into_iter().filter(|at| *at > not_before);
-            for at in at_first.into_iter().chain(later) {
-                let found = self.place_on(position, at);
-                if self.keep_better(at, found) {
-                    return;
-                }
-            }
-            return;
-        }
+        let latest = self.latest();
         let mut ends = Ends::of(node, self.timeline.now());
         while let Some(at) = ends.advance().filter(|at| *at <= latest) {
+            if at < bound {
+                continue;
+            }
             let found = self.rules.choose(position, node, self.request, ends.usage());
             if self.keep_better(at, found) {
                 return;
             }
         }
+    }
+
+    /// Nothing later than this is better than what was found.
+    fn latest(&self) -> WallTime {
+        self.best.as_ref().map_or(WallTime(i64::MAX), |(at, _, _)| *at)
     }
 }

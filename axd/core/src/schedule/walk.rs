@@ -4,7 +4,8 @@
 //! and those are rare, it leaps from one of them to the next. A leap passes
 //! the same jobs as the steps would: what they would be charged is summed up.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::config::{Cost, Policy, Queue, Scheduler};
 use crate::id::{JobNumber, QueueName, Uid};
@@ -12,6 +13,7 @@ use crate::id::{JobNumber, QueueName, Uid};
 use super::lane::{Lane, Worth};
 use super::order::{Rank, ShapeId, Waiting, WaitingOrder};
 use super::share::{VirtualTime, price};
+use crate::time::Span;
 
 /// Jobs that are not worth a look are passed one by one so often; leaping would take longer for less.
 const PATIENCE: usize = 256;
@@ -38,6 +40,8 @@ pub(super) struct Source {
     time: VirtualTime,
     mark: Option<Rank>,
     heads: Vec<Head>,
+    /// The ranks of the heads' first jobs, with their bonuses, once they were asked for.
+    firsts: Option<BinaryHeap<Reverse<(Rank, usize)>>>,
     /// The job that it would leap to, and the time by then.
     leap: Option<(Rank, VirtualTime)>,
 }
@@ -102,13 +106,30 @@ impl Head {
 
 impl Source {
     pub(super) fn new(queue: &Queue, time: VirtualTime, heads: Vec<Head>) -> Source {
-        Source { name: queue.name.clone(), weight: queue.priority, time, mark: None, heads, leap: None }
+        let (name, weight) = (queue.name.clone(), queue.priority);
+        Source { name, weight, time, mark: None, heads, firsts: None, leap: None }
     }
 
     /// The next job's rank, with its user's bonus, and which head it is of.
     fn first(&mut self, order: &WaitingOrder) -> Option<(Rank, usize)> {
-        let heads = self.heads.iter_mut().zip(0..);
-        heads.filter_map(|(head, at)| Some((head.first(&self.name, order)?, at))).min()
+        let (name, heads) = (&self.name, &mut self.heads);
+        let firsts = self.firsts.get_or_insert_with(|| {
+            let heads = heads.iter_mut().zip(0..);
+            heads.filter_map(|(head, at)| Some(Reverse((head.first(name, order)?, at)))).collect()
+        });
+        firsts.peek().map(|Reverse(first)| *first)
+    }
+
+    /// Takes the next job.
+    fn take(&mut self, order: &WaitingOrder) -> Option<Waiting> {
+        let firsts = self.firsts.as_mut()?;
+        let Reverse((favoured, at)) = firsts.pop()?;
+        let head = &mut self.heads[at];
+        let (rank, waiting) = head.ahead.pop_front()?;
+        head.last = Some(rank);
+        self.mark = Some(favoured);
+        firsts.extend(head.first(&self.name, order).map(|first| Reverse((first, at))));
+        Some(waiting)
     }
 
     /// The same of the next job that is worth a look, and the time when all before it are charged.
@@ -177,19 +198,29 @@ impl Walk {
     }
 
     /// The shortest job of each shape of which some are worth a look.
-    pub fn shortest_of_each(&self, order: &WaitingOrder, worth: WorthOf<'_>) -> BTreeMap<ShapeId, Waiting> {
-        let mut shortest: BTreeMap<ShapeId, Waiting> = BTreeMap::new();
+    pub fn shortest_of_each(&self, order: &WaitingOrder, worth: WorthOf<'_>) -> Vec<Waiting> {
+        let mut shortest: Vec<Option<(Span, &Lane)>> = Vec::new();
         let heads =
             self.sources.iter().flat_map(|source| source.heads.iter().map(move |head| (source, head)));
         for lane in heads.filter_map(|(source, head)| order.lane(&source.name, head.user)) {
-            for (shape, _) in lane.shapes(worth) {
-                let known = shortest.get(&shape).map(|waiting| waiting.length);
-                if let Some(waiting) = lane.shortest(shape, known) {
-                    shortest.insert(shape, waiting);
+            for (shape, length) in lane.shortest_of_each() {
+                if shape.position() >= shortest.len() {
+                    shortest.resize(shape.position() + 1, None);
+                }
+                let known = &mut shortest[shape.position()];
+                if known.is_none_or(|(known, _)| length < known) {
+                    *known = Some((length, lane));
                 }
             }
         }
-        shortest
+        let of_shape = |(shape, found): (u32, Option<(Span, &Lane)>)| {
+            let (length, lane) = found?;
+            let (shape, shorter_than) = (ShapeId(shape), length + Span(1));
+            let (_, waiting) = lane.next(shape, None, &Worth { shorter_than, from_priority: u8::MAX })?;
+            let worth = worth(shape);
+            (length < worth.shorter_than || worth.from_priority < u8::MAX).then_some(waiting)
+        };
+        (0..).zip(shortest).filter_map(of_shape).collect()
     }
 
     /// Leaves a queue out from now on.
@@ -198,15 +229,12 @@ impl Walk {
     }
 
     fn step(&mut self, order: &WaitingOrder) -> Option<(Waiting, usize)> {
-        let (at, head, time) = self.nearest(|source| {
+        let (at, _, time) = self.nearest(|source| {
             let (rank, head) = source.first(order)?;
             Some((rank, head, source.time))
         })?;
         let source = &mut self.sources[at];
-        let head = source.heads.get_mut(head)?;
-        let (rank, waiting) = head.ahead.pop_front()?;
-        head.last = Some(rank);
-        source.mark = Some(head.favoured(rank));
+        let waiting = source.take(order)?;
         source.time = time.after(price(self.cost, waiting.share, waiting.length), source.weight);
         Some((waiting, at))
     }
