@@ -51,6 +51,8 @@ pub(crate) struct Frame {
     pub(crate) honest: bool,
     /// All queues are equal and each serves the first that comes.
     pub(crate) first_come: bool,
+    /// The wall clock is never set back.
+    pub(crate) forward: bool,
     /// Configuration and nodes stay as they are, and the clocks agree.
     pub(crate) calm: bool,
 }

@@ -112,7 +112,8 @@ impl World {
             }
             96 if !calm => self.node_comes(bits, check),
             97 if !calm => {
-                self.drift += Chance(bits).of(&[0, 5000, -5000, 60_000]);
+                let back = if self.frame.forward { 0 } else { -5000 };
+                self.drift += Chance(bits).of(&[0, 5000, back, 60_000]);
                 self.step(vec![Event::Tick], check);
             }
             _ => self.restart(check),
