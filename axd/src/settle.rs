@@ -133,6 +133,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
             false => "the machine was restarted".to_owned(),
         }),
         never_started: false,
+        groups_gone: false,
     })))
 }
 
@@ -186,13 +187,17 @@ fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Res
 /// found by its records; and without its folder a supervisor that comes late starts nothing, so that the lease, which
 /// kept it from starting, may go last.
 pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String> {
-    if let Some(tree) = any_groups(paths, attempt) {
+    let groups_gone = matches!(read_result(paths, attempt), Ok(Some(result)) if result.groups_gone);
+    if !groups_gone && let Some(tree) = any_groups(paths, attempt) {
         remove_groups(&tree).map_err(|error| format!("clearing {attempt} away: {error}"))?;
     }
-    remove_folder(&paths.half_made(attempt))?;
-    remove_folder(&paths.attempt_dir(attempt))?;
+    // One folder is half made until it becomes the other.
+    if !remove_folder(&paths.attempt_dir(attempt))? {
+        remove_folder(&paths.half_made(attempt))?;
+    }
     remove_folder(&paths.job_dir(attempt))?;
-    remove_folder(&paths.leases().join(attempt.to_string()))
+    remove_folder(&paths.leases().join(attempt.to_string()))?;
+    Ok(())
 }
 
 /// By the record of the start; a supervisor that died before it wrote one made them, if at all, where its assignment
@@ -219,13 +224,13 @@ fn remove_groups(tree: &Containment) -> Result<(), SysError> {
     Ok(())
 }
 
-/// Removes a folder with all that is in it, never following a link out of it.
-pub(crate) fn remove_folder(folder: &Path) -> Result<(), String> {
+/// Removes a folder with all that is in it, never following a link out of it. Whether it was there.
+pub(crate) fn remove_folder(folder: &Path) -> Result<bool, String> {
     const MOST: u64 = 10_000_000;
-    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(()) };
+    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(false) };
     match Dir::open(parent).and_then(|dir| dir.remove_tree(name, MOST)) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Ok(removed) => Ok(removed > 0),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.to_string()),
     }
 }

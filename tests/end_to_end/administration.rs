@@ -108,7 +108,7 @@ fn no_configuration_is_a_good_one() {
     }
     let named = format!("{root}/nothing.yaml");
     let ran = cluster.run(ROOT, "axctl", &["check", &named]);
-    assert_eq!((ran.code, ran.err.lines().count()), (78, 1), "{ran:?}");
+    assert_eq!((ran.code, ran.err.lines().count()), (66, 1), "{ran:?}");
 }
 
 #[test]

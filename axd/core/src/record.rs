@@ -164,6 +164,9 @@ pub struct AttemptResult {
     /// older supervisors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never_started: bool,
+    /// Its groups are removed: nobody has to look for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub groups_gone: bool,
 }
 
 /// What a supervisor tells axd on its socket, one message a packet, JSON.

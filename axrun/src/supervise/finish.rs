@@ -44,7 +44,7 @@ impl Attempt {
         let used = self.tree.as_ref().map(Tree::used);
         // A group that can't be removed yet is empty all the same: axd clears such away.
         self.tree_events = None;
-        let _ = self.tree.as_ref().map(Tree::remove);
+        let groups_gone = self.tree.as_ref().is_some_and(Tree::remove);
         // Of a script that succeeded it is not asked when it ends, but the figures are here.
         let coped = self.facts.launched && self.facts.exit == Some(ScriptExit::Code(0));
         self.facts.out_of_memory |= coped && used.as_ref().is_some_and(|used| used.out_of_memory);
@@ -66,6 +66,7 @@ impl Attempt {
             max_ram: used.as_ref().and_then(|used| used.max_ram),
             message,
             never_started: self.facts.never_started(),
+            groups_gone,
         }
     }
 }

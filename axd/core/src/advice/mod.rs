@@ -23,10 +23,12 @@
 
 mod remedy;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Queue, QueueState};
-use crate::controller::{Controller, Look};
+use crate::controller::{Controller, Look, Trial};
 use crate::id::{HostName, JobNumber};
 use crate::job::Job;
 use crate::job::state::JobState;
@@ -36,7 +38,7 @@ use crate::size::Megabytes;
 use crate::time::{Now, Span};
 
 pub use remedy::Remedy;
-use remedy::{AMOUNTS, Price, Scale, Whole};
+use remedy::{AMOUNTS, Scale, Whole};
 
 /// So many passes are made for one amount at most. Where the order is by area there may be a class for each waiting job,
 /// and whoever asks is not to keep the others waiting.
@@ -87,32 +89,24 @@ impl Controller {
     /// starts as it is.
     pub fn advise(&self, now: Now, number: JobNumber, may_use: &dyn Fn(&Queue) -> bool) -> Option<Advice> {
         let job = self.job(number).filter(|job| job.state == JobState::Ready)?;
-        let search = Search { copy: self.sketch_with(number), now, job };
-        if search.copy.claim_of(number).is_some() || search.tried(job).is_some() {
+        let mut search = Search { controller: self, now, job, copy: None };
+        if self.claim_of(number).is_some() || search.try_with(job.clone()).given.is_some() {
             return None;
         }
-        let mut found = search.queues(may_use);
-        // No change of amounts opens a queue.
-        if self.config().queue(job.queue.as_str()).is_some_and(|queue| self.may_start(queue)) {
-            found.extend(search.kinds());
-            found.extend(AMOUNTS.into_iter().filter_map(|amount| {
-                let scale = Scale::of(amount, job, search.whole())?;
-                search.least(&scale)
-            }));
-        }
-        let cheapest = found.into_iter().min_by(|a, b| Price::order(&a.0, &b.0));
-        let advice = cheapest.map(|((_, remedy), given)| Advice::of(remedy, job, &given));
+        let advice = search.cheapest(may_use).map(|(remedy, given)| Advice::of(remedy, job, &given));
         Some(advice.unwrap_or_else(Advice::nothing))
     }
 }
 
-/// A change that helps, with its price and what the job would be given.
-type Found = ((Price, Remedy), Allocation);
+/// A change that helps, and what the job would be given.
+type Found = (Remedy, Allocation);
 
 struct Search<'a> {
-    copy: Controller,
+    controller: &'a Controller,
     now: Now,
     job: &'a Job,
+    /// A copy on which something can be tried.
+    copy: Option<Controller>,
 }
 
 impl Search<'_> {
@@ -122,71 +116,112 @@ impl Search<'_> {
         job
     }
 
-    fn tried(&self, job: &Job) -> Option<Allocation> {
-        self.copy.try_with(self.now, job.clone()).given
+    fn try_with(&mut self, job: Job) -> Trial {
+        let number = self.job.id.number;
+        let mut copy = self.copy.take().unwrap_or_else(|| self.controller.sketch_with(number));
+        let trial = copy.try_with(self.now, job);
+        self.copy = Some(copy).filter(|_| !trial.decided);
+        trial
     }
 
-    fn try_free(&self, remedy: Remedy) -> Option<Found> {
-        let given = self.tried(&self.with(&remedy))?;
-        Some(((Price::NOTHING, remedy), given))
+    /// The cheapest change of all: what gives up nothing; then the amounts, that first which may give up least. Once one
+    /// is found that is no dearer than any of the others could be, those are not tried.
+    fn cheapest(&mut self, may_use: &dyn Fn(&Queue) -> bool) -> Option<Found> {
+        if let Some(found) = self.first_of(self.queues(may_use)) {
+            return Some(found);
+        }
+        // No other change opens a queue.
+        self.controller
+            .config()
+            .queue(self.job.queue.as_str())
+            .filter(|queue| self.controller.may_start(queue))?;
+        if let Some(found) = self.first_of(self.kinds()) {
+            return Some(found);
+        }
+        let mut left = self.amounts();
+        left.sort_by(|(a, most), (b, other)| a.compare(*most, b, *other));
+        let mut best: Option<(Scale, u64, Allocation)> = None;
+        for (scale, most) in left {
+            if best.as_ref().is_some_and(|(least, steps, _)| least.compare(*steps, &scale, most).is_le()) {
+                break;
+            }
+            let Some((steps, given)) = self.least(&scale, most) else { continue };
+            if best.as_ref().is_none_or(|(least, known, _)| scale.compare(steps, least, *known).is_lt()) {
+                best = Some((scale, steps, given));
+            }
+        }
+        best.map(|(scale, steps, given)| (scale.remedy(steps), given))
+    }
+
+    /// The first change that helps.
+    fn first_of(&mut self, remedies: Vec<Remedy>) -> Option<Found> {
+        remedies.into_iter().find_map(|remedy| {
+            let given = self.try_with(self.with(&remedy)).given?;
+            Some((remedy, given))
+        })
     }
 
     /// Other queues that take the job and start something.
-    fn queues(&self, may_use: &dyn Fn(&Queue) -> bool) -> Vec<Found> {
+    fn queues(&self, may_use: &dyn Fn(&Queue) -> bool) -> Vec<Remedy> {
         let fits = |queue: &&Queue| {
             let limit = self.job.request.time_limit;
             let short = queue.max_time.is_none_or(|max| limit.is_some_and(|limit| limit <= max));
             queue.name != self.job.queue
                 && queue.state == QueueState::Open
-                && self.copy.may_start(queue)
+                && self.controller.may_start(queue)
                 && short
                 && may_use(queue)
         };
-        let others = self.copy.config().queues.iter().filter(fits);
-        others.filter_map(|queue| self.try_free(Remedy::Queue(queue.name.clone()))).take(1).collect()
+        let others = self.controller.config().queues.iter().filter(fits);
+        others.map(|queue| Remedy::Queue(queue.name.clone())).collect()
     }
 
-    /// Other types of cards.
-    fn kinds(&self) -> Vec<Found> {
-        let Some(wanted) = &self.job.request.cards else { return Vec::new() };
-        let cards = self.copy.nodes().flat_map(|node| &node.inventory.cards);
-        let mut kinds: Vec<Option<String>> = cards.map(|card| card.kind.clone()).collect();
-        kinds.push(None);
-        kinds.sort();
-        kinds.dedup();
-        // Who takes any type already has no other.
-        let others = kinds.into_iter().filter(|kind| wanted.kind.is_some() && *kind != wanted.kind);
-        others.filter_map(|kind| self.try_free(Remedy::Kind(kind))).take(1).collect()
+    /// Other types of cards, any of them first. Who takes any type already has no other.
+    fn kinds(&self) -> Vec<Remedy> {
+        let wanted = self.job.request.cards.as_ref().and_then(|wanted| wanted.kind.as_ref());
+        let Some(wanted) = wanted else { return Vec::new() };
+        let cards = self.controller.nodes().flat_map(|node| &node.inventory.cards);
+        let others: BTreeSet<&String> =
+            cards.filter_map(|card| card.kind.as_ref()).filter(|kind| *kind != wanted).collect();
+        let named = others.into_iter().map(|kind| Remedy::Kind(Some(kind.clone())));
+        std::iter::once(Remedy::Kind(None)).chain(named).collect()
+    }
+
+    /// What the job can ask less of, with the most steps of each with which there would be room for it if nobody had a
+    /// place kept: with more no pass can start it.
+    fn amounts(&self) -> Vec<(Scale, u64)> {
+        let whole = self.whole();
+        let scale = |amount| {
+            let scale = Scale::of(amount, self.job, whole)?;
+            let most = largest(1, scale.most, |steps| self.has_room(&self.with(&scale.remedy(steps))))?;
+            Some((scale, most))
+        };
+        AMOUNTS.into_iter().filter_map(scale).collect()
     }
 
     fn whole(&self) -> Whole {
         let kind = self.job.request.cards.as_ref().and_then(|wanted| wanted.kind.as_deref());
-        let nodes = self.copy.nodes().filter(|node| node.inventory.admits(&self.job.request));
+        let nodes = self.controller.nodes().filter(|node| node.inventory.admits(&self.job.request));
         let cards = nodes.flat_map(|node| node.inventory.cards_of(kind)).map(|card| card.mem);
-        let length: Span = self.copy.config().policy.unplanned();
+        let length = self.controller.config().policy.unplanned();
         Whole { card: cards.max().unwrap_or(Megabytes::ZERO), length }
     }
 
-    /// The least reduction of an amount with which the job starts.
-    fn least(&self, scale: &Scale) -> Option<Found> {
-        let mut most = largest(1, scale.most, |steps| self.has_room(&self.with(&scale.remedy(steps))))?;
+    /// The least reduction of an amount with which the job starts, from so many steps down.
+    fn least(&mut self, scale: &Scale, mut most: u64) -> Option<(u64, Allocation)> {
         for _ in 0..PASSES {
-            let remedy = scale.remedy(most);
-            let job = self.with(&remedy);
-            let trial = self.copy.try_with(self.now, job.clone());
+            let job = self.with(&scale.remedy(most));
+            let rank = self.controller.before(&job);
+            let trial = self.try_with(job);
             if let Some(given) = trial.given {
-                return Some(((scale.price(most), remedy), given));
+                return Some((most, given));
             }
-            // What the pass did with this step it did with all of the class.
-            let rank = self.copy.before(&job);
-            let same = |steps| self.copy.before(&self.with(&scale.remedy(steps))) == rank;
+            // What the pass came by when it looked at this step it would have come by with all of the class.
+            let same = |steps| self.controller.before(&self.with(&scale.remedy(steps))) == rank;
             let others = largest(1, most, |steps| !same(steps)).unwrap_or(0);
-            let fits = |look: &Look, steps: u64| look.has_room(&self.copy, &self.with(&scale.remedy(steps)));
+            let fits = |look: &Look, steps| look.has_room(self.controller, &self.with(&scale.remedy(steps)));
             let of_look = |look: &Look| largest(others + 1, most - 1, |steps| fits(look, steps));
-            most = match trial.looks.iter().filter_map(of_look).max() {
-                Some(next) => next,
-                None => others,
-            };
+            most = trial.looks.iter().filter_map(of_look).max().unwrap_or(others);
             if most == 0 {
                 return None;
             }
@@ -194,10 +229,9 @@ impl Search<'_> {
         None
     }
 
-    /// Whether a job fits beside what is given out, if nobody had a place kept: without that no pass can start it.
     fn has_room(&self, job: &Job) -> bool {
-        let (nodes, nothing) = (self.copy.all_nodes(), Timeline::new(self.now.wall));
-        self.copy.rules().place(nodes, &nothing, &job.request, self.now.wall, Span::ZERO).is_some()
+        let (nodes, nothing) = (self.controller.all_nodes(), Timeline::new(self.now.wall));
+        self.controller.rules().place(nodes, &nothing, &job.request, self.now.wall, Span::ZERO).is_some()
     }
 }
 

@@ -77,23 +77,10 @@ impl Remedy {
             Remedy::Gpus(count) => format!("--gpus {count}"),
         }
     }
-
-    /// Its place among changes that give up equally much: what changes the job least comes first.
-    fn rank(&self) -> u8 {
-        match self {
-            Remedy::Queue(_) => 0,
-            Remedy::Time(_) => 1,
-            Remedy::Kind(_) => 2,
-            Remedy::Mem(_) => 3,
-            Remedy::Ram(_) => 4,
-            Remedy::Cpus(_) => 5,
-            Remedy::Gpus(_) => 6,
-        }
-    }
 }
 
-/// What a job can ask less of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a job can ask less of; among reductions that give up equally much the first is the cheapest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Amount {
     Time,
     Mem,
@@ -159,13 +146,19 @@ impl Scale {
         }
     }
 
-    /// What it gives up.
-    pub(super) fn price(&self, steps: u64) -> Price {
-        let value = match self.amount {
+    /// Which of two reductions is cheaper: by the part of what is asked for that each gives up, then by what it is of.
+    pub(super) fn compare(&self, steps: u64, other: &Scale, others: u64) -> Ordering {
+        let crossed = |a: &Scale, steps, b: &Scale| u128::from(a.lost(steps)) * u128::from(b.now);
+        let (this, that) = (crossed(self, steps, other), crossed(other, others, self));
+        this.cmp(&that).then_with(|| self.amount.cmp(&other.amount))
+    }
+
+    fn lost(&self, steps: u64) -> u64 {
+        let left = match self.amount {
             Amount::Mem => tenths(steps).0,
             _ => steps * self.unit,
         };
-        Price { lost: self.now.saturating_sub(value), of: self.now }
+        self.now.saturating_sub(left)
     }
 }
 
@@ -176,22 +169,4 @@ pub(super) struct Whole {
     pub(super) card: Megabytes,
     /// Length of a job of which nobody says it.
     pub(super) length: Span,
-}
-
-/// The part of what was asked for that a change gives up.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Price {
-    lost: u64,
-    of: u64,
-}
-
-impl Price {
-    /// Of a change that asks for as much as before.
-    pub(super) const NOTHING: Price = Price { lost: 0, of: 1 };
-
-    /// Compares changes: the cheapest first.
-    pub(super) fn order(a: &(Price, Remedy), b: &(Price, Remedy)) -> Ordering {
-        let crossed = |x: &Price, y: &Price| u128::from(x.lost) * u128::from(y.of);
-        crossed(&a.0, &b.0).cmp(&crossed(&b.0, &a.0)).then_with(|| a.1.rank().cmp(&b.1.rank()))
-    }
 }

@@ -11,7 +11,7 @@ mod sketch;
 mod submit;
 mod witness;
 
-pub(crate) use witness::{Look, Rehearsal};
+pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use event::{Change, Decision, Event, Submission, Wish};
 

@@ -83,6 +83,8 @@ pub(crate) struct Trial {
     pub(crate) given: Option<Allocation>,
     /// How things stood whenever a pass looked at it.
     pub(crate) looks: Vec<Look>,
+    /// Whether anything was decided at all.
+    pub(crate) decided: bool,
 }
 
 impl Controller {
@@ -96,20 +98,21 @@ impl Controller {
         Rehearsal { after, kept }
     }
 
-    /// Makes the next pass on a copy in which a job is as given.
-    pub(crate) fn try_with(&self, now: Now, job: Job) -> Trial {
+    /// Makes the next pass with a job as given. For copies: what is decided is not told. If nothing was, the copy is good
+    /// for another try.
+    pub(crate) fn try_with(&mut self, now: Now, job: Job) -> Trial {
         let number = job.id.number;
-        let mut copy = self.clone();
-        copy.unindex(number);
-        copy.index(Box::new(job));
+        self.unindex(number);
+        self.index(Box::new(job));
         let mut witness = Witness { asked: Some(number), ..Witness::default() };
-        let mut out = copy.apply(now, Event::Tick);
-        copy.schedule_before(now, &mut out, &mut witness);
+        let mut out = self.apply(now, Event::Tick);
+        self.schedule_before(now, &mut out, &mut witness);
+        let decided = !out.is_empty();
         let given = out.into_iter().find_map(|decision| match decision {
             Decision::Launch { attempt, allocation, .. } if attempt.job.number == number => Some(allocation),
             _ => None,
         });
-        Trial { given, looks: witness.looks }
+        Trial { given, looks: witness.looks, decided }
     }
 
     /// The controller as it would be if a waiting job had asked for something else from the start. For trying out what

@@ -162,6 +162,14 @@ fn expected_begin(job: &Job, now: Now) -> Option<WallTime> {
     backoff.max(job.request.begin)
 }
 
+/// The nodes as jobs of one shape find them.
+struct NodesFor {
+    /// What those lack that lack something.
+    lacks: Vec<Condition>,
+    /// Those that lack nothing, by position.
+    fitting: Vec<usize>,
+}
+
 /// The walk along the order of the ready jobs: how many came before, the places that were kept for them, and the plan so
 /// far.
 struct Story<'a> {
@@ -171,9 +179,8 @@ struct Story<'a> {
     pass: Rehearsal,
     /// What that pass has kept before it looks at the next job.
     timeline: Timeline,
-    kept: usize,
-    /// What jobs of one shape and length wait for, as long as nothing more is kept.
-    known: BTreeMap<(Shape, Span, usize), Rc<[Condition]>>,
+    /// The nodes as jobs of one shape find them.
+    known: BTreeMap<Shape, Rc<NodesFor>>,
     plan: Plan,
     before: usize,
     first: Option<JobId>,
@@ -187,7 +194,6 @@ impl<'a> Story<'a> {
             pass,
             controller,
             now,
-            kept: 0,
             known: BTreeMap::new(),
             plan: Plan::of(controller, now.wall),
             before: 0,
@@ -207,7 +213,6 @@ impl<'a> Story<'a> {
         self.first.get_or_insert(job.id);
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
             self.timeline.reserve(place);
-            self.kept += 1;
         }
         Explanation::new(self.now.wall, conditions, expected)
     }
@@ -220,7 +225,7 @@ impl<'a> Story<'a> {
         } else if misfit {
             found.extend(self.controller.too_small(job));
         } else {
-            found.extend(self.places(job).iter().cloned());
+            found.extend(self.places(job));
         }
         if let Some(first) = self.first.filter(|_| !misfit) {
             let at_least = self.controller.is_sketch() && self.before >= PLANNED;
@@ -234,7 +239,7 @@ impl<'a> Story<'a> {
     }
 
     /// Why it has no place.
-    fn places(&mut self, job: &Job) -> Rc<[Condition]> {
+    fn places(&mut self, job: &Job) -> Vec<Condition> {
         let after = &self.pass.after;
         if let Some((place, victims)) = after.claim_of(job.id.number) {
             let node = after.all_nodes().as_slice().get(place.node).map(|node| node.inventory.name.clone());
@@ -243,31 +248,36 @@ impl<'a> Story<'a> {
                 .map(|node| Condition::MakingRoom { victims: victims.clone(), node })
                 .collect();
         }
-        let key = (Shape::of(&job.request), self.controller.planned(job), self.kept);
-        if let Some(known) = self.known.get(&key) {
+        let known = self.nodes_for(job);
+        let kept = self.kept_for_others(job, &known.fitting);
+        kept.into_iter().chain(known.lacks.iter().cloned()).collect()
+    }
+
+    /// What nodes lack for it, and those that lack nothing.
+    fn nodes_for(&mut self, job: &Job) -> Rc<NodesFor> {
+        let shape = Shape::of(&job.request);
+        if let Some(known) = self.known.get(&shape) {
             return Rc::clone(known);
         }
         let reserve = self.controller.config().resources.gpu_reserve;
-        let needs = after.nodes().map(|node| (node, node.needs_now(&job.request, reserve)));
+        let needs = self.pass.after.nodes().map(|node| (node, node.needs_now(&job.request, reserve)));
         let (lacking, fitting): (Vec<_>, Vec<_>) = needs.enumerate().partition(|(_, (_, n))| !n.is_empty());
-        let fitting = fitting.into_iter().map(|(position, (node, _))| (position, node));
-        let mut found: Vec<Condition> = self.kept_for_others(job, fitting).into_iter().collect();
         let lacks = Lack::collected(lacking.into_iter().map(|(_, lacking)| lacking));
-        found.extend(few_lines(lacks, Condition::Lacks));
-        let found: Rc<[Condition]> = found.into();
-        self.known.insert(key, Rc::clone(&found));
-        found
+        let fitting = fitting.into_iter().map(|(position, _)| position).collect();
+        let known = Rc::new(NodesFor { lacks: few_lines(lacks, Condition::Lacks), fitting });
+        self.known.insert(shape, Rc::clone(&known));
+        known
     }
 
     /// On which of the nodes where it would fit it may run longest, and whose place ends that.
-    fn kept_for_others<'n>(
-        &self,
-        job: &Job,
-        fitting: impl Iterator<Item = (usize, &'n Node)>,
-    ) -> Option<Condition> {
+    fn kept_for_others(&self, job: &Job, fitting: &[usize]) -> Option<Condition> {
         let planned = self.controller.planned(job);
-        let mut barred: Vec<(&Reservation, &Node)> =
-            fitting.filter_map(|(at, node)| Some((self.in_the_way(job, at, planned)?, node))).collect();
+        let nodes = self.pass.after.all_nodes().as_slice();
+        let in_the_way = |at: &usize| {
+            let node = nodes.get(*at)?;
+            Some((self.in_the_way(job, *at, planned)?, node))
+        };
+        let mut barred: Vec<(&Reservation, &Node)> = fitting.iter().filter_map(in_the_way).collect();
         barred.sort_by_key(|(place, _)| std::cmp::Reverse(place.from));
         let (place, node) = barred.first()?;
         let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);

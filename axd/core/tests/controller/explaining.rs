@@ -200,6 +200,36 @@ fn a_smaller_slice_is_advised_with_its_card() {
 }
 
 #[test]
+fn the_cheapest_change_is_not_the_one_that_looks_cheapest() {
+    let mut controller = ready(config());
+    started(&mut controller, 0, 1, for_minutes(30, request(4)));
+    let wide = waiting(&mut controller, 1, 2, request(6));
+    let id = waiting(&mut controller, 1, 3, for_minutes(100, request(4)));
+    assert!(
+        told(&controller, 1, id).reasons[0]
+            .contains(&format!("would delay {wide}, for which gpu-01 is kept"))
+    );
+    // 29 of 100 minutes would do as well, and are less of what was asked for than 2 of 4 CPUs.
+    assert_eq!(advice(&controller, 1, id), "with --cpus-per-task 2 at once on gpu-01");
+}
+
+#[test]
+fn another_type_of_card_is_advised() {
+    let mut controller = cluster(config(), 1);
+    let mut other = Inventory { name: "gpu-02".parse().unwrap(), ..node() };
+    other.cards.iter_mut().for_each(|card| card.kind = Some("h200".to_owned()));
+    controller.step(at(0), Event::NodeRegistered(other));
+    let of = |kind: &str| {
+        let mut wanted = on_cards(4, None);
+        wanted.cards.iter_mut().for_each(|cards| cards.kind = Some(kind.to_owned()));
+        wanted
+    };
+    started(&mut controller, 0, 1, for_minutes(30, of("a100")));
+    let id = waiting(&mut controller, 1, 2, of("a100"));
+    assert_eq!(advice(&controller, 1, id), "with --gpus 4 (of any type) at once on gpu-02 cards 0,1,2,3");
+}
+
+#[test]
 fn if_no_single_change_helps_that_is_said() {
     let mut controller = ready(config());
     started(&mut controller, 0, 1, for_minutes(30, request(8)));

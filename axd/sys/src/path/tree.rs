@@ -1,6 +1,6 @@
 //! Removing a directory with all it holds, without following links and with a bound on the work.
 
-use super::{Dir, FileType};
+use super::Dir;
 use crate::error::{Result, SysError};
 use std::path::Path;
 
@@ -25,15 +25,20 @@ impl Dir {
             let text = format!("more than {max} entries");
             return Err(SysError::found("remove", self.show(name).display(), text));
         }
-        let meta = match self.stat(name) {
+        // Most entries are no directories: what is one is found out by the attempt.
+        match self.unlink(name) {
+            Ok(()) => {}
             Err(error) if error.is(libc::ENOENT) => return Ok(()),
-            other => other?,
-        };
-        if meta.file_type != FileType::Directory {
-            gone(self.unlink(name))?;
-        } else {
-            self.open_dir(name)?.empty(max, depth, removed)?;
-            gone(self.remove_dir(name))?;
+            Err(error) if error.is(libc::EISDIR) || error.is(libc::EPERM) => {
+                // Of a file that can't be removed this says that it is no directory: the first error says more.
+                let folder = match self.open_dir(name) {
+                    Err(other) if other.is(libc::ENOTDIR) => return Err(error),
+                    opened => opened?,
+                };
+                folder.empty(max, depth, removed)?;
+                gone(self.remove_dir(name))?;
+            }
+            Err(error) => return Err(error),
         }
         *removed += 1;
         Ok(())

@@ -9,7 +9,7 @@ use crate::size::Megabytes;
 use crate::text::escaped;
 use crate::time::Span;
 
-use Kind::{Bool, Count, Duration, Enum, GpuSize, HostSize, Later, List, Percent, Word};
+use Kind::{Bool, Count, Duration, DurationOrNone, Enum, GpuSize, HostSize, Later, List, Percent, Word};
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
     Key { path, kind, default: Fallback::Value(default), effect: Effect::Now, doc }
@@ -216,9 +216,9 @@ pub static KEYS: &[Key] = &[
     key("policy.scheduling_interval",
         Duration(Span(50), HOUR, |d| &mut d.config.policy.scheduling_interval), "5s",
         "Jobs are chosen at every event; this bounds how long a missed event can matter."),
-    key("policy.starvation_bound", Duration(SECOND, YEAR, |d| &mut d.config.policy.starvation_bound), "1h40m",
+    key("policy.starvation_bound", DurationOrNone(SECOND, YEAR, |d| &mut d.config.policy.starvation_bound), "1h40m",
         "A waiting job goes before every new one of its queue within this time, whatever their priorities or sizes; none: \
-         waiting earns nothing.").absent(),
+         waiting earns nothing."),
     key("policy.idle", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle), "none",
         "How long a job may leave its cards without load.").absent().later(),
     // the rest
