@@ -26,7 +26,7 @@ use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
 use super::parked::Parked;
 use super::stored::Stored;
-use super::{Engine, RESCAN, now, reload, tokens};
+use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
 use crate::containment;
@@ -116,6 +116,7 @@ impl Engine {
         });
         let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let at = now();
+        let scheduling_interval = controller.config().policy.scheduling_interval;
         let containment = containment::prepare(&paths);
         let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
@@ -159,7 +160,7 @@ impl Engine {
             stored,
             usage: Default::default(),
             chores: Default::default(),
-            next_rescan: at.boot + RESCAN,
+            next_rescan: at.boot + scheduling_interval,
             next_snapshot: at.boot + SNAPSHOT_EVERY,
             next_prune: at.boot,
             last_commit: at.boot,

@@ -165,5 +165,10 @@ fn card_millionths(node: &Node, attempt: &Attempt) -> u128 {
         Some(u128::from(slice.0) * 1_000_000 / u128::from(card.mem.0.max(1)))
     };
     let cards: u128 = attempt.allocation.cards.iter().filter_map(part).sum();
-    if cards > 0 { cards } else { attempt.allocation.cpus.len() as u128 }
+    if cards > 0 {
+        return cards;
+    }
+    // Without cards: by its part of the node's CPUs, all of which are worth all of its cards.
+    let whole = node.inventory.cards.len().max(1) as u128 * 1_000_000;
+    attempt.allocation.cpus.len() as u128 * whole / u128::from(node.inventory.cpus.max(1))
 }

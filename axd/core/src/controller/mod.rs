@@ -332,7 +332,8 @@ impl Controller {
             }
             (JobState::Pending, false) => {
                 // It had come while the job was held, and the clock was set back.
-                self.begins.extend(job.request.begin.filter(|begin| *begin > now.wall).map(|begin| (begin, number)));
+                self.begins
+                    .extend(job.request.begin.filter(|begin| *begin > now.wall).map(|begin| (begin, number)));
             }
             _ => {}
         }
