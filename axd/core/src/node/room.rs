@@ -130,7 +130,7 @@ impl Room {
     }
 
     /// How many nodes are entered.
-    pub fn len(&self) -> usize {
+    pub fn nodes(&self) -> usize {
         self.entries.len()
     }
 

@@ -118,7 +118,7 @@ const DOUBLINGS: i64 = 63;
 fn steps(area: i64) -> i64 {
     let area = area.max(1).unsigned_abs();
     let power = area.ilog2();
-    let above = (u128::from(area) - (1_u128 << power)) * STEPS.unsigned_abs() as u128 >> power;
+    let above = ((u128::from(area) - (1_u128 << power)) * u128::from(STEPS.unsigned_abs())) >> power;
     i64::from(power) * STEPS + i64::try_from(above).unwrap_or(STEPS)
 }
 

@@ -29,10 +29,10 @@ fn halved(time: u128, half: u128) -> i128 {
     }
     let part = i128::try_from(((time % half) << 32) / half).unwrap_or(0);
     // The series of e^(−x·ln 2), whose terms fall faster than 0.7^n/n!.
-    let x = part * 2_977_044_472 >> 32;
+    let x = (part * 2_977_044_472) >> 32;
     let (mut term, mut sum) = (ONE, ONE);
     for n in 1..=12 {
-        term = -(term * x >> 32) / n;
+        term = -((term * x) >> 32) / n;
         sum += term;
     }
     sum >> whole
@@ -52,8 +52,9 @@ struct Account {
 impl Account {
     fn amount(&self, now: WallTime, half: Span) -> u64 {
         let left = halved(u128::from((now - self.at).0), u128::from(half.0));
-        let old = i128::from(self.amount) * left >> 32;
-        let new = i128::from(self.rate) * i128::from(half.0) * ((ONE - left) * PER_LN_2 >> 32) >> 32;
+        let old = (i128::from(self.amount) * left) >> 32;
+        let lasting = ((ONE - left) * PER_LN_2) >> 32;
+        let new = (i128::from(self.rate) * i128::from(half.0) * lasting) >> 32;
         u64::try_from(old + new).unwrap_or(u64::MAX)
     }
 }
@@ -117,7 +118,7 @@ impl Factors {
     /// What a user's factor is worth, if one is worth so much.
     pub fn worth(&self, user: Uid, one: i64) -> i64 {
         let factor = self.0.get(&user).copied().unwrap_or(ONE);
-        i64::try_from(i128::from(one) * factor >> 32).unwrap_or(one)
+        i64::try_from((i128::from(one) * factor) >> 32).unwrap_or(one)
     }
 }
 

@@ -72,7 +72,7 @@ fn config(said: &Value) -> Config {
         _ => Scheduler::Fifo,
     };
     policy.reservations = u32::try_from(depth.max(0)).unwrap();
-    policy.starvation_bound = (aging > 0.0).then(|| Span((aging * 100_000.0) as u64));
+    policy.starvation_bound = (aging > 0.0).then_some(Span((aging * 100_000.0) as u64));
     policy.user_share = 0;
     policy.cost = if said["cost"] == "count" { Cost::Count } else { Cost::Area };
     policy.packing = match said["pack"].as_str().unwrap() {
