@@ -3,7 +3,7 @@
 //!     cargo run --release -p ax-core --example cost [NODES [PENDING…]]
 //!
 //! Nothing is asserted about the times. `pass` fills an empty cluster from a queue of that length, with indexes that are
-//! just made; `full` is one pass over a full cluster that starts nothing; then the medians of single events on the full cluster: an end of
+//! just made; `full` is one pass over a full cluster that starts nothing, the least of several; then the medians of single events on the full cluster: an end of
 //! a job (and what starts in its place), a submission that has to wait, and a note that changes nothing.
 //! `AX_COST_STEPS=N` does nothing but N ends and submissions on the full cluster, to be counted by valgrind.
 
@@ -186,7 +186,9 @@ impl Bench {
 
     fn confirm(&mut self) {
         for attempt in self.running.clone() {
-            self.controller.apply(now(self.ms), Event::AttemptStarted { attempt, at: now(self.ms).wall });
+            // As if they had come one after the other: they end at different times.
+            let at = WallTime(now(self.ms).wall.0 - self.numbers.below(500_000) as i64);
+            self.controller.apply(now(self.ms), Event::AttemptStarted { attempt, at });
         }
     }
 }
@@ -238,7 +240,8 @@ fn row(nodes: usize, pending: usize, steps: Option<usize>) {
         bench.controller.step(now(bench.ms), Event::Tick);
         since.elapsed()
     };
-    let full = (0..if pending > 200_000 { 2 } else { 5 }).map(full).collect();
+    let mut full: Vec<Duration> = (0..if pending > 200_000 { 3 } else { 7 }).map(full).collect();
+    full.sort_unstable();
     let mut submissions = Vec::new();
     for _ in 0..REPEATS {
         let event = bench.submission();
@@ -255,7 +258,7 @@ fn row(nodes: usize, pending: usize, steps: Option<usize>) {
     println!(
         "| {nodes} | {pending} | {:.1} ({starts}) | {:.2} | {end:.0} / {end99:.0} ({:.1}) | {submission:.0} / {submission99:.0} | {:.0} | {bytes} |",
         pass.as_secs_f64() * 1000.0,
-        in_order(full).0 / 1000.0,
+        full[0].as_secs_f64() * 1000.0,
         started as f64 / REPEATS as f64,
         in_order(notes).0,
     );

@@ -28,7 +28,7 @@ pub struct Room {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Sort of all its cards.
-    sort: Option<usize>,
+    pub sort: Option<usize>,
     /// Cards that nobody holds.
     pub empty: u32,
     /// CPUs.
@@ -38,6 +38,14 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether so many cards have so much free.
+    pub fn has(&self, count: usize, least: Megabytes) -> bool {
+        self.free
+            .len()
+            .checked_sub(count)
+            .is_some_and(|from| self.free.get(from).is_none_or(|free| *free >= least))
+    }
+
     /// What is left over, a charge not taken off, on the tightest so many cards of those with so much free.
     pub fn least_left(&self, count: usize, least: Megabytes) -> Option<Megabytes> {
         let from = self.free.partition_point(|free| *free < least);

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 
 use crate::config::Packing;
-use crate::job::request::Request;
+use crate::job::request::{CardRequest, Request};
 use crate::node::{At, Card, CardDemand, CardUse, Node, Nodes, Room, Want};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
@@ -288,7 +288,11 @@ impl Search<'_> {
     /// Looks for the tightest fit now, along what is known of the nodes.
     fn along(&mut self, room: &Room) {
         let now = self.timeline.now();
-        self.all(self.timeline.reserved(), now);
+        for position in
+            self.timeline.reserved().filter(|position| self.could(room, *position)).collect::<Vec<_>>()
+        {
+            self.offer(position, now);
+        }
         self.all(room.mixed().map(|at| at as usize), now);
         let Some(wanted) = &self.request.cards else {
             self.first_of(room, room.with_cpus(self.request.cpus));
@@ -306,6 +310,18 @@ impl Search<'_> {
                 self.tightest_of(room, cards, wanted.count as usize, least);
             }
         }
+    }
+
+    /// Whether a node has room, whoever has reserved it.
+    fn could(&self, room: &Room, position: usize) -> bool {
+        let entry = room.of(position as At);
+        let fits = |wanted: &CardRequest, sort: usize| {
+            let card = &room.sorts()[sort].card;
+            let least = |demand| entry.has(wanted.count as usize, least_free(card, demand));
+            card.demand(wanted, self.rules.reserve).is_some_and(least)
+        };
+        let cards = self.request.cards.as_ref().zip(entry.sort);
+        entry.free_cpus >= self.request.cpus && cards.is_none_or(|(wanted, sort)| fits(wanted, sort))
     }
 
     /// Whether it is worth asking a node without reservations.
