@@ -379,6 +379,10 @@ impl Controller {
             (JobState::Ready, false) => {
                 self.shift(now, number, Move::new(Cause::Held, JobState::Pending, actor, why), out);
             }
+            (JobState::Pending, false) => {
+                // It had come while the job was held, and the clock was set back.
+                self.begins.extend(job.request.begin.filter(|begin| *begin > now.wall).map(|begin| (begin, number)));
+            }
             _ => {}
         }
     }

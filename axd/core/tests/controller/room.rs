@@ -1,11 +1,13 @@
-//! Room that is made or kept for a job: in its queue as well as on nodes, through reloads and restarts.
+//! Room that is made or kept for a job, in its queue as well as on nodes, through reloads and restarts; and a begin
+//! time through a clock that is set back.
 
 use ax_core::config::{Config, QueueState};
-use ax_core::controller::{Controller, Decision, Event, Snapshot};
-use ax_core::id::AttemptName;
+use ax_core::controller::{Controller, Decision, Event, Snapshot, Submission, Wish};
+use ax_core::id::{AttemptName, Uid};
+use ax_core::job::Actor;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::{JobState, Outcome};
-use ax_core::time::{Span, WallTime};
+use ax_core::time::{BootTime, Now, Span, WallTime};
 
 use crate::{at, config, ended, launched, ready, request, state, submission, submit};
 
@@ -15,8 +17,8 @@ fn preempting() -> Config {
     config
 }
 
-fn in_queue(key: u128, queue: &str, request: Request) -> ax_core::controller::Submission {
-    ax_core::controller::Submission { queue: queue.parse().unwrap(), ..submission(key, request) }
+fn in_queue(key: u128, queue: &str, request: Request) -> Submission {
+    Submission { queue: queue.parse().unwrap(), ..submission(key, request) }
 }
 
 fn with_cards(count: u32, priority: u8) -> Request {
@@ -92,4 +94,17 @@ fn a_restart_does_not_forget_for_whom_room_is_made() {
         assert_eq!(launched(&out).iter().map(|a| a.job).collect::<Vec<_>>(), [urgent]);
     }
     assert_eq!(restored.snapshot(), controller.snapshot());
+}
+
+#[test]
+fn a_begin_time_that_a_clock_set_back_brings_back_is_waited_for() {
+    let mut controller = ready(config());
+    let begin = at(1000).wall;
+    let held = Submission { hold: true, ..submission(1, Request { begin: Some(begin), ..request(1) }) };
+    let (id, _) = submit(&mut controller, 0, held);
+    controller.step(at(1000), Event::Tick);
+    let back = Now { boot: BootTime(2000), wall: at(500).wall };
+    let root = Actor::User { uid: Uid(0), name: "root".into(), admin: true };
+    controller.step(back, Event::Wished { job: id, actor: root, wish: Wish::Release, why: None });
+    assert_eq!((state(&controller, id), controller.next_wake().wall), (JobState::Pending, Some(begin)));
 }
