@@ -4,6 +4,7 @@
 use ax_core::config::Config;
 use ax_core::controller::{Controller, Decision, Event, Snapshot};
 use ax_core::id::JobNumber;
+use ax_core::job::Job;
 use ax_core::time::{BootTime, Now};
 use proptest::prelude::*;
 
@@ -14,7 +15,9 @@ use crate::{histories, history};
 /// What happened and what was decided, as text, like a daemon's log.
 fn recorded((bits, ops): &(u64, Vec<(u8, u64)>)) -> (Vec<String>, Controller) {
     let mut log = Vec::new();
-    let world = World::play(*bits, Frame::default(), ops.clone(), &mut |seen| {
+    // When a job has left memory after a clock was set back is not written down.
+    let frame = Frame { forward: true, ..Frame::default() };
+    let world = World::play(*bits, frame, ops.clone(), &mut |seen| {
         log.push(serde_json::to_string(&(seen.now, seen.events, seen.out)).unwrap());
     });
     (log, world.controller)
@@ -37,7 +40,7 @@ fn restarted(controller: &Controller) -> Controller {
     Controller::restore(serde_json::from_str::<Snapshot>(&text).unwrap())
 }
 
-fn is_as_if_made_anew(controller: &Controller, now: Now) {
+fn is_as_if_made_anew(controller: &Controller) {
     let anew = Controller::restore(controller.snapshot());
     assert_eq!(controller.snapshot(), anew.snapshot());
     assert!(controller.nodes().eq(anew.nodes()), "nodes give out something else");
@@ -54,9 +57,11 @@ fn is_as_if_made_anew(controller: &Controller, now: Now) {
         let queue = name.parse().unwrap();
         assert_eq!(controller.active_in(&queue), anew.active_in(&queue), "{queue}");
     }
-    // A begin time that has come for a job that is held is forgotten, and not known to be so.
+    // That a begin time has come for a job that is held, or in its back-off, is not written down.
+    let other = |job: &Job| job.hold.is_some() || job.backoff_until.is_some();
     let (is, due) = (controller.next_wake(), anew.next_wake());
-    if is.boot != Some(BootTime(0)) && due.wall.is_none_or(|at| at > now.wall) {
+    if is.boot != Some(BootTime(0)) && !controller.jobs().any(|job| job.request.begin.is_some() && other(job))
+    {
         assert_eq!(is, due);
     }
 }
@@ -90,6 +95,6 @@ proptest! {
 
     #[test]
     fn law_15_what_is_kept_up_to_date_is_as_if_made_anew(history in history(30)) {
-        World::play(history.0, Frame::default(), history.1, &mut |seen| is_as_if_made_anew(seen.controller, seen.now));
+        World::play(history.0, Frame::default(), history.1, &mut |seen| is_as_if_made_anew(seen.controller));
     }
 }

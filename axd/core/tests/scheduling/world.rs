@@ -112,7 +112,8 @@ impl World {
             }
             96 if !calm => self.node_comes(bits, check),
             97 if !calm => {
-                self.drift += Chance(bits).of(&[0, 5000, -5000, 60_000]);
+                let back = if self.frame.forward { 0 } else { -5000 };
+                self.drift += Chance(bits).of(&[0, 5000, back, 60_000]);
                 self.step(vec![Event::Tick], check);
             }
             _ => self.restart(check),
@@ -267,9 +268,9 @@ impl World {
         let attempt = one.name;
         let ended = |outcome| Event::AttemptEnded { attempt, at: now, end: end_of(&one, outcome) };
         let event = match what {
-            0 => ended(Outcome::Failed),
+            0 if self.frame.preemption != Some(true) => ended(Outcome::Failed),
             1 | 2 => ended(Outcome::OutOfMemory),
-            3 => ended(Outcome::LeaseLost),
+            3 if self.frame.preemption != Some(true) => ended(Outcome::LeaseLost),
             4 => ended(Outcome::NodeFail),
             5 => Event::AttemptEnding { attempt },
             6 | 7 => {
