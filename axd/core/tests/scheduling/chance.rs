@@ -51,6 +51,8 @@ pub(crate) struct Frame {
     pub(crate) honest: bool,
     /// All queues are equal and each serves the first that comes.
     pub(crate) first_come: bool,
+    /// All jobs are of few shapes.
+    pub(crate) alike: bool,
     /// The wall clock is never set back.
     pub(crate) forward: bool,
     /// Configuration and nodes stay as they are, and the clocks agree.
@@ -89,7 +91,9 @@ fn queue(name: &str, weight: u32, chance: &mut Chance, frame: Frame) -> Queue {
     if frame.first_come {
         (queue.priority, queue.order) = (1, QueueOrder::Fifo);
     }
-    let (max, state) = (chance.of(&[None, None, Some(2), Some(1)]), chance.below(8));
+    let limits =
+        if frame.first_come { [None, Some(2), Some(1), Some(2)] } else { [None, None, Some(2), Some(1)] };
+    let (max, state) = (chance.of(&limits), chance.below(8));
     if !frame.unlimited {
         queue.max_running = max;
         queue.state = match state {
@@ -137,11 +141,18 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
     let mut chance = Chance(bits);
     let user = 1000 + chance.below(2) as u32;
     let queue: QueueName = chance.of(&QUEUES).parse().unwrap();
-    let priority = chance.of(&[50, 0, 100, 80, 40, 60, 20]);
+    let priorities = if frame.preemption == Some(true) {
+        [20, 0, 100, 80, 0, 20, 100]
+    } else {
+        [50, 0, 100, 80, 40, 60, 20]
+    };
+    let priority = chance.of(&priorities);
     let seconds = chance.of(&[10, 1, 30, 3, 60, 5, 20]);
-    let cards = cards(&mut chance);
-    let cpus = chance.of(&[1, 2, 4, 1, 7, 9]);
-    let ram = chance.of(&[1000, 8000, 15_000, 40_000]);
+    // Half of all are of a few shapes, as in life: some fit where others of their shape do not, being shorter.
+    let usual = chance.below(2) == 0 || frame.alike;
+    let cards = if usual { usual_cards(&mut chance) } else { cards(&mut chance) };
+    let (cpus, ram) = (chance.of(&[1, 2, 4, 1, 7, 9]), chance.of(&[1000, 8000, 15_000, 40_000]));
+    let (cpus, ram) = if usual { (1, 1000) } else { (cpus, ram) };
     let (said, truth) = (chance.below(4), chance.of(&[100, 100, 30, 150, 250]));
     let mut request = plain(cpus, ram, priority, seconds);
     request.cards = cards;
@@ -163,16 +174,22 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
         PreemptMode::Cancel,
         PreemptMode::Never,
     ]);
-    request.exclusive = chance.once_in(12);
+    request.exclusive = chance.once_in(12) && !usual;
     let wait = Span::seconds(chance.of(&[4, 30]));
     request.begin = chance.once_in(6).then(|| now + wait);
     match chance.below(8) {
+        _ if usual => {}
         6 => request.only_nodes = vec![node(chance.below(3), 0).name],
         7 => request.not_nodes = vec![node(chance.below(3), 0).name],
         _ => {}
     }
     let hold = chance.once_in(8);
     New { submission: of(key, user, queue, request, hold), takes }
+}
+
+fn usual_cards(chance: &mut Chance) -> Option<CardRequest> {
+    let (count, slice) = (chance.below(4) as u32, chance.of(&[None, None, Some(Megabytes(12_000))]));
+    (count > 0).then_some(CardRequest { count, kind: None, slice })
 }
 
 fn cards(chance: &mut Chance) -> Option<CardRequest> {

@@ -155,8 +155,9 @@ proptest! {
             let own = |number| seen.controller.job(number).is_some_and(|job| job.owner.uid == uid);
             ledger.jobs.iter().filter(|(number, known)| waits(known) && own(**number)).count()
         };
+        let frame = Frame { preemption: (history.0.is_multiple_of(2)).then_some(true), ..Frame::default() };
         let mut ledger = Ledger::default();
-        World::play(history.0, Frame::default(), history.1, &mut |seen| {
+        World::play(history.0, frame, history.1, &mut |seen| {
             if let [Event::Submitted(submission)] = seen.events {
                 let most = ledger.config.policy.max_queued_per_user as usize;
                 let taken = seen.out.iter().any(|d| matches!(d, Decision::Accepted { .. }));

@@ -82,7 +82,7 @@ fn patients() -> impl Strategy<Value = Patient> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: histories().cases / 10, ..histories() })]
+    #![proptest_config(ProptestConfig { cases: histories().cases / 10, max_shrink_iters: 50, ..histories() })]
 
     #[test]
     fn law_8_an_old_job_starts_though_more_urgent_ones_keep_coming(patient in patients(), stream in streams()) {

@@ -268,9 +268,9 @@ impl World {
         let attempt = one.name;
         let ended = |outcome| Event::AttemptEnded { attempt, at: now, end: end_of(&one, outcome) };
         let event = match what {
-            0 => ended(Outcome::Failed),
+            0 if self.frame.preemption != Some(true) => ended(Outcome::Failed),
             1 | 2 => ended(Outcome::OutOfMemory),
-            3 => ended(Outcome::LeaseLost),
+            3 if self.frame.preemption != Some(true) => ended(Outcome::LeaseLost),
             4 => ended(Outcome::NodeFail),
             5 => Event::AttemptEnding { attempt },
             6 | 7 => {
