@@ -201,3 +201,17 @@ fn a_daemon_is_asked_over_its_socket() {
     assert!(seen.starts_with("POST /api/v1/jobs HTTP/1.1\r\nHost: ax\r\n"), "{seen}");
     assert!(seen.contains(r#""args":["an argument"]"#), "{seen}");
 }
+
+#[test]
+fn a_workload_is_simulated_without_a_daemon() {
+    let root = Root::new("simulate");
+    let file = root.0.join("w.csv");
+    fs::write(&file, "id,arrive,runtime,gpus,mem,queue,priority\n1,0,60,1,0,dev,10\n2,5,30,1,0,high,90\n")
+        .unwrap();
+    let mut command = root.command(AXCTL);
+    command.arg("simulate").arg(&file).args(["--nodes", "1x24000", "--profile", "throughput", "--json"]);
+    let output = run(&mut command, "");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((document["done"].as_u64(), document["queues"]["high"]["jobs"].as_u64()), (Some(2), Some(1)));
+}

@@ -8,18 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Our crates, and which of ours each may use, in builds and in tests.
-const MAY_USE: [(&str, &[&str]); 5] = [
+const MAY_USE: [(&str, &[&str]); 6] = [
     ("ax-core", &[]),
     ("ax-sys", &[]),
-    ("axd", &["ax-core", "ax-sys"]),
+    ("ax-config", &["ax-core"]),
+    ("axd", &["ax-config", "ax-core", "ax-sys"]),
     ("axrun", &["ax-core", "ax-sys"]),
-    ("axctl", &["ax-core", "ax-sys"]),
+    ("axctl", &["ax-config", "ax-core", "ax-sys"]),
 ];
 
 const PROGRAMS: [&str; 5] = ["axd", "axrun", "axctl", "ax", "axbatch"];
 
 /// Where each crate's modules lie.
-const SOURCES: [&str; 5] = ["axd/core/src", "axd/sys/src", "axd/src", "axrun/src", "axctl/src"];
+const SOURCES: [&str; 6] =
+    ["axd/config/src", "axd/core/src", "axd/sys/src", "axd/src", "axrun/src", "axctl/src"];
 
 /// Files that may be longer than [`LONGEST`], each with the reason.
 const LONG: [(&str, &str); 0] = [];

@@ -17,6 +17,7 @@ use crate::client::Client;
 use crate::connect;
 use crate::failure::{Failure, finish};
 use crate::shown::{plain, shown};
+use crate::simulate;
 use crate::stop;
 use crate::submit::said;
 use crate::when::{Clock, Zone};
@@ -47,6 +48,9 @@ enum Command {
         #[arg(long)]
         jobs: bool,
     },
+    /// Run a workload through the scheduler, without machines, and say how it went
+    #[command(arg_required_else_help = false)]
+    Simulate(simulate::Arguments),
     /// The database of jobs
     #[command(arg_required_else_help = false)]
     Db {
@@ -111,6 +115,7 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> 
             daemon.become_it()
         }
         Command::Stop { jobs } => stop::run(&Client::new(place), jobs, world),
+        Command::Simulate(arguments) => arguments.run(world),
         Command::Db { command } => {
             match command {
                 Database::Backup { file } => daemon.0.arg("--db-backup").arg(file),

@@ -57,6 +57,14 @@ impl Client {
         self.get(&format!("/api/v1/jobs/{}", http::encode(job)))
     }
 
+    /// One job, with what it could ask for instead to start at once.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn advised(&self, job: &str) -> Result<JobView, Failure> {
+        self.get(&format!("/api/v1/jobs/{}?advice=1", http::encode(job)))
+    }
+
     /// One job, once it has ended or after `seconds`.
     ///
     /// # Errors

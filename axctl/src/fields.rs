@@ -76,7 +76,7 @@ pub(crate) fn table<T>(
 }
 
 /// All that can be said of a job in a column.
-pub(crate) static JOB_FIELDS: [Field<JobView>; 31] = [
+pub(crate) static JOB_FIELDS: [Field<JobView>; 32] = [
     left("id", "ID", Freely(0), |job, _| id(job)),
     right("number", "NUMBER", |job, _| Cell::new(job.number.to_string())),
     left("name", "NAME", Freely(8), |job, _| Cell::new(&job.name)),
@@ -93,6 +93,7 @@ pub(crate) static JOB_FIELDS: [Field<JobView>; 31] = [
     left("started", "STARTED", Never, |job, clock| time(job.started_at, clock)),
     left("ended", "ENDED", Never, |job, clock| time(job.ended_at, clock)),
     left("expected", "EXPECTED", Never, |job, clock| time(job.expected_start, clock)),
+    left("basis", "BASIS", Freely(6), |job, _| Cell::maybe(job.expected_basis.as_ref())),
     right("time", "TIME", time_or_start),
     right("elapsed", "TIME", |job, clock| Cell::maybe(elapsed(job, clock).map(narrow))),
     right("limit", "LIMIT", |job, _| Cell::maybe(job.time_limit_s.map(|s| Span::seconds(s).to_string()))),

@@ -18,6 +18,7 @@ mod growing;
 pub mod http;
 mod session;
 mod shown;
+mod simulate;
 mod stop;
 mod style;
 mod submit;

@@ -121,7 +121,10 @@ fn updates_are_checked_by_the_table_of_options() {
 fn unknown_jobs_do_not_hide_known_ones() {
     let root = Root::new();
     let unknown = error(409, "refused", "there is no job 9");
-    serve(&root, &[("GET /api/v1/jobs/1", ok(document(running()))), ("GET /api/v1/jobs/9", unknown)]);
+    serve(
+        &root,
+        &[("GET /api/v1/jobs/1?advice=1", ok(document(running()))), ("GET /api/v1/jobs/9?advice=1", unknown)],
+    );
     let ended = ax(&root, &["status", "9", "1"], PIPE);
     assert_eq!((ended.code, ended.err.as_str()), (1, "ax: there is no job 9\n"));
     assert!(ended.out.starts_with("ax-2026-0001  RUNNING\n"));

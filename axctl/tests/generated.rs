@@ -61,7 +61,9 @@ fn pages_name_every_option_and_no_other() {
 
 #[test]
 fn pages_are_clean() {
-    for page in ["ax.1", "axbatch.1", "axctl.8", "axrun.1", "axd.8", "ax-script.5", "ax-states.7"] {
+    let pages =
+        ["ax.1", "axbatch.1", "axctl.8", "axrun.1", "axd.8", "ax-script.5", "ax-scheduling.7", "ax-states.7"];
+    for page in pages {
         let path = tree("man").join(page);
         let Ok(lint) = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(&path).output()
         else {

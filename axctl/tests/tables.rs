@@ -17,9 +17,11 @@ fn daemon() -> Root {
         &[
             ("GET /api/v1/jobs", ok(list(vec![running(), waiting(), array()]))),
             ("GET /api/v1/jobs?finished=1&since=2026-11-28T23%3A00%3A00.000Z", ok(finished)),
-            ("GET /api/v1/jobs/1", ok(serde_json::to_string(&running()).unwrap())),
-            ("GET /api/v1/jobs/2", ok(serde_json::to_string(&waiting()).unwrap())),
-            ("GET /api/v1/jobs/4", ok(serde_json::to_string(&failed()).unwrap())),
+            ("GET /api/v1/jobs/1?advice=1", ok(serde_json::to_string(&running()).unwrap())),
+            ("GET /api/v1/jobs/2?advice=1", ok(serde_json::to_string(&waiting()).unwrap())),
+            ("GET /api/v1/jobs/4?advice=1", ok(serde_json::to_string(&failed()).unwrap())),
+            ("GET /api/v1/jobs?state=READY&state=PENDING", ok(list(vec![waiting(), array()]))),
+            ("GET /api/v1/jobs/2/why", ok("[]".to_owned())),
             ("GET /api/v1/jobs/1/why", ok(serde_json::to_string(&story()).unwrap())),
             ("GET /api/v1/nodes", ok(nodes())),
             ("GET /api/v1/cards", ok(cards())),
@@ -56,6 +58,16 @@ fn status() {
 #[test]
 fn why() {
     check("why", &["why", "1"]);
+}
+
+#[test]
+fn why_it_waits() {
+    check("why-waiting", &["why", "2"]);
+}
+
+#[test]
+fn queue_start() {
+    check("queue-start", &["queue", "--start"]);
 }
 
 #[test]
@@ -101,8 +113,8 @@ fn ids_are_whole_in_a_pipe_however_narrow() {
 
 #[test]
 fn json_documents_have_every_field_of_the_contract() {
-    const JOB: &str = "id number name user uid queue state reason reasons priority submitted_at eligible_at \
-        started_at ended_at expected_start exit_code signal node nodes cpus ram_mb gpus gpu_uuids gpu_mem_mb \
+    const JOB: &str = "id number name user uid queue state reason reasons conditions priority submitted_at eligible_at \
+        started_at ended_at expected_start expected_basis advice exit_code signal node nodes cpus ram_mb gpus gpu_uuids gpu_mem_mb \
         time_limit_s attempt attempts time_in_state decisions stdout stderr comment";
     const ATTEMPT: &str = "number epoch node state started_at ended_at exit_code signal cpu_time_s max_ram_mb \
         max_gpu_mem_mb stdout";

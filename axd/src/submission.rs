@@ -287,10 +287,12 @@ pub(crate) fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
 
 /// A job that no node could ever hold is refused with the numbers.
 fn fits_somewhere(request: &Request, rules: &Rules<'_>) -> Result<(), ApiError> {
-    if rules.nodes.is_empty() || rules.nodes.iter().any(|n| n.could_ever_hold(request)) {
+    let reserve = rules.config.resources.gpu_reserve;
+    if rules.nodes.is_empty() || rules.nodes.iter().any(|n| n.could_ever_hold(request, reserve)) {
         return Ok(());
     }
-    let lacks: Vec<String> = rules.nodes.iter().filter_map(|node| node.lacks_for_ever(request)).collect();
+    let lacks: Vec<String> =
+        rules.nodes.iter().filter_map(|node| node.lacks_for_ever(request, reserve)).collect();
     Err(refused(format!("no node here could ever hold this job: it {}", lacks.join("; it "))))
 }
 

@@ -47,9 +47,12 @@ const WRONG: &[(&str, &str)] = &[
     ("policy:\n  preemption: maybe\n", "c:2:15: policy.preemption: 'maybe' is not true or false"),
     (
         "policy:\n  scheduler: fairshare\n",
-        "c:2:14: policy.scheduler: 'fairshare' is not fifo or fair_share; did you mean 'fair_share'?",
+        "c:2:14: policy.scheduler: 'fairshare' is not fifo, fifo_strict or fair_share; did you mean 'fair_share'?",
     ),
-    ("policy:\n  scheduler: lottery\n", "c:2:14: policy.scheduler: 'lottery' is not fifo or fair_share"),
+    (
+        "policy:\n  scheduler: lottery\n",
+        "c:2:14: policy.scheduler: 'lottery' is not fifo, fifo_strict or fair_share",
+    ),
     (
         "policy:\n  task_timeout: 8 hours\n",
         "c:2:17: policy.task_timeout: '8 hours' is not a length of time (a bare number is seconds; or 90s, 5m, 1h30m, 2d)",
@@ -66,11 +69,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "policy: 5\n",
-        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle",
+        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, reservations, packing, cost, user_share, usage_half_life, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle",
     ),
     (
         "policy:\n  - retry_count: 2\n",
-        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle",
+        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, reservations, packing, cost, user_share, usage_half_life, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle",
     ),
     (
         "- cluster\n",

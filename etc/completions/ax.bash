@@ -366,7 +366,7 @@ _ax() {
             return 0
             ;;
         ax__subcmd__queue)
-            opts="-u -q -t -n -l -o -h --user --queue --state --name --all --wide --long --limit --format --noheader --json --root --help"
+            opts="-u -q -t -n -l -o -h --user --queue --state --name --all --wide --long --start --limit --format --noheader --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -146,6 +146,7 @@ fn the_daemon_dies_while_it_takes_what_lies_in_the_spool() {
         cluster.start();
         let id = || {
             let acct = cluster.run(ALICE, "ax", &["acct", "--json"]);
+            assert_eq!(acct.code, 0, "{acct:?}");
             let rows: Value = serde_json::from_str(&acct.out).unwrap();
             let theirs = rows.as_array().unwrap().iter().find(|row| row["user"] == ALICE.name);
             theirs.map(|row| row["id"].as_str().unwrap().to_owned())

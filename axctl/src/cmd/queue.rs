@@ -2,6 +2,7 @@
 //! One line a job; on a narrow terminal the reason stands below it instead of being cut.
 
 use ax_core::api::JobView;
+use ax_core::job::state::JobState;
 
 use super::select::Filters;
 use crate::failure::Failure;
@@ -10,6 +11,8 @@ use crate::session::Session;
 
 const SHORT: &str = "id,name,user,queue,state,gpus,time,where";
 const NARROW: &str = "id,name,user,queue,state,gpus,time,node";
+const START: &str = "id,name,user,queue,state,expected,basis";
+const NARROW_START: &str = "id,name,user,queue,state,expected";
 const LONG: &str =
     "id,name,user,account,queue,state,priority,gpus,gpumem,cpus,ram,limit,submitted,time,node,reason";
 
@@ -24,6 +27,9 @@ pub(crate) struct Arguments {
     /// More columns, and nothing is cut
     #[arg(short, long, visible_alias = "wide")]
     long: bool,
+    /// Only waiting jobs, in the order in which they would start: when, and what that rests on
+    #[arg(long, conflicts_with_all = ["long", "all"])]
+    start: bool,
     /// Only the first N jobs
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
@@ -43,6 +49,9 @@ impl Arguments {
     pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
         let mut query = self.filters.query()?;
         query.all = self.all;
+        if self.start {
+            query.state = self.waiting(query.state)?;
+        }
         query.limit = self.limit;
         let columns = fields::choose(&JOB_FIELDS, self.columns(session))?;
         let answer = session.client.jobs(&query)?;
@@ -51,7 +60,8 @@ impl Arguments {
             session.json(&answer.jobs)?;
         } else {
             let below = self.format.is_none() && !self.long && session.has_room_below();
-            let note = |job: &JobView| reason(job).filter(|_| below);
+            let said = |job: &JobView| if self.start { job.expected_basis.clone() } else { reason(job) };
+            let note = |job: &JobView| said(job).filter(|_| below);
             let mut table = fields::table(&columns, &answer.jobs, &session.clock, note);
             if self.format.is_some() {
                 table.keep_all();
@@ -64,9 +74,25 @@ impl Arguments {
         Ok(0)
     }
 
+    /// Of these states, or of all, those in which jobs wait.
+    fn waiting(&self, mut states: Vec<JobState>) -> Result<Vec<JobState>, Failure> {
+        if states.is_empty() {
+            return Ok(vec![JobState::Ready, JobState::Pending]);
+        }
+        states.retain(|state| state.is_waiting());
+        match states.is_empty() {
+            true => Err(Failure::usage(
+                "--start lists waiting jobs, and in no state of --state they wait".to_owned(),
+            )),
+            false => Ok(states),
+        }
+    }
+
     fn columns(&self, session: &Session<'_, '_>) -> &str {
         match (&self.format, self.long) {
             (Some(format), _) => format,
+            (None, _) if self.start && session.has_room_below() => NARROW_START,
+            (None, _) if self.start => START,
             (None, true) => LONG,
             (None, false) if session.has_room_below() => NARROW,
             (None, false) => SHORT,

@@ -38,7 +38,7 @@ impl Arguments {
         let mut found = Vec::new();
         let mut code = 0;
         for name in self.jobs.iter().chain(&self.job_id) {
-            match session.client.job(name) {
+            match session.client.advised(name) {
                 Ok(job) => found.push(job),
                 Err(Failure::Answer(error)) => {
                     session.remark(&error.error);
@@ -141,12 +141,13 @@ impl Page<'_, '_, '_> {
     fn times(&mut self) {
         let (job, clock) = (self.job, self.session.clock);
         self.line("submitted", &clock.both(job.submitted_at));
-        let times = [
-            ("eligible", job.eligible_at),
-            ("expected", job.expected_start.filter(|_| job.state.is_waiting())),
-            ("started", job.started_at),
-            ("ended", job.ended_at),
-        ];
+        if job.state.is_waiting() {
+            let start = job.expected_start.map(|start| clock.both(start));
+            let parts: Vec<String> = start.into_iter().chain(job.expected_basis.clone()).collect();
+            self.maybe("expected", Some(&parts.join(": ")).filter(|_| !parts.is_empty()));
+            self.maybe("advice", job.advice.as_ref().map(|advice| &advice.text));
+        }
+        let times = [("eligible", job.eligible_at), ("started", job.started_at), ("ended", job.ended_at)];
         for (label, time) in times {
             if let Some(time) = time {
                 self.line(label, &clock.both(time));

@@ -34,7 +34,7 @@ impl Arguments {
             session.json(&story)?;
             return Ok(0);
         }
-        let job = session.client.job(&self.job)?;
+        let job = session.client.advised(&self.job)?;
         let mut text = head(&job, session);
         text.push_str(&lines(&story, session, &session.screen));
         session.print(&text)?;
@@ -43,20 +43,45 @@ impl Arguments {
 }
 
 fn head(job: &JobView, session: &Session<'_, '_>) -> String {
-    let id = Paint::Bold.over(&shown_id(job), &session.screen);
-    let state = Paint::of_state(job.state).over(job.state.word(), &session.screen);
-    let mut text = format!("{id} is {state}");
-    if let Some(reason) = &job.reason {
-        let _ = write!(text, ": {}", shown(reason));
-    }
-    text.push('\n');
+    let reason = job.reason.as_ref().map_or(String::new(), |reason| format!(": {}", shown(reason)));
+    let (id, state) = (shown_id(job), job.state.word());
+    let plain = format!("{id} is {state}");
+    let mut text = String::new();
+    paragraph(&mut text, &format!("{plain}{reason}"), session, 0);
+    let painted = format!(
+        "{} is {}",
+        Paint::Bold.over(&id, &session.screen),
+        Paint::of_state(job.state).over(state, &session.screen)
+    );
+    let mut text = text.replacen(&plain, &painted, 1);
     for reason in job.reasons.iter().filter(|reason| Some(*reason) != job.reason.as_ref()) {
-        let _ = writeln!(text, "  also: {}", shown(reason));
+        paragraph(&mut text, &format!("also: {}", shown(reason)), session, 2);
     }
-    if let Some(start) = job.expected_start.filter(|_| job.state.is_waiting()) {
-        let _ = writeln!(text, "  expected to start {}", session.clock.both(start));
+    if job.state.is_waiting() {
+        paragraph(&mut text, &expected(job, session), session, 2);
+    }
+    if let Some(advice) = &job.advice {
+        paragraph(&mut text, &format!("advice: {}", shown(&advice.text)), session, 2);
     }
     text
+}
+
+/// Lines that are set in by so much, those after the first further.
+fn paragraph(text: &mut String, words: &str, session: &Session<'_, '_>, indent: usize) {
+    for (index, line) in wrap(words, session.screen.width.saturating_sub(indent + 4)).iter().enumerate() {
+        let indent = if index == 0 { indent } else { indent + 4 };
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "{:indent$}{line}", "");
+    }
+}
+
+/// `expected to start 2026-11-29 18:37:14 +01:00 (in 2h05m): ax-2026-0001 ends on gpu-01 then, by its limit`.
+fn expected(job: &JobView, session: &Session<'_, '_>) -> String {
+    let basis = job.expected_basis.as_ref().map_or(String::new(), |basis| format!(": {}", shown(basis)));
+    match job.expected_start {
+        Some(start) => format!("expected to start {}{basis}", session.clock.both(start)),
+        None => format!("when it starts can't be said{basis}"),
+    }
 }
 
 /// The story, one decision a paragraph: `15:32:14  ax  READY → STARTING  why`.

@@ -20,7 +20,7 @@ use ax_core::text::json_escaped;
 /// What became of a submission.
 enum Fate {
     /// The daemon's answer.
-    Answered(SubmitAnswer),
+    Answered(Box<SubmitAnswer>),
     /// It lies in the spool.
     Spooled(Spooled),
 }
@@ -31,7 +31,7 @@ pub(crate) fn submit(understood: &Understood, client: &Client, world: &mut World
     let (request, warnings) = request::build(understood, key, world)?;
     let mut report = Report { understood, world, warnings };
     let fate = match ask(client, &request) {
-        Ok(answer) => Fate::Answered(answer),
+        Ok(answer) => Fate::Answered(Box::new(answer)),
         Err(failure) if report.may_be_spooled(&failure) => to_spool(&request, key, client, failure)?,
         Err(failure) => return Err(failure),
     };

@@ -179,6 +179,12 @@ pub fn ax(root: &Root, words: &[&str], screen: Screen) -> Ended {
     in_world(root, &[], b"", |world| axctl::ax::run(arguments, world, screen, Zone::Fixed(3600)))
 }
 
+/// Runs `axctl`.
+pub fn axctl(root: &Root, words: &[&str]) -> Ended {
+    let arguments = std::iter::once("axctl").chain(words.iter().copied()).map(OsString::from).collect();
+    in_world(root, &[], b"", |world| axctl::axctl::run(arguments, world))
+}
+
 /// Runs `axbatch`.
 pub fn axbatch(root: &Root, words: &[&str], vars: &[(&str, &str)], input: &str) -> Ended {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();

@@ -1,5 +1,6 @@
 //! Jobs, nodes and cards as a daemon would show them.
 
+use ax_core::advice::Advice;
 use ax_core::api::{AttemptView, CardView, DecisionView, JobView, JobsAnswer, NodeView};
 use ax_core::job::state::JobState;
 use ax_core::time::WallTime;
@@ -9,6 +10,12 @@ use super::NOW;
 /// So many seconds from now; negative: ago.
 pub fn at(seconds: i64) -> WallTime {
     WallTime(NOW.0 + seconds * 1000)
+}
+
+fn advice() -> Advice {
+    let text = "with --gpus 4 at once on gpu-01 cards 4,5,6,7".into();
+    let node = Some("gpu-01".parse().unwrap());
+    Advice { remedy: None, option: Some("--gpus 4".into()), node, cards: vec![4, 5, 6, 7], text }
 }
 
 /// A waiting job of alice's.
@@ -27,12 +34,15 @@ pub fn waiting() -> JobView {
             "needs 8 whole cards; gpu-01 has 4 free of 8, gpu-02 has 0 free of 4".into(),
             "queue default runs 4 of at most 4 jobs".into(),
         ],
+        conditions: vec![],
         priority: 50,
         submitted_at: at(-7500),
         eligible_at: Some(at(-7500)),
         started_at: None,
         ended_at: None,
         expected_start: Some(at(7500)),
+        expected_basis: Some("ax-2026-0001 ends on gpu-01 then, by its time limit".into()),
+        advice: Some(advice()),
         exit_code: None,
         signal: None,
         node: None,
@@ -70,6 +80,8 @@ pub fn running() -> JobView {
         reasons: vec![],
         started_at: Some(at(-3661)),
         expected_start: None,
+        expected_basis: None,
+        advice: None,
         node: Some("gpu-01".into()),
         nodes: vec!["gpu-01".into()],
         gpus: 2,
@@ -166,6 +178,8 @@ pub fn array() -> JobView {
         reason: Some("held by bob".into()),
         reasons: vec![],
         expected_start: None,
+        expected_basis: None,
+        advice: None,
         ..waiting()
     }
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::advice::Advice;
+use crate::explain::Condition;
 use crate::id::{JobId, SubmissionKey};
 use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
@@ -185,6 +187,9 @@ pub struct JobView {
     pub reason: Option<String>,
     /// All that stands in its way.
     pub reasons: Vec<String>,
+    /// The same for programs.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
     /// 0 to 100.
     pub priority: u8,
     /// Accepted at.
@@ -197,6 +202,12 @@ pub struct JobView {
     pub ended_at: Option<WallTime>,
     /// When a waiting job is expected to start.
     pub expected_start: Option<WallTime>,
+    /// What that rests on, or why it can't be said.
+    #[serde(default)]
+    pub expected_basis: Option<String>,
+    /// With what it would start at once (status and why only).
+    #[serde(default)]
+    pub advice: Option<Advice>,
     /// Of the last attempt.
     pub exit_code: Option<u8>,
     /// Of the last attempt.

@@ -1,11 +1,11 @@
 //! What must hold after every step. Tests call it; the daemon never does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::controller::Controller;
 use crate::job::Job;
 use crate::job::state::JobState;
-use crate::node::Node;
+use crate::node::{CardUse, Node};
 use crate::size::Megabytes;
 
 /// Checks everything; the first thing that is wrong, in words.
@@ -17,9 +17,14 @@ pub fn check(controller: &Controller) -> Result<(), String> {
     attempts_are_single(controller, &active)?;
     for node in controller.nodes() {
         node_gives_what_it_has(node)?;
+        node_adds_up(node)?;
         node_holds_for_the_living(node, &active)?;
     }
+    if !controller.all_nodes().index_agrees() {
+        return Err("what is indexed of the nodes is not what they have".to_owned());
+    }
     queues_keep_their_limits(controller)?;
+    room_is_made_for_who_waits(controller)?;
     the_order_is_the_ready_jobs(controller)
 }
 
@@ -52,23 +57,58 @@ fn attempts_are_single(controller: &Controller, active: &[&Job]) -> Result<(), S
 /// Never more than there is: CPUs, memory, each card.
 fn node_gives_what_it_has(node: &Node) -> Result<(), String> {
     let has = &node.inventory;
-    let mut cpus: Vec<u32> = node.held.values().flat_map(|a| a.cpus.iter().copied()).collect();
+    let mut cpus: Vec<u32> = node.held().values().flat_map(|h| h.allocation.cpus.iter().copied()).collect();
     let given = cpus.len();
     cpus.sort_unstable();
     cpus.dedup();
     if cpus.len() != given || cpus.last().is_some_and(|c| *c >= has.cpus) {
         return Err(format!("{} gave a CPU twice, or one that it has not", has.name));
     }
-    let ram: Megabytes = node.held.values().map(|a| a.ram).sum();
+    let ram: Megabytes = node.held().values().map(|h| h.allocation.ram).sum();
     if ram > has.ram {
         return Err(format!("{} gave {ram} of {} of memory", has.name, has.ram));
     }
     for card in &has.cards {
-        let shares: Vec<_> =
-            node.held.values().flat_map(|a| &a.cards).filter(|s| s.index == card.index).collect();
+        let shares: Vec<_> = node
+            .held()
+            .values()
+            .flat_map(|h| &h.allocation.cards)
+            .filter(|s| s.index == card.index)
+            .collect();
         let whole = shares.iter().any(|s| s.slice.is_none());
-        if (whole && shares.len() > 1) || node.card_reserved(card) > card.mem {
+        let given: Megabytes = shares.iter().map(|s| s.slice.unwrap_or(card.mem)).sum();
+        if (whole && shares.len() > 1) || given > card.mem || given > node.card_reserved(card) {
             return Err(format!("{} gave more of card {} than it has", has.name, card.index));
+        }
+    }
+    Ok(())
+}
+
+/// The sums that a node keeps are those of what it has given out.
+fn node_adds_up(node: &Node) -> Result<(), String> {
+    let held = || node.held().values();
+    let cpus: usize = held().map(|h| h.allocation.cpus.len()).sum();
+    let ram: Megabytes = held().map(|h| h.allocation.ram).sum();
+    let charges = |at: usize| held().flat_map(|h| &h.charges).filter(move |(on, _)| *on == at);
+    let cards: Vec<CardUse> = (0..node.inventory.cards.len())
+        .map(|at| CardUse {
+            charged: charges(at).map(|(_, charge)| *charge).sum(),
+            holders: u32::try_from(charges(at).count()).unwrap_or(u32::MAX),
+        })
+        .collect();
+    let same = node.cpus_used() as usize == cpus && node.ram_used() == ram && node.cards_used() == cards;
+    if same { Ok(()) } else { Err(format!("{} counts otherwise than it holds", node.inventory.name)) }
+}
+
+/// Room is made for jobs that are ready, and by attempts that were asked to go and not for two jobs at once.
+fn room_is_made_for_who_waits(controller: &Controller) -> Result<(), String> {
+    let mut victims = BTreeSet::new();
+    for (job, claim) in controller.jobs().filter_map(|job| Some((job, job.claim.as_ref()?))) {
+        if job.state != JobState::Ready {
+            return Err(format!("{} is {} and room is made for it", job.id, job.state));
+        }
+        if let Some(victim) = claim.victims.iter().find(|victim| !victims.insert(**victim)) {
+            return Err(format!("the attempt of epoch {victim} makes room for two jobs"));
         }
     }
     Ok(())
@@ -81,7 +121,7 @@ fn node_holds_for_the_living(node: &Node, active: &[&Job]) -> Result<(), String>
         active.iter().filter(here).filter_map(|j| Some(j.attempt.as_ref()?.name.epoch.0)).collect();
     let mut living = living;
     living.sort_unstable();
-    let held: Vec<u64> = node.held.keys().copied().collect();
+    let held: Vec<u64> = node.held().keys().copied().collect();
     if living == held {
         Ok(())
     } else {

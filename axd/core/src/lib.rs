@@ -4,6 +4,7 @@
 //! in; the daemon, the simulator and the tests drive the same code.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod api;
 pub mod config;
 pub mod controller;
@@ -18,6 +19,8 @@ pub mod node;
 pub mod paths;
 pub mod pattern;
 pub mod record;
+pub mod schedule;
+pub mod sim;
 pub mod size;
 pub mod text;
 pub mod time;

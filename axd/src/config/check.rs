@@ -7,23 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use ax_config::{Loaded, MAX_LEN, interpret, lines};
 use ax_core::api::ErrorClass;
-use ax_core::config::tree::Place;
-use ax_core::config::{self, Config, Finding};
+use ax_core::config::{Config, Finding};
 
-use super::{names, yaml};
-
-/// No configuration is longer, in bytes.
-pub const MAX_LEN: u64 = 1 << 20;
-
-/// A configuration that holds.
-#[derive(Debug)]
-pub struct Loaded {
-    /// Its meaning.
-    pub config: Config,
-    /// What its writer should know.
-    pub warnings: Vec<Finding>,
-}
+use super::names;
 
 /// Loads the file of the standard place; one that is not there has the defaults.
 ///
@@ -54,23 +42,6 @@ pub fn load_named(path: &Path) -> Result<Loaded, Vec<Finding>> {
             Err(warnings)
         }
     }
-}
-
-/// Reads a configuration that is already in memory.
-///
-/// # Errors
-/// Every finding, when one of them is an error.
-pub fn interpret(bytes: &[u8]) -> Result<Loaded, Vec<Finding>> {
-    let text = std::str::from_utf8(bytes).map_err(|error| vec![not_utf8(bytes, error.valid_up_to())])?;
-    let tree = yaml::parse(text).map_err(|finding| vec![finding])?;
-    let (config, warnings) = config::read(&tree)?;
-    Ok(Loaded { config, warnings })
-}
-
-/// The findings as lines, each with the file's name.
-pub fn lines(path: &Path, findings: &[Finding]) -> Vec<String> {
-    let file = path.display().to_string();
-    findings.iter().map(|finding| finding.line(&file)).collect()
 }
 
 /// `axd --check`, `axctl check`: says what is wrong with a file, on standard error. One that somebody
@@ -140,14 +111,4 @@ fn writers(metadata: &Metadata, own: Option<u32>) -> Vec<Finding> {
 /// The effective user of this process, to whom its folder in /proc belongs.
 fn own_uid() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|metadata| metadata.uid())
-}
-
-/// Where the text stops being UTF-8.
-fn not_utf8(bytes: &[u8], at: usize) -> Finding {
-    let before = String::from_utf8_lossy(&bytes[..at]);
-    let line = before.rsplit('\n').next().unwrap_or_default();
-    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let place =
-        Place { line: number(before.matches('\n').count() + 1), column: number(line.chars().count() + 1) };
-    Finding::error(Some(place), format!("the byte {:#04x} is not UTF-8", bytes[at]))
 }

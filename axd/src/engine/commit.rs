@@ -416,6 +416,7 @@ mod tests {
             retries: 0,
             retry_delay: Span::seconds(2),
             retry_on: Vec::new(),
+            preempt: ax_core::job::spec::PreemptMode::Requeue,
         };
         let submission = Submission {
             key: SubmissionKey(key),

@@ -107,6 +107,7 @@ impl Engine {
             exit_code: result.exit_code,
             signal: result.signal,
             message: result.message,
+            card_peak: None,
         };
         self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }
@@ -174,6 +175,7 @@ impl Engine {
             exit_code: None,
             signal: None,
             message: Some("it ran, and its records are gone".to_owned()),
+            card_peak: None,
         };
         self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }

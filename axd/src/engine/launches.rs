@@ -151,6 +151,7 @@ impl Engine {
             exit_code: None,
             signal: None,
             message: Some(error),
+            card_peak: None,
         };
         self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }

@@ -64,9 +64,6 @@ use tokens::Source;
 
 pub(crate) use start::{Setup, StartError};
 
-/// The safety net: how long a missed event can matter.
-const RESCAN: Span = Span::seconds(5);
-
 /// Quiet this long, the database's log is folded in.
 const QUIET_AFTER: Span = Span::seconds(60);
 
@@ -281,7 +278,7 @@ impl Engine {
         self.guard.look(&self.poller, now.boot, &mut self.log);
         self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
-            self.next_rescan = now.boot + RESCAN;
+            self.next_rescan = now.boot + self.controller.config().policy.scheduling_interval;
             // Whatever a wake-up that did not come would have told.
             self.on_wake();
             self.happened(Event::Tick);

@@ -9,6 +9,7 @@ use ax_core::time::{BootTime, Now};
 use super::launches::Launch;
 use super::{Engine, now};
 use crate::api::server::{ConnId, Incoming};
+use crate::people::Person;
 use crate::spool::Arrival;
 
 /// All that waits.
@@ -23,7 +24,7 @@ pub(super) struct Parked {
     /// Long polls: by connection, the job and until when.
     waiters: BTreeMap<ConnId, (JobNumber, BootTime)>,
     /// Questions about jobs of which something is not durable yet.
-    reads: Vec<(ConnId, JobNumber)>,
+    reads: Vec<(ConnId, JobNumber, Option<Person>)>,
 }
 
 impl Parked {
@@ -40,7 +41,7 @@ impl Parked {
     /// A client has gone.
     pub(super) fn gone(&mut self, conn: ConnId) {
         self.waiters.remove(&conn);
-        self.reads.retain(|(of, _)| *of != conn);
+        self.reads.retain(|(of, _, _)| *of != conn);
         self.requests.retain(|(_, request)| request.conn != conn);
     }
 
@@ -90,33 +91,33 @@ impl Engine {
 
     /// Everything about a job: as soon as what was decided about it is durable, so that
     /// memory and accounts say the same; at once while commits fail.
-    pub(super) fn tell(&mut self, conn: ConnId, job: JobNumber) {
+    pub(super) fn tell(&mut self, conn: ConnId, job: JobNumber, advised: Option<Person>) {
         if self.read_only.is_none() && self.is_unsettled(job) {
-            self.parked.reads.push((conn, job));
+            self.parked.reads.push((conn, job, advised));
             return;
         }
-        let response = self.show_job(job);
+        let response = self.show_job(job, advised.as_ref());
         self.respond(conn, &response);
     }
 
     /// Questions that waited for a commit.
     pub(super) fn answer_reads(&mut self) {
-        for (conn, job) in std::mem::take(&mut self.parked.reads) {
-            self.tell(conn, job);
+        for (conn, job, advised) in std::mem::take(&mut self.parked.reads) {
+            self.tell(conn, job, advised);
         }
     }
 
     /// A job is over, and that is durable.
     pub(super) fn answer_waiters(&mut self, job: JobId) {
         for (conn, number) in self.parked.take_waiters(|of, _| of == job.number) {
-            self.tell(conn, number);
+            self.tell(conn, number, None);
         }
     }
 
     /// Long polls that have waited long enough are told how things stand.
     pub(super) fn answer_late_waiters(&mut self, at: Now) {
         for (conn, number) in self.parked.take_waiters(|_, until| until <= at.boot) {
-            self.tell(conn, number);
+            self.tell(conn, number, None);
         }
     }
 

@@ -1,9 +1,12 @@
 //! Reads: jobs, nodes, cards, the daemon itself. From memory as far as it
 //! holds them, from the accounts otherwise. Nothing is changed here.
 
+use ax_core::advice::Advice;
 use ax_core::api::{ApiError, CardView, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeView};
+use ax_core::config::Queue;
+use ax_core::controller::Controller;
 use ax_core::explain::Explanation;
-use ax_core::id::{JobId, JobNumber, SubmissionKey};
+use ax_core::id::{JobId, JobNumber, SubmissionKey, Uid};
 use ax_core::job::Job;
 use ax_core::node::{Card, Node};
 use ax_core::size::Megabytes;
@@ -15,6 +18,7 @@ use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
 use crate::people::Person;
 use crate::store::{StoreError, view};
+use crate::submission::may_use;
 use crate::worker::Listing;
 
 fn refused(text: String) -> ApiError {
@@ -82,7 +86,9 @@ fn explained(job: &Job, told: Explanation) -> JobView {
         view.reason = Some(first.clone());
     }
     view.reasons = told.reasons;
+    view.conditions = told.conditions;
     view.expected_start = told.expected_start;
+    view.expected_basis = told.basis.map(|basis| basis.words());
     view
 }
 
@@ -245,8 +251,8 @@ impl Engine {
         answer
     }
 
-    /// Everything about a job.
-    pub(super) fn show_job(&self, number: JobNumber) -> Response {
+    /// Everything about a job; with advice for somebody who asks for it.
+    pub(super) fn show_job(&self, number: JobNumber, advised: Option<&Person>) -> Response {
         let stored = self.reader.view(number, now().wall);
         let living = self.controller.job(number);
         let view = match (stored, living) {
@@ -254,6 +260,7 @@ impl Engine {
             (Ok(stored), Some(job)) => {
                 let told = self.controller.explain(now(), number);
                 let mut view = explained(job, told);
+                view.advice = advised.and_then(|person| self.advise(&self.controller, job, person));
                 if let Some(stored) = stored {
                     take_stored(&mut view, stored);
                 }
@@ -268,6 +275,19 @@ impl Engine {
             }
         };
         Response::json(200, &view)
+    }
+
+    /// What a job could ask for instead to start at once, of what its owner may have.
+    pub(super) fn advise(&self, controller: &Controller, job: &Job, person: &Person) -> Option<Advice> {
+        let may_use = |queue: &Queue| match person.uid == job.owner.uid {
+            true => may_use(queue, person).is_ok(),
+            // Of whose groups nothing is known here.
+            false => {
+                let open = queue.users.is_empty() && queue.groups.is_empty();
+                open || job.owner.uid == Uid::ROOT || queue.users.iter().any(|user| **user == *job.owner.name)
+            }
+        };
+        controller.advise(now(), job.id.number, &may_use)
     }
 
     fn why(&self, job: &str, person: &Person) -> Result<Response, ApiError> {

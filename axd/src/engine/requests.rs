@@ -119,7 +119,10 @@ impl Engine {
             (Method::Post, ["reload"]) => self.reload_asked(conn, person),
             (Method::Post, ["stop"]) => self.stop_asked(request, conn, person),
             (Method::Get, ["jobs", job]) => match self.find_job(job, person) {
-                Ok(id) => self.tell(conn, id.number),
+                Ok(id) => {
+                    let advised = request.values("advice").next().map(|_| person.clone());
+                    self.tell(conn, id.number, advised);
+                }
                 Err(error) => self.respond(conn, &Response::error(&error)),
             },
             (Method::Get, ["jobs", job, "wait"]) => self.wait(request, conn, person, job),
@@ -164,7 +167,7 @@ impl Engine {
         let test_only = request.test_only;
         let mut checked = self.check(SubmitRequest { key: Some(key), ..request }, &person)?;
         if test_only || checked.conduct.test_only {
-            return Ok((200, self.foretell(checked)));
+            return Ok((200, self.foretell(checked, &person)));
         }
         let (warnings, understood) =
             (std::mem::take(&mut checked.warnings), std::mem::take(&mut checked.understood));
@@ -239,7 +242,7 @@ impl Engine {
 
     /// What would become of a submission: tried on a copy of the controller, a small one, so that asking costs the
     /// others nothing however many jobs wait.
-    pub(super) fn foretell(&self, checked: Checked) -> SubmitAnswer {
+    pub(super) fn foretell(&self, checked: Checked, person: &Person) -> SubmitAnswer {
         let no_room = self.no_room(&checked);
         let mut copy = self.controller.sketch();
         let at = now();
@@ -262,7 +265,14 @@ impl Engine {
             (None, Some(allocation), _) => Forecast::StartsAtOnce { node: allocation.node.to_string() },
             (None, None, Some(job)) => {
                 let told = copy.explain(at, job.number);
-                Forecast::Waits { reasons: told.reasons, expected_start: told.expected_start }
+                let advice = copy.job(job.number).and_then(|job| self.advise(&copy, job, person));
+                Forecast::Waits {
+                    reasons: told.reasons,
+                    expected_start: told.expected_start,
+                    expected_basis: told.basis.map(|basis| basis.words()),
+                    conditions: told.conditions,
+                    advice,
+                }
             }
             (None, None, None) => Forecast::Unknown,
         };
@@ -287,7 +297,7 @@ impl Engine {
                 if living {
                     self.parked.waiter(conn, id.number, Engine::wait_until(seconds));
                 } else {
-                    self.tell(conn, id.number);
+                    self.tell(conn, id.number, None);
                 }
             }
         }

@@ -26,7 +26,7 @@ use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
 use super::parked::Parked;
 use super::stored::Stored;
-use super::{Engine, RESCAN, now, reload, tokens};
+use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
 use crate::containment;
@@ -109,10 +109,14 @@ impl Engine {
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
             next_number: restored.next_number,
             next_epoch: restored.next_epoch,
+            times: restored.shares.0,
+            usages: restored.shares.1,
+            mix: restored.mix,
             config,
         });
         let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let at = now();
+        let scheduling_interval = controller.config().policy.scheduling_interval;
         let containment = containment::prepare(&paths);
         let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
@@ -156,7 +160,7 @@ impl Engine {
             stored,
             usage: Default::default(),
             chores: Default::default(),
-            next_rescan: at.boot + RESCAN,
+            next_rescan: at.boot + scheduling_interval,
             next_snapshot: at.boot + SNAPSHOT_EVERY,
             next_prune: at.boot,
             last_commit: at.boot,
@@ -202,7 +206,7 @@ impl Engine {
         self.writer.record_snapshot(at, self.controller.snapshot());
         let active = self.controller.active_jobs();
         let alive: Vec<(Attempt, JobState)> =
-            active.filter_map(|job| Some((job.attempt.clone()?, job.state))).collect();
+            active.filter_map(|job| Some((job.attempt.as_deref()?.clone(), job.state))).collect();
         self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect())?;
         for (attempt, state) in alive {
             match same_boot {
@@ -238,6 +242,7 @@ impl Engine {
             exit_code: None,
             signal: None,
             message: Some(message.to_owned()),
+            card_peak: None,
         };
         self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }

@@ -56,6 +56,8 @@ impl Applier {
                 .execute((signed(epoch.0), at.0))
                 .map(drop),
             Row::AttemptClosed(closed) => attempt_closed(connection, closed),
+            Row::Mix(mix) => meta::set(connection, meta::MIX, &json(mix)?),
+            Row::Shares(shares) => meta::set(connection, meta::SHARES, &json(shares)?),
             Row::Boot(id) => meta::set(connection, meta::BOOT, id),
         }
     }

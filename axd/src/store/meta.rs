@@ -23,6 +23,12 @@ pub(crate) const NEXT_EPOCH: &str = "next_epoch";
 /// The boot whose clock the records refer to.
 pub(crate) const BOOT: &str = "boot";
 
+/// What the queues and the users have had under fair share, as JSON.
+pub(crate) const SHARES: &str = "shares";
+
+/// What was asked of cards lately.
+pub(crate) const MIX: &str = "mix";
+
 /// A value.
 pub(crate) fn get(connection: &Connection, path: &Path, key: &str) -> Result<Option<String>> {
     connection

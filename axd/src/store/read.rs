@@ -274,7 +274,7 @@ fn attempt_record(row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
         None => None,
         Some(outcome) => {
             let (exit_code, signal, message) = (row.get(8)?, row.get(9)?, row.get(10)?);
-            Some(AttemptEnd { outcome, exit_code, signal, message })
+            Some(AttemptEnd { outcome, exit_code, signal, message, card_peak: None })
         }
     };
     Ok(AttemptRecord {

@@ -3,6 +3,9 @@
 
 use ax_core::id::{AttemptName, Epoch, JobNumber, Uid};
 use ax_core::job::Job;
+use ax_core::schedule::fragmentation::Mix;
+use ax_core::schedule::share::VirtualTimes;
+use ax_core::schedule::usage::Usages;
 use ax_core::time::WallTime;
 
 use super::blobs::{Content, Footprint};
@@ -19,6 +22,10 @@ pub struct Restored {
     pub next_number: JobNumber,
     /// The epoch that the next attempt gets.
     pub next_epoch: Epoch,
+    /// What the queues and the users have had.
+    pub shares: (VirtualTimes, Usages),
+    /// What was asked of cards lately.
+    pub mix: Mix,
     /// The boot whose clock the jobs' boot times refer to, if one was recorded.
     pub boot: Option<String>,
     /// Jobs that could not be read, now and before.
@@ -75,9 +82,22 @@ impl Store {
             jobs,
             next_number,
             next_epoch,
+            shares: self.shares()?,
+            mix: self.mix()?,
             boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
             broken: self.broken()?,
         })
+    }
+
+    /// Unreadable ones are none: the queues then begin level.
+    fn shares(&self) -> Result<(VirtualTimes, Usages)> {
+        let text = meta::get(&self.connection, &self.database, meta::SHARES)?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    }
+
+    fn mix(&self) -> Result<Mix> {
+        let text = meta::get(&self.connection, &self.database, meta::MIX)?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
     }
 
     /// What the jobs that are not over have in the store.

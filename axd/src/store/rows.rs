@@ -4,11 +4,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ax_core::config::{Packing, Scheduler};
 use ax_core::controller::{Controller, Decision};
 use ax_core::id::{AttemptName, Epoch, JobId, JobNumber, SubmissionKey};
 use ax_core::job::state::{Cause, JobState};
 use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
+use ax_core::schedule::fragmentation::Mix;
+use ax_core::schedule::share::VirtualTimes;
+use ax_core::schedule::usage::Usages;
 use ax_core::time::{Now, WallTime};
 
 use super::blobs::{Content, Footprint};
@@ -50,6 +54,10 @@ pub enum Row {
     },
     /// An attempt is over.
     AttemptClosed(Box<AttemptClosed>),
+    /// What the queues and the users have had, under fair share.
+    Shares(Box<(VirtualTimes, Usages)>),
+    /// What was asked of cards lately.
+    Mix(Box<Mix>),
     /// The machine's boot, by its id: the boot clock of all that follows.
     Boot(Box<str>),
 }
@@ -194,6 +202,14 @@ impl Batch {
         }
         let jobs = changed.into_iter().filter_map(|number| controller.job(number));
         self.rows.extend(jobs.map(|job| Row::JobChanged(Box::new(job.clone()))));
+        let accepted = |decision: &Decision| matches!(decision, Decision::Accepted { .. });
+        if controller.config().policy.packing == Packing::Fgd && decisions.iter().any(accepted) {
+            self.rows.push(Row::Mix(Box::new(controller.mix().clone())));
+        }
+        if controller.config().policy.scheduler == Scheduler::FairShare && decisions.iter().any(may_charge) {
+            let shares = (controller.virtual_times().clone(), controller.usages().clone());
+            self.rows.push(Row::Shares(Box::new(shares)));
+        }
     }
 
     /// The highest job number and epoch that the batch brings into use.
@@ -217,6 +233,17 @@ fn written_for(decision: &Decision) -> Option<JobId> {
         Decision::Ignored { job, .. } => *job,
         other => other.touches(),
     }
+}
+
+/// Whether the shares of queues may have changed with a decision: also by a job that is moved to another queue.
+fn may_charge(decision: &Decision) -> bool {
+    matches!(
+        decision,
+        Decision::Launch { .. }
+            | Decision::Closed { .. }
+            | Decision::Noted { .. }
+            | Decision::Moved { to: JobState::Ready, .. }
+    )
 }
 
 fn attempt_row(

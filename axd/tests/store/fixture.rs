@@ -8,6 +8,7 @@ use ax_core::config::{Config, Queue};
 use ax_core::controller::{Controller, Decision, Event, Submission};
 use ax_core::id::{AttemptName, JobId, SubmissionKey, Uid};
 use ax_core::job::request::Request;
+use ax_core::job::spec::PreemptMode;
 use ax_core::job::state::Outcome;
 use ax_core::job::{AttemptEnd, Job, Owner};
 use ax_core::node::{Card, Inventory};
@@ -125,6 +126,7 @@ pub fn request(cpus: u32) -> Request {
         retries: 0,
         retry_delay: Span::seconds(2),
         retry_on: vec![],
+        preempt: PreemptMode::Requeue,
     }
 }
 
@@ -211,7 +213,7 @@ impl Cluster {
     pub fn run(&mut self, writer: &Writer, ms: u64, attempt: AttemptName, code: u8) {
         self.step(writer, at(ms), Event::AttemptStarted { attempt, at: at(ms).wall });
         let outcome = if code == 0 { Outcome::Succeeded } else { Outcome::Failed };
-        let end = AttemptEnd { outcome, exit_code: Some(code), signal: None, message: None };
+        let end = AttemptEnd { outcome, exit_code: Some(code), signal: None, message: None, card_peak: None };
         self.step(writer, at(ms + 1000), Event::AttemptEnded { attempt, at: at(ms + 1000).wall, end });
     }
 

@@ -54,7 +54,13 @@ fn unknown(cluster: &mut Cluster, writer: &Writer, ms: u64, key: u128) -> JobNum
     let (id, attempt) = cluster.submit(writer, ms, submission(key, asked));
     let attempt: AttemptName = attempt.unwrap();
     cluster.step(writer, at(ms + 1), Event::AttemptStarted { attempt, at: at(ms + 1).wall });
-    let end = AttemptEnd { outcome: Outcome::LeaseLost, exit_code: None, signal: None, message: None };
+    let end = AttemptEnd {
+        outcome: Outcome::LeaseLost,
+        exit_code: None,
+        signal: None,
+        message: None,
+        card_peak: None,
+    };
     cluster.step(writer, at(ms + 2), Event::AttemptEnded { attempt, at: at(ms + 2).wall, end });
     assert_eq!(cluster.controller.job(id.number).unwrap().state, JobState::FailedUnknownState);
     id.number

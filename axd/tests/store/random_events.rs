@@ -51,7 +51,13 @@ fn news(attempt: AttemptName, what: u8, now: Now) -> Event {
     let end = |outcome, exit_code| Event::AttemptEnded {
         attempt,
         at: now.wall,
-        end: AttemptEnd { outcome, exit_code, signal: None, message: Some("so it was".into()) },
+        end: AttemptEnd {
+            outcome,
+            exit_code,
+            signal: None,
+            message: Some("so it was".into()),
+            card_peak: None,
+        },
     };
     match what {
         0 | 1 => Event::AttemptStarted { attempt, at: now.wall },

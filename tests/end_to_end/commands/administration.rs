@@ -23,7 +23,7 @@ fn a_reload_is_all_or_nothing() {
     cluster.configure(&queues("  - {name: q, max_running: 2}\n  - {name: r, max_runing: 1}\n"));
     let line = cluster.refused(78, ROOT, "ax", &["reload"]);
     assert!(line.contains("config.yaml:5:") && line.contains("did you mean 'max_running'?"), "{line}");
-    assert_eq!(cluster.reason(&second), "queue q runs 1 of at most 1 job");
+    assert_eq!(cluster.reason(&second), format!("queue q runs 1 of at most 1 job: {first}"));
     // What jobs use can't be taken away.
     cluster.configure(&queues(""));
     let line = cluster.refused(78, ROOT, "ax", &["reload"]);
@@ -38,7 +38,8 @@ fn a_reload_is_all_or_nothing() {
     cluster.ok(ROOT, "ax", &["reload"]);
     assert_eq!((cluster.state(&first).as_str(), cluster.state(&second).as_str()), ("RUNNING", "RUNNING"));
     let third = cluster.submit(ALICE, &["-q", "q"], LONG);
-    assert_eq!(cluster.reason(&third), "queue q runs 2 of at most 1 job");
+    let both = format!("queue q runs 2 of at most 1 job: {first} and {second}");
+    assert_eq!(cluster.reason(&third), both);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn wrong_usage_is_2_with_a_hint() {
     cluster.submit(ALICE, &["--hold"], LONG);
     for (program, words, expected) in [
         ("ax", &["qeue"][..], "queue"),
-        ("ax", &["queue", "--stat=R"], "--state"),
+        ("ax", &["queue", "--sttae=R"], "--state"),
         ("ax", &["queue", "-t", "RUNING"], "did you mean 'RUNNING'?"),
         ("ax", &["status"], "JOB"),
         ("ax", &["update", "1", "--gpus=2"], "can be changed"),

@@ -194,6 +194,8 @@ fn a_signal_reaches_a_running_job_and_no_other() {
     let script = "#!/bin/sh\ntrap 'echo got it; exit 0' USR1\necho up\nwhile :; do sleep 0.05; done\n";
     let id = cluster.submit(ALICE, &["-o", "out"], script);
     wait_for("the trap", || cluster.read(ALICE, "out") == "up\n");
+    // Starts are written down together, a moment later.
+    cluster.wait_state(&id, &["RUNNING"]);
     cluster.ok(ALICE, "ax", &["cancel", "--signal=USR1", &id]);
     let job = cluster.wait_over(&id);
     assert_eq!(job["state"], "SUCCEEDED", "{job:#}");

@@ -137,7 +137,8 @@ fn a_queue_runs_no_more_than_it_may() {
         cluster.wait_state(id, &["RUNNING"]);
     }
     assert_eq!(cluster.state(&ids[2]), "READY");
-    assert_eq!(cluster.reason(&ids[2]), "queue default runs 2 of at most 2 jobs");
+    let full = format!("queue default runs 2 of at most 2 jobs: {} and {}", ids[0], ids[1]);
+    assert_eq!(cluster.reason(&ids[2]), full);
     assert_eq!(cluster.ends(ALICE, &["-q", "other"], SHORT)["state"], "SUCCEEDED", "others pass");
     cluster.ok(ALICE, "ax", &["cancel", &ids[0]]);
     cluster.wait_state(&ids[2], &["RUNNING"]);
@@ -223,4 +224,35 @@ fn a_queue_at_its_limit_is_in_the_forecast() {
     assert_eq!(time(&expected(&third)), start + 1_800_000);
     assert!(expected(&fourth).is_null() && expected(&stopped).is_null());
     assert_eq!(time(&expected(&big)), start + 600_000, "a queue at its limit stands in nobody's way");
+}
+
+#[test]
+fn what_would_start_a_job_at_once_is_told_and_true() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("resources: {cpus: 4, ram: 4000M}\n");
+    let running = cluster.submit(ALICE, &["-c", "3", "--ram=100", "--time=10"], LONG);
+    cluster.wait_state(&running, &["RUNNING"]);
+    let waiting = cluster.submit(ALICE, &["-c", "2", "--ram=100", "--time=5"], LONG);
+    let (host, basis) = (cluster.job(&running)["node"].clone(), format!("{running} ends on "));
+    let host = host.as_str().unwrap();
+    let unwrapped = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = unwrapped(cluster.ok(ALICE, "ax", &["why", &waiting]));
+    let advice = format!("advice: with --cpus-per-task 1 at once on {host}");
+    assert!(told.contains(&basis) && told.contains(&advice), "{told}");
+    let status = cluster.json(ALICE, &["status", "--json", &waiting]);
+    assert_eq!(status[0]["advice"]["option"], "--cpus-per-task 1");
+    assert_eq!(status[0]["conditions"][0]["kind"], "lacks", "{status:#}");
+    assert!(status[0]["expected_basis"].as_str().unwrap().ends_with("by its time limit"), "{status:#}");
+    let listed = cluster.json(ALICE, &["queue", "--json", "--start"]);
+    let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [&waiting], "running jobs have started already");
+    cluster.write(ALICE, "j.sh", SHORT);
+    let said = cluster.ok(ALICE, "axbatch", &["--test-only", "-c", "2", "--ram=100", "j.sh"]);
+    assert!(said.contains(&basis) && said.contains("; with --cpus-per-task 1 at once"), "{said}");
+    let ended = cluster.ends(ALICE, &["-c", "1", "--ram=100"], SHORT);
+    assert_eq!(ended["state"], "SUCCEEDED", "as it was told");
+    let story = unwrapped(cluster.ok(ALICE, "ax", &["why", ended["id"].as_str().unwrap()]));
+    assert!(story.contains(&format!("passed {waiting}, which waits for 2")), "{story}");
 }

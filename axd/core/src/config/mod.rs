@@ -193,10 +193,59 @@ pub struct Policy {
     pub lease_timeout: Span,
     /// `scheduling_interval`: bounds how long a missed event can matter.
     pub scheduling_interval: Span,
-    /// `starvation_bound`: a waiting job reaches the highest priority within it.
+    /// `starvation_bound`: a waiting job reaches the highest priority within it; absent: nothing ages.
     pub starvation_bound: Option<Span>,
+    /// `reservations`: so many blocked jobs have a place kept for them.
+    pub reservations: u32,
+    /// `cost`: what a start costs a queue under fair share.
+    pub cost: Cost,
+    /// `user_share`: points of priority that a user who had nothing is ahead of one who had everything.
+    pub user_share: u32,
+    /// `usage_half_life`: half of what a user has had is forgotten in this time.
+    pub usage_half_life: Span,
+    /// `packing`: which place is the best.
+    pub packing: Packing,
+    /// `preempt_priority`: jobs of at least this priority may have others ended for them.
+    pub preempt_priority: u8,
+    /// `preempt_gap`: victims have a priority lower by at least this.
+    pub preempt_gap: u8,
+    /// `max_preemptions`: a job is ended for others so often at most.
+    pub max_preemptions: u32,
+    /// `grow_memory`: a job that ran out of its slice of a card asks for half as much again.
+    pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
     pub idle: Option<Span>,
+}
+
+impl Policy {
+    /// How long a job is taken to run of which nobody says it.
+    pub fn unplanned(&self) -> Span {
+        self.task_timeout.unwrap_or(Span::seconds(86_400))
+    }
+}
+
+/// `policy.cost`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cost {
+    /// Part of the cluster × time: what is planned at the start, what was used at the end.
+    Area,
+    /// Each start the same.
+    Count,
+}
+
+/// `policy.packing`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Packing {
+    /// The cards with the least memory left, then the node with the fewest empty cards.
+    Best,
+    /// The first node and cards that fit.
+    First,
+    /// The cards with the most memory left.
+    Worst,
+    /// The cards whose use leaves the least memory that usual submissions could not use.
+    Fgd,
 }
 
 /// `accounting`.
@@ -239,8 +288,10 @@ impl PathChanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scheduler {
-    /// Priority, then first come.
+    /// By rank of the queue, then the queue's order; who does not fit lets others pass that do not delay it.
     Fifo,
+    /// The same, and nobody passes.
+    FifoStrict,
     /// Weighted shares among queues and users.
     FairShare,
 }
@@ -264,7 +315,7 @@ impl Default for Resources {
         Resources {
             cpus: None,
             ram: None,
-            gpu_reserve: 10,
+            gpu_reserve: 0,
             gpu_context: Megabytes(512),
             gpu_nodes: Vec::new(),
         }
@@ -286,7 +337,16 @@ impl Default for Policy {
             max_processes: 32_768,
             lease_timeout: Span::seconds(300),
             scheduling_interval: Span::seconds(5),
-            starvation_bound: None,
+            starvation_bound: Some(Span::seconds(6000)),
+            reservations: 8,
+            cost: Cost::Area,
+            user_share: 20,
+            usage_half_life: Span::seconds(86_400),
+            packing: Packing::Best,
+            preempt_priority: 70,
+            preempt_gap: 30,
+            max_preemptions: 2,
+            grow_memory: true,
             idle: None,
         }
     }

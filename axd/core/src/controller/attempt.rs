@@ -1,11 +1,16 @@
 //! The life of attempts: started, ending, ended, lost; and what becomes of the
 //! job then: its end, a retry with back-off, or another start.
 
+use std::sync::Arc;
+
 use crate::directive::signals;
 use crate::id::{AttemptName, HostName, JobNumber};
 use crate::job::request::Request;
+use crate::job::spec::PreemptMode;
 use crate::job::state::{Cause, JobState, MOVES, Outcome};
-use crate::job::{Actor, Attempt, AttemptEnd};
+use crate::job::{Actor, Attempt, AttemptEnd, Job};
+use crate::node::Node;
+use crate::size::Megabytes;
 use crate::time::{Now, Span, WallTime};
 
 use super::{Controller, Decision, Move};
@@ -40,7 +45,7 @@ impl Controller {
             let why = format!("{news} of {name}, which is not a living attempt that it could be true of");
             out.push(Decision::Ignored { job: Some(name.job), why });
         }
-        attempt
+        attempt.map(|attempt| &mut **attempt)
     }
 
     pub(super) fn attempt_started(
@@ -52,6 +57,11 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Confirmed, "start", out) else { return };
         attempt.started_at = Some(at);
+        let until = at + attempt.planned;
+        let node = attempt.allocation.node.clone();
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.expect_end(name, until);
+        }
         let step = Move::by_ax(Cause::Confirmed, JobState::Running, "its script runs");
         self.shift(now, name.job.number, step, out);
     }
@@ -78,7 +88,18 @@ impl Controller {
         let end = counted_as(end, attempt);
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
-        let Some(job) = self.jobs.get(&name.job.number) else { return };
+        self.settle_share(name.job.number, at);
+        let largest = self.largest_card(name.job.number);
+        let grow = self.config.policy.grow_memory;
+        let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
+        match end.outcome {
+            Outcome::Preempted => {
+                job.evictions += 1;
+                job.saved = job.saved + safe_work(job);
+            }
+            Outcome::OutOfMemory if grow => grow_slice(&mut job.request, &end, largest),
+            _ => {}
+        }
         let next = what_follows(&job.request, job.retries_used, &end);
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, at, end: end.clone() });
@@ -141,9 +162,12 @@ impl Controller {
             exit_code: None,
             signal: None,
             message: Some(format!("never started: {why}")),
+            card_peak: None,
         };
         attempt.end = Some(end.clone());
         let (node, pause) = (attempt.allocation.node.clone(), pause_after(attempt.number));
+        let assigned = attempt.started_at.unwrap_or(attempt.assigned_at);
+        self.settle_share(name.job.number, assigned);
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, at: now.wall, end });
         let number = name.job.number;
@@ -160,6 +184,49 @@ impl Controller {
                 self.settle_waiting(now, number, &Actor::Ax, &why, out);
             }
         }
+    }
+
+    /// A job that uses more of its cards than it asked for is charged with what it uses.
+    pub(super) fn cards_used(&mut self, name: AttemptName, peak: Megabytes, out: &mut Vec<Decision>) {
+        let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
+        let asked = job.request.cards.as_ref().and_then(|cards| cards.slice);
+        let attempt = job.attempt.as_mut().filter(|a| a.name == name && a.end.is_none());
+        let (Some(attempt), Some(asked)) = (attempt, asked) else { return };
+        if peak <= asked || attempt.card_used >= Some(peak) {
+            return;
+        }
+        attempt.card_used = Some(peak);
+        if let Some(node) = self.nodes.get_mut(&attempt.allocation.node) {
+            node.charge_at_least(name, peak);
+        }
+        let what =
+            format!("uses {} of a card and asked for {}: counted with that", peak.of_card(), asked.of_card());
+        out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
+    }
+
+    /// Work up to then is not lost when the attempt ends.
+    pub(super) fn checkpointed(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        at: WallTime,
+        out: &mut Vec<Decision>,
+    ) {
+        let job = self.jobs.get_mut(&name.job.number);
+        let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
+        let Some(attempt) = attempt else { return };
+        attempt.checkpoint_at = Some(at.min(now.wall));
+        let what = "told that its work so far is safe".to_owned();
+        out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
+    }
+
+    /// The largest card on which a job that takes slices could have them.
+    fn largest_card(&self, number: JobNumber) -> Option<Megabytes> {
+        let wanted = self.jobs.get(&number)?.request.cards.as_ref()?;
+        let enough =
+            |node: &&Node| node.inventory.cards_of(wanted.kind.as_deref()).count() >= wanted.count as usize;
+        let nodes = self.nodes.iter().filter(enough);
+        nodes.flat_map(|node| node.inventory.cards_of(wanted.kind.as_deref())).map(|card| card.mem).max()
     }
 
     fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
@@ -193,8 +260,25 @@ fn what_follows(request: &Request, retries_used: u32, end: &AttemptEnd) -> Next 
         Outcome::NodeFail | Outcome::LeaseLost if !request.idempotent => {
             Next::Over(JobState::FailedUnknownState)
         }
+        Outcome::Preempted if request.preempt == PreemptMode::Cancel => Next::Over(JobState::Cancelled),
         Outcome::NodeFail | Outcome::LeaseLost | Outcome::Preempted if request.requeue => Next::Again,
         outcome => Next::Over(outcome.final_state()),
+    }
+}
+
+/// What an attempt that was ended for others has done and kept.
+fn safe_work(job: &Job) -> Span {
+    let kept = |attempt: &Attempt| Some(attempt.checkpoint_at? - attempt.started_at?);
+    job.attempt.as_deref().and_then(kept).unwrap_or_default()
+}
+
+/// Out of its slice of a card: half as much again next time, up to a whole card; but only if it was seen to have used
+/// the slice up.
+fn grow_slice(request: &mut Request, end: &AttemptEnd, largest: Option<Megabytes>) {
+    let Some(slice) = request.cards.as_mut().and_then(|cards| cards.slice.as_mut()) else { return };
+    let used_up = end.card_peak.is_some_and(|peak| peak.0 >= slice.0 * 9 / 10);
+    if let Some(largest) = largest.filter(|_| used_up) {
+        *slice = Megabytes(slice.0 * 3 / 2).min(largest);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::job::request::Request;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, AttemptEnd, Owner};
 use crate::node::{Allocation, Inventory};
+use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
 /// Something happened.
@@ -55,6 +56,20 @@ pub enum Event {
         at: WallTime,
         /// How.
         end: AttemptEnd,
+    },
+    /// A job has told that what it has done until then is safe: ended, it goes on from there.
+    Checkpointed {
+        /// The attempt.
+        attempt: AttemptName,
+        /// When.
+        at: WallTime,
+    },
+    /// An attempt was seen to use so much memory on the fullest of its cards; told when it matters.
+    CardsUsed {
+        /// The attempt.
+        attempt: AttemptName,
+        /// The 95th percentile of the last samples.
+        peak: Megabytes,
     },
     /// It is proved that an attempt was never started, and never will be.
     NeverStarted {

@@ -5,55 +5,64 @@
 
 mod attempt;
 mod event;
+mod evict;
 mod person;
 mod schedule;
 mod sketch;
+mod snapshot;
 mod submit;
+mod witness;
+
+pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use event::{Change, Decision, Event, Submission, Wish};
+pub use snapshot::Snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::config::Config;
-use crate::id::{Epoch, HostName, JobId, JobNumber, SubmissionKey, Uid};
-use crate::job::state::{Cause, JobState, allowed};
+use crate::config::{Config, Scheduler};
+use crate::id::{Epoch, JobId, JobNumber, SubmissionKey, Uid};
+use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
-use crate::node::Node;
+use crate::node::{AttemptKey, Node, Nodes};
+use crate::schedule::fragmentation::Mix;
+use crate::schedule::order::WaitingOrder;
+use crate::schedule::share::{Measure, VirtualTimes};
+use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime};
 use person::Asked;
-use schedule::WaitingOrder;
+use snapshot::hold_what_jobs_hold;
 
 /// How long a finished job stays in memory, so that what is on its way about it
 /// still finds it; afterwards the accounts answer.
 const FINISHED_STAYS: Span = Span::seconds(5);
 
-/// What a restart hands back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
-    /// Configuration.
-    pub config: Config,
-    /// Nodes, without what is given out of them: the jobs say that.
-    pub nodes: Vec<crate::node::Inventory>,
-    /// Jobs that have not ended, or only just.
-    pub jobs: Vec<Job>,
-    /// The number that the next job gets.
-    pub next_number: JobNumber,
-    /// The epoch that the next attempt gets.
-    pub next_epoch: Epoch,
-}
-
 /// The controller. See the module's words.
 #[derive(Debug, Clone)]
 pub struct Controller {
     config: Arc<Config>,
-    nodes: BTreeMap<HostName, Node>,
+    nodes: Nodes,
     /// Boxed: a tree of values of this size is half empty.
     jobs: BTreeMap<JobNumber, Box<Job>>,
     keys: BTreeMap<(Uid, SubmissionKey), JobNumber>,
+    /// The job of each living attempt, by epoch.
+    by_epoch: BTreeMap<AttemptKey, JobNumber>,
     order: WaitingOrder,
+    /// What shares are measured by.
+    measure: Measure,
+    /// What the queues have had.
+    times: VirtualTimes,
+    /// What the users have had.
+    usages: Usages,
+    /// The time of the last event.
+    seen: WallTime,
+    /// What was asked of cards lately.
+    mix: Mix,
+    /// Jobs for which victims are leaving their places.
+    claims: BTreeSet<JobNumber>,
+    /// Whether the last pass wants another one at once.
+    pass_due: bool,
     /// Jobs that wait for a wall-clock time.
     begins: BTreeSet<(WallTime, JobNumber)>,
     /// Jobs that wait for their back-off to pass.
@@ -101,61 +110,41 @@ impl Controller {
     /// A controller with no jobs and no nodes.
     pub fn new(config: Config) -> Controller {
         let (next_number, next_epoch) = (JobNumber(1), Epoch(1));
-        Controller::restore(Snapshot { config, nodes: Vec::new(), jobs: Vec::new(), next_number, next_epoch })
-    }
-
-    /// The controller as it was when the snapshot was taken.
-    pub fn restore(snapshot: Snapshot) -> Controller {
-        let nodes = snapshot.nodes.into_iter().map(|i| (i.name.clone(), Node::new(i)));
-        let mut this = Controller {
-            order: WaitingOrder::default(),
-            nodes: nodes.collect(),
-            jobs: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            begins: BTreeSet::new(),
-            backoffs: BTreeSet::new(),
-            leaving: BTreeSet::new(),
-            active: BTreeSet::new(),
-            queued: BTreeMap::new(),
-            next_number: snapshot.next_number,
-            next_epoch: snapshot.next_epoch,
-            is_sketch: false,
-            config: Arc::new(snapshot.config),
-        };
-        let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
-        for mut job in snapshot.jobs {
-            // Ten thousand jobs of one user in one queue share these texts, as they did when they came.
-            match owners.get(&job.owner.name) {
-                Some(known) => job.owner.name = Arc::clone(known),
-                None => drop(owners.insert(Arc::clone(&job.owner.name))),
-            }
-            if let Some(queue) = this.config.queue(job.queue.as_str()) {
-                job.queue = queue.name.clone();
-            }
-            this.next_number = this.next_number.max(JobNumber(job.id.number.0.saturating_add(1)));
-            this.index(Box::new(job));
-        }
-        for (name, node) in &mut this.nodes {
-            hold_what_jobs_hold(&this.jobs, name, node);
-        }
-        this.sort_out_misfits();
-        this
-    }
-
-    /// What a restart needs.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            config: Config::clone(&self.config),
-            nodes: self.nodes.values().map(|n| n.inventory.clone()).collect(),
-            jobs: self.jobs().cloned().collect(),
-            next_number: self.next_number,
-            next_epoch: self.next_epoch,
-        }
+        Controller::restore(Snapshot {
+            config,
+            nodes: Vec::new(),
+            jobs: Vec::new(),
+            next_number,
+            next_epoch,
+            times: VirtualTimes::default(),
+            usages: Usages::default(),
+            mix: Mix::default(),
+        })
     }
 
     /// The one way in: an event at a time. Returns what follows from it, in order.
     pub fn step(&mut self, now: Now, event: Event) -> Vec<Decision> {
+        let mut out = self.apply(now, event);
+        self.schedule(now, &mut out);
+        out
+    }
+
+    /// Several things that happened at one instant, answered together: who is next is decided once, with all of them
+    /// known.
+    pub fn step_all(&mut self, now: Now, events: impl IntoIterator<Item = Event>) -> Vec<Decision> {
         let mut out = Vec::new();
+        for event in events {
+            out.append(&mut self.apply(now, event));
+        }
+        self.schedule(now, &mut out);
+        out
+    }
+
+    /// Takes an event in without deciding who is next: a [`Event::Tick`] must follow, at once or when the caller says.
+    /// For simulations of systems that decide at fixed intervals.
+    pub fn apply(&mut self, now: Now, event: Event) -> Vec<Decision> {
+        let mut out = Vec::new();
+        self.seen = now.wall;
         self.pass_time(now, &mut out);
         match event {
             Event::ConfigLoaded(config) => self.config_loaded(*config),
@@ -168,9 +157,10 @@ impl Controller {
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
+            Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
             Event::Tick => {}
         }
-        self.schedule(now, &mut out);
         out
     }
 
@@ -205,20 +195,23 @@ impl Controller {
 
     /// When the next `Tick` is due, if nothing else happens.
     pub fn next_wake(&self) -> Wake {
-        Wake { boot: self.backoffs.first().map(|(at, _)| *at), wall: self.begins.first().map(|(at, _)| *at) }
+        let boot = self.backoffs.first().map(|(at, _)| *at);
+        let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
+        Wake { boot, wall: self.begins.first().map(|(at, _)| *at) }
     }
 
     fn config_loaded(&mut self, config: Config) {
         self.config = Arc::new(config);
-        self.sort_out_misfits();
+        self.enter_order_anew();
     }
 
     fn node_registered(&mut self, inventory: crate::node::Inventory) {
-        let name = inventory.name.clone();
         let mut node = Node::new(inventory);
-        hold_what_jobs_hold(&self.jobs, &name, &mut node);
-        self.nodes.insert(name, node);
-        self.sort_out_misfits();
+        hold_what_jobs_hold(&self.jobs, &mut node);
+        // What was to be free there may be gone.
+        self.drop_claims_on(&node.inventory.name);
+        self.nodes.insert(node);
+        self.enter_order_anew();
     }
 
     /// Moves a job along the table; an illegal move changes nothing and says so.
@@ -233,13 +226,21 @@ impl Controller {
         }
         let Some(mut job) = self.unindex(number) else { return false };
         job.state = to;
+        job.claim = job.claim.filter(|_| to == JobState::Ready);
         // A running job's note stays the reason for which it, and there, was started.
         if cause != Cause::Confirmed {
             job.note = (!why.is_empty()).then(|| why.into());
         }
         job.ended_at = None;
         match to {
-            JobState::Ready => job.eligible_at = Some(now.wall),
+            JobState::Ready => {
+                job.eligible_at = Some(now.wall);
+                let evicted =
+                    |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
+                if !job.attempt.as_deref().is_some_and(evicted) {
+                    self.wake_queue(&job);
+                }
+            }
             _ if to.is_final() => job.ended_at = Some(now.wall),
             _ => {}
         }
@@ -254,10 +255,6 @@ impl Controller {
         let number = job.id.number;
         self.keys.insert((job.owner.uid, job.key), number);
         match job.state {
-            JobState::Ready => {
-                let misfit = self.fits_nowhere(&job);
-                self.order.insert(&job, misfit);
-            }
             JobState::Pending => {
                 if let Some(begin) = job.request.begin {
                     self.begins.insert((begin, number));
@@ -272,9 +269,13 @@ impl Controller {
             }
             _ => {}
         }
-        if job.state.is_active() {
-            self.order.started(&job.queue);
+        if job.claim.is_some() {
+            self.claims.insert(number);
+        }
+        self.enter_order(&job);
+        if let Some(attempt) = job.attempt.as_ref().filter(|_| job.state.is_active()) {
             self.active.insert(number);
+            self.by_epoch.insert(attempt.name.epoch.0, number);
         }
         if job.state.is_waiting() {
             *self.queued.entry(job.owner.uid).or_default() += 1;
@@ -285,7 +286,10 @@ impl Controller {
     /// Takes a job out of everything that is derived from it.
     fn unindex(&mut self, number: JobNumber) -> Option<Box<Job>> {
         let job = self.jobs.remove(&number)?;
-        self.order.remove(&job);
+        self.claims.remove(&number);
+        if job.state == JobState::Ready {
+            self.order.remove(&job, &self.config, self.share(&job));
+        }
         if let Some(begin) = job.request.begin {
             self.begins.remove(&(begin, number));
         }
@@ -294,6 +298,9 @@ impl Controller {
         }
         if job.state.is_active() {
             self.order.ended(&job.queue);
+            if let Some(attempt) = &job.attempt {
+                self.by_epoch.remove(&attempt.name.epoch.0);
+            }
             self.active.remove(&number);
         }
         if let Some(left) = self.queued.get_mut(&job.owner.uid).filter(|_| job.state.is_waiting()) {
@@ -322,6 +329,11 @@ impl Controller {
             }
             (JobState::Ready, false) => {
                 self.shift(now, number, Move::new(Cause::Held, JobState::Pending, actor, why), out);
+            }
+            (JobState::Pending, false) => {
+                // It had come while the job was held, and the clock was set back.
+                self.begins
+                    .extend(job.request.begin.filter(|begin| *begin > now.wall).map(|begin| (begin, number)));
             }
             _ => {}
         }
@@ -360,7 +372,30 @@ impl Controller {
 
     /// All nodes, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.values()
+        self.nodes.iter()
+    }
+
+    /// What was asked of cards lately; only packing by fragmentation counts it.
+    pub fn mix(&self) -> &Mix {
+        &self.mix
+    }
+
+    /// What the users have had of the cluster lately.
+    pub fn usages(&self) -> &Usages {
+        &self.usages
+    }
+
+    /// How far each user is from an equal share; only fair share asks.
+    fn factors(&self, now: WallTime) -> Factors {
+        match self.config.policy.scheduler {
+            Scheduler::FairShare => self.usages.factors(now, self.config.policy.usage_half_life),
+            Scheduler::Fifo | Scheduler::FifoStrict => Factors::default(),
+        }
+    }
+
+    /// What the queues have had of the cluster.
+    pub fn virtual_times(&self) -> &VirtualTimes {
+        &self.times
     }
 
     /// Whether more jobs may wait than it knows.
@@ -368,9 +403,11 @@ impl Controller {
         self.is_sketch
     }
 
-    /// Ready jobs in the order in which they would start.
+    /// Ready jobs in the order in which they are looked at, misfits last.
     pub fn ready_jobs(&self) -> impl Iterator<Item = &Job> {
-        self.order.in_order(&self.config).filter_map(|number| self.job(number))
+        let mut walk = self.order.walk(&self.config, &self.times, &self.factors(self.seen), false);
+        let in_order = std::iter::from_fn(move || walk.next(&self.order)).map(|(waiting, _)| waiting.number);
+        in_order.chain(self.order.misfits()).filter_map(|number| self.job(number))
     }
 
     /// The number that the next job gets.
@@ -388,13 +425,4 @@ impl Controller {
 fn own_conditions_met(job: &Job, now: Now) -> bool {
     let begun = job.request.begin.is_none_or(|begin| begin <= now.wall);
     job.hold.is_none() && job.backoff_until.is_none() && begun
-}
-
-/// Gives a node's resources to the living attempts on it.
-fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, name: &HostName, node: &mut Node) {
-    for job in jobs.values().filter(|j| j.state.is_active()) {
-        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == *name) {
-            node.hold(attempt.name, attempt.allocation.clone());
-        }
-    }
 }

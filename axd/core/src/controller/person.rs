@@ -89,7 +89,7 @@ impl Controller {
 
     /// Asks for the end of the living attempt. Asked twice, it is asked once more:
     /// the first request may have been lost with a supervisor's socket.
-    fn end_attempt(
+    pub(super) fn end_attempt(
         &mut self,
         number: JobNumber,
         outcome: Outcome,
@@ -171,7 +171,11 @@ impl Controller {
             return;
         }
         let Some(mut job) = self.unindex(id.number) else { return };
+        let moves = change.queue.as_ref().is_some_and(|queue| *queue != job.queue);
         let what = asked.said(&format!("{},", apply(&mut job, change)));
+        if moves && job.state == JobState::Ready {
+            self.wake_queue(&job);
+        }
         self.index(job);
         out.push(asked.noted(&what));
         self.settle_waiting(now, id.number, actor, &what, out);

@@ -1,195 +1,396 @@
-//! Who is next, and where. For now: the queue's rank, the job's priority, then
-//! first come, strictly; a queue at its limit and a job that no node can ever
-//! hold stand in nobody's way.
+//! The pass: down the order of the waiting jobs, starting what fits, keeping
+//! places for the first that don't, making room for urgent ones.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::config::{Config, Queue, QueueState};
-use crate::id::{AttemptName, JobNumber, QueueName};
+use crate::config::{Cost, Scheduler};
+use crate::explain::started::Chosen;
+use crate::id::{AttemptName, HostName, JobNumber, QueueName};
 use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job};
-use crate::node::Allocation;
-use crate::text::count;
-use crate::time::Now;
+use crate::node::Nodes;
+use crate::schedule::lane::Worth;
+use crate::schedule::order::{ShapeId, Waiting};
+use crate::schedule::placement::{Place, Rules};
+use crate::schedule::share::{Charged, Share, price};
+use crate::schedule::timeline::{Reservation, Timeline};
+use crate::schedule::walk::Walk;
+use crate::time::{Now, Span, WallTime};
 
+use super::witness::Witness;
 use super::{Controller, Decision, Move};
 
-/// Place of a job within its queue: higher priority first, then the smaller number.
-type Place = (Reverse<u8>, JobNumber);
-
-/// The ready jobs, by queue and place; a key fixed by the job, so never sorted anew.
-#[derive(Debug, Clone, Default)]
-pub(super) struct WaitingOrder {
-    queues: BTreeMap<QueueName, OneQueue>,
-    /// Ready jobs that no node could hold even if it were empty.
-    misfits: BTreeSet<JobNumber>,
+/// What a pass came to.
+enum Pass {
+    /// Something was started: what was passed over may be first now.
+    Started,
+    /// Nothing more to do.
+    Done,
+    /// Victims are to go; the next pass follows at once.
+    Evicting,
 }
 
-#[derive(Debug, Clone, Default)]
-struct OneQueue {
-    ready: BTreeSet<Place>,
-    active: u32,
+/// What a pass has found out about the shapes of jobs: as long as nothing ends, what did not fit will not fit.
+#[derive(Default)]
+pub(super) struct Blocked {
+    shapes: Vec<OfShape>,
+    /// From this priority on others may have to go.
+    urgent: Option<u8>,
 }
 
-fn place_of(job: &Job) -> Place {
-    (Reverse(job.request.priority), job.id.number)
+#[derive(Clone, Copy)]
+pub(super) struct OfShape {
+    /// The least length with which a job of the shape was found not to fit; nothing: it doesn't however short.
+    length: Span,
+    /// Jobs of a lower priority can make nobody go.
+    pub(super) no_victims_below: u8,
 }
 
-impl WaitingOrder {
-    /// Enters a ready job; a misfit stands aside.
-    pub(super) fn insert(&mut self, job: &Job, misfit: bool) {
-        if misfit {
-            self.misfits.insert(job.id.number);
-        } else {
-            self.queues.entry(job.queue.clone()).or_default().ready.insert(place_of(job));
+impl Blocked {
+    const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0 };
+
+    fn covers(&self, waiting: &Waiting) -> bool {
+        self.of(waiting.shape).length <= waiting.length
+    }
+
+    fn of(&self, shape: ShapeId) -> OfShape {
+        self.shapes.get(shape.position()).copied().unwrap_or(Self::UNKNOWN)
+    }
+
+    pub(super) fn of_mut(&mut self, shape: ShapeId) -> &mut OfShape {
+        if shape.position() >= self.shapes.len() {
+            self.shapes.resize(shape.position() + 1, Self::UNKNOWN);
         }
+        &mut self.shapes[shape.position()]
     }
 
-    pub(super) fn remove(&mut self, job: &Job) {
-        self.misfits.remove(&job.id.number);
-        if let Some(queue) = self.queues.get_mut(&job.queue) {
-            queue.ready.remove(&place_of(job));
-        }
+    fn add(&mut self, shape: ShapeId, length: Span) {
+        let known = self.of_mut(shape);
+        known.length = length.min(known.length);
     }
 
-    pub(super) fn started(&mut self, queue: &QueueName) {
-        self.queues.entry(queue.clone()).or_default().active += 1;
-    }
-
-    pub(super) fn ended(&mut self, queue: &QueueName) {
-        if let Some(queue) = self.queues.get_mut(queue) {
-            queue.active = queue.active.saturating_sub(1);
-        }
-    }
-
-    /// Active jobs of a queue.
-    pub(super) fn active(&self, queue: &QueueName) -> u32 {
-        self.queues.get(queue).map_or(0, |q| q.active)
-    }
-
-    /// Whether a queue may start another job.
-    fn may_start(&self, queue: &Queue) -> bool {
-        queue.state != QueueState::Stopped
-            && queue.max_running.is_none_or(|max| self.active(&queue.name) < max)
-    }
-
-    /// The queues that hold ready jobs, the highest rank first.
-    fn ranked<'a>(&'a self, config: &'a Config) -> Vec<(&'a Queue, &'a OneQueue)> {
-        let mut ranked: Vec<_> = config
-            .queues
-            .iter()
-            .filter_map(|q| self.queues.get(&q.name).map(|own| (q, own)))
-            .filter(|(_, own)| !own.ready.is_empty())
-            .collect();
-        ranked.sort_by_key(|(q, _)| Reverse(q.priority));
-        ranked
-    }
-
-    /// The job that would start next among the queues that may start one.
-    fn next(&self, config: &Config) -> Option<JobNumber> {
-        let startable = self.ranked(config).into_iter().find(|(q, _)| self.may_start(q));
-        startable.and_then(|(_, own)| own.ready.first()).map(|(_, number)| *number)
-    }
-
-    /// The first ready jobs of each queue, so many at most.
-    pub(super) fn first_of_each(&self, most: usize) -> impl Iterator<Item = JobNumber> + '_ {
-        self.queues.values().flat_map(move |own| own.ready.iter().take(most).map(|(_, number)| *number))
-    }
-
-    /// All ready jobs, in order, misfits last.
-    pub(super) fn in_order<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = JobNumber> + 'a {
-        let ranked = self.ranked(config).into_iter();
-        ranked.flat_map(|(_, own)| own.ready.iter().map(|(_, n)| *n)).chain(self.misfits.iter().copied())
+    /// Which jobs of a shape could still be started, or have others go.
+    pub(super) fn worth(&self, shape: ShapeId) -> Worth {
+        let OfShape { length, no_victims_below } = self.of(shape);
+        let from_priority = self.urgent.map_or(u8::MAX, |urgent| urgent.max(no_victims_below));
+        Worth { shorter_than: length, from_priority }
     }
 }
 
 impl Controller {
     /// Starts whatever can be started now.
     pub(super) fn schedule(&mut self, now: Now, out: &mut Vec<Decision>) {
-        while let Some(number) = self.order.next(&self.config) {
-            let Some(allocation) = self.jobs.get(&number).and_then(|j| self.place(j)) else { return };
-            if !self.assign(now, number, allocation, out) {
-                return;
+        self.schedule_before(now, out, &mut Witness::default());
+    }
+
+    /// The same before a witness.
+    pub(super) fn schedule_before(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) {
+        self.pass_due = false;
+        self.settle_claims(now, out);
+        loop {
+            match self.pass(now, out, witness) {
+                Pass::Started => {}
+                Pass::Done => return,
+                Pass::Evicting => {
+                    self.pass_due = true;
+                    return;
+                }
             }
         }
     }
 
-    fn place(&self, job: &Job) -> Option<Allocation> {
-        self.nodes.values().find_map(|node| node.place(&job.request))
+    /// Which place is the best, by the configuration.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules::new(self.config.policy.packing, self.config.resources.gpu_reserve, &self.mix)
     }
 
-    fn assign(
+    /// The timeline with what is claimed.
+    pub(crate) fn timeline(&self, now: WallTime) -> Timeline {
+        let mut timeline = Timeline::new(now);
+        for job in self.claims.iter().filter_map(|number| self.job(*number)) {
+            if let Some(place) = self.claimed(job) {
+                timeline.reserve(self.reservation(job, &place, now));
+            }
+        }
+        timeline
+    }
+
+    /// A place kept for a job from then on.
+    pub(crate) fn reservation(&self, job: &Job, place: &Place, from: WallTime) -> Reservation {
+        let has = self.nodes.as_slice().get(place.node).map(|node| &node.inventory);
+        Reservation {
+            job: job.id.number,
+            node: place.node,
+            from,
+            until: from + self.planned(job),
+            cards: place.cards.clone(),
+            cpus: has.map_or(0, |has| has.cpus_for(&job.request)),
+            ram: has.map_or_else(Default::default, |has| has.ram_for(&job.request)),
+        }
+    }
+
+    /// How long a job is planned to run.
+    pub(crate) fn planned(&self, job: &Job) -> Span {
+        const SHORTEST: Span = Span::seconds(1);
+        let request = &job.request;
+        let all = request.estimate.or(request.time_limit).unwrap_or(self.config.policy.unplanned());
+        if job.saved == Span(0) { all } else { Span(all.0.saturating_sub(job.saved.0)).max(SHORTEST) }
+    }
+
+    /// All nodes, by position.
+    pub(crate) fn all_nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// Where a node stands.
+    pub(crate) fn position_of(&self, node: &HostName) -> Option<usize> {
+        self.nodes.position(node)
+    }
+
+    /// The share of the cluster that a job takes.
+    pub(crate) fn share(&self, job: &Job) -> Share {
+        self.measure.share(&job.request)
+    }
+
+    fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
+        witness.begins();
+        let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
+        let mut timeline = self.timeline(now.wall);
+        let most = if strict { 0 } else { self.config.policy.reservations as usize };
+        let mut left = most;
+        let policy = &self.config.policy;
+        let mut blocked =
+            Blocked { urgent: policy.preemption.then_some(policy.preempt_priority), ..Blocked::default() };
+        let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
+        let mut started = false;
+        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
+        let mut kept: Vec<QueueName> = claiming.map(|job| job.queue.clone()).collect();
+        let mut reserved = BTreeSet::new();
+        let mut tried = false;
+        loop {
+            let some_only = left == 0 && !strict && !witness.waits_for_one();
+            if some_only
+                && !std::mem::replace(&mut tried, true)
+                && !self.try_shapes(&rules, &timeline, &walk, &mut blocked)
+            {
+                break;
+            }
+            let next = match some_only {
+                true => walk.next_worthy(&self.order, &|shape| blocked.worth(shape)),
+                false => walk.next(&self.order),
+            };
+            let Some((waiting, queue)) = next else { break };
+            if !self.startable(&queue, &kept) {
+                walk.leave(&queue);
+                continue;
+            }
+            if self.claims.contains(&waiting.number) {
+                continue;
+            }
+            let Some(job) = self.jobs.get(&waiting.number) else { continue };
+            witness.looks_at(waiting.number, &self.nodes, &timeline);
+            let known = blocked.covers(&waiting);
+            let place = match known {
+                true => None,
+                false => rules.place(&self.nodes, &timeline, &job.request, now.wall, waiting.length),
+            };
+            if let Some(place) = place {
+                started |= self.assign(now, waiting.number, &place, Chosen::Next(&witness.passed), out);
+                timeline.changed(place.node);
+                continue;
+            }
+            if !known {
+                let empty = Timeline::new(now.wall);
+                let alone = left < most
+                    && rules.place(&self.nodes, &empty, &job.request, now.wall, Span(0)).is_some();
+                blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
+            }
+            if let Some(eviction) = self.find_victims(now, job, waiting.shape, &timeline, &mut blocked) {
+                self.evict(waiting.number, eviction, out);
+                return Pass::Evicting;
+            }
+            if strict {
+                break;
+            }
+            witness.passed.add(&waiting);
+            if left > 0 {
+                let earliest = rules.earliest(&self.nodes, &timeline, &job.request, now.wall, waiting.length);
+                if let Some((from, place)) = earliest {
+                    let reservation = self.reservation(job, &place, from);
+                    witness.keeps(&reservation);
+                    timeline.reserve(reservation);
+                    if reserved.insert(queue.clone()) {
+                        kept.push(queue);
+                    }
+                    left -= 1;
+                }
+            }
+        }
+        if started { Pass::Started } else { Pass::Done }
+    }
+
+    /// Once no more places are kept only jobs matter that can start at once, or have others go: whether there are any,
+    /// by the shortest of each shape.
+    fn try_shapes(&self, rules: &Rules, timeline: &Timeline, walk: &Walk, blocked: &mut Blocked) -> bool {
+        let mut some = false;
+        for waiting in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
+            let Some(job) = self.jobs.get(&waiting.number) else { continue };
+            let fits = || rules.place(&self.nodes, timeline, &job.request, timeline.now(), waiting.length);
+            if !blocked.covers(&waiting) && fits().is_none() {
+                blocked.add(waiting.shape, waiting.length);
+            }
+            some |= blocked.urgent.is_some() || !blocked.covers(&waiting);
+        }
+        some
+    }
+
+    /// Whether the limits of a queue let a job start beside those that have a place in it kept for them: who is first
+    /// and waits for cards must not find that others have filled its queue, neither meanwhile nor when they are free.
+    pub(super) fn startable(&self, queue: &QueueName, kept: &[QueueName]) -> bool {
+        let beside = kept.iter().filter(|own| *own == queue).count();
+        self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue, beside))
+    }
+
+    pub(super) fn assign(
         &mut self,
         now: Now,
         number: JobNumber,
-        allocation: Allocation,
+        place: &Place,
+        chosen: Chosen<'_>,
         out: &mut Vec<Decision>,
     ) -> bool {
-        let Some(job) = self.jobs.get_mut(&number) else { return false };
+        let Some(job) = self.jobs.get(&number) else { return false };
+        let (planned, share, queue) = (self.planned(job), self.share(job), job.queue.clone());
+        let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
+        let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
+        let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
+        let why = self.why_started(job, &allocation, chosen);
+        let charged = self.charge(&queue, share, planned);
+        let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
-        let attempt = Attempt {
+        let attempt_number = job.attempts;
+        job.attempt = Some(Box::new(Attempt {
             name,
-            number: job.attempts,
+            number: attempt_number,
             allocation: allocation.clone(),
+            assigned_at: now.wall,
+            planned,
+            charged,
             started_at: None,
+            checkpoint_at: None,
+            card_used: None,
             ending: None,
             end: None,
-        };
-        let attempt_number = attempt.number;
-        job.attempt = Some(attempt);
-        let why = why_it(job, &allocation);
+        }));
+        let owner = job.owner.uid;
         if let Some(node) = self.nodes.get_mut(&allocation.node) {
-            node.hold(name, allocation.clone());
+            node.hold(name, allocation.clone(), now.wall + planned);
+        }
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
         }
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
         shifted
     }
 
-    /// Whether no node could hold the job even if it were empty.
-    pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
-        !self.nodes.values().any(|node| node.could_ever_hold(&job.request))
+    /// Charges a queue for a start; under other schedulers nobody keeps count. What is due later is settled by what is
+    /// returned.
+    fn charge(&mut self, queue: &QueueName, share: Share, planned: Span) -> Option<Charged> {
+        let policy = &self.config.policy;
+        if policy.scheduler != Scheduler::FairShare {
+            return None;
+        }
+        let weight = self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority);
+        self.times.charge(queue, price(policy.cost, share, planned), weight);
+        (policy.cost == Cost::Area).then_some(Charged { share, weight })
     }
 
-    /// After a change of nodes: which ready jobs can, and which can't, ever be placed now.
-    pub(super) fn sort_out_misfits(&mut self) {
-        let ready = self.jobs.values().filter(|j| j.state == JobState::Ready).map(|j| j.id.number);
-        for number in ready.collect::<Vec<_>>() {
-            if let Some(job) = self.unindex(number) {
-                self.index(job);
+    /// Charges a queue for what a job really used instead of what was planned.
+    pub(super) fn settle_share(&mut self, job: JobNumber, until: WallTime) {
+        let Some(job) = self.jobs.get(&job) else { return };
+        let Some(attempt) = &job.attempt else { return };
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            let (owner, share) = (job.owner.uid, self.measure.share(&job.request));
+            self.usages.ended(owner, share, until, self.config.policy.usage_half_life);
+        }
+        // What was started under another scheduler was not charged.
+        if let Some(charged) = attempt.charged {
+            let ran = until - attempt.started_at.unwrap_or(attempt.assigned_at);
+            self.times.charge(&job.queue, charged.correction(attempt.planned, ran), charged.weight);
+        }
+    }
+
+    /// A job is about to wait in its queue: if it is the first there that can be placed at all, the queue has earned
+    /// nothing while it had none.
+    pub(super) fn wake_queue(&mut self, job: &Job) {
+        let fair = self.config.policy.scheduler == Scheduler::FairShare;
+        if fair && !self.order.waits(&job.queue) && !self.fits_nowhere(job) {
+            self.times.wake(&job.queue, self.order.in_use());
+        }
+    }
+
+    /// Whether no node could hold the job even if it were empty.
+    pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
+        let reserve = self.config.resources.gpu_reserve;
+        !self.nodes.iter().any(|node| node.could_ever_hold(&job.request, reserve))
+    }
+
+    /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
+    pub(super) fn enter_order_anew(&mut self) {
+        self.measure = crate::schedule::share::Measure::of(&self.nodes);
+        let mut awake: BTreeSet<QueueName> = self.order.in_use().cloned().collect();
+        self.order = crate::schedule::order::WaitingOrder::default();
+        let jobs = std::mem::take(&mut self.jobs);
+        for job in jobs.values() {
+            self.enter_order(job);
+        }
+        self.jobs = jobs;
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            // Queues whose jobs had no node that could hold them.
+            let woken: Vec<QueueName> =
+                self.order.in_use().filter(|name| !awake.contains(*name)).cloned().collect();
+            for queue in woken {
+                self.times.wake(&queue, awake.iter());
+                awake.insert(queue);
             }
+        }
+        self.enter_rates();
+    }
+
+    /// What each user's jobs take now, anew: shares are measured by the nodes there are.
+    pub(super) fn enter_rates(&mut self) {
+        self.usages.forget_rates(self.seen, self.config.policy.usage_half_life);
+        if self.config.policy.scheduler == Scheduler::FairShare {
+            for job in self.active.iter().filter_map(|number| self.jobs.get(number)) {
+                self.usages.goes_on(job.owner.uid, self.measure.share(&job.request));
+            }
+        }
+    }
+
+    /// Enters a job into the order, if it is ready or active.
+    pub(super) fn enter_order(&mut self, job: &Job) {
+        if job.state == JobState::Ready {
+            if self.fits_nowhere(job) {
+                self.order.insert_misfit(job.id.number);
+            } else {
+                self.order.insert(job, &self.config, self.planned(job), self.share(job));
+            }
+        }
+        if job.state.is_active() {
+            self.order.started(&job.queue);
         }
     }
 
     /// Whether a job waits for something that no node has.
     pub fn is_misfit(&self, number: JobNumber) -> bool {
-        self.order.misfits.contains(&number)
+        self.order.is_misfit(number)
     }
 
     /// Active jobs of a queue.
     pub fn active_in(&self, queue: &QueueName) -> u32 {
         self.order.active(queue)
     }
-}
-
-/// Why this job, and why there.
-fn why_it(job: &Job, allocation: &Allocation) -> String {
-    let cards = match allocation.cards.as_slice() {
-        [] => String::new(),
-        cards => {
-            let word = if cards.len() == 1 { "card" } else { "cards" };
-            format!(", {word} {}", cards.iter().map(|c| c.index.to_string()).collect::<Vec<_>>().join(","))
-        }
-    };
-    format!(
-        "first in queue {} with priority {}; {} has {} and {} free for it{cards}",
-        job.queue,
-        job.request.priority,
-        allocation.node,
-        count(allocation.cpus.len() as u64, "CPU"),
-        allocation.ram
-    )
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::explain::PLANNED;
+use crate::id::JobNumber;
 
 use super::{Controller, WaitingOrder};
 
@@ -19,7 +20,15 @@ impl Controller {
             nodes: self.nodes.clone(),
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
+            by_epoch: BTreeMap::new(),
             order: WaitingOrder::default(),
+            measure: self.measure,
+            times: self.times.clone(),
+            usages: self.usages.clone(),
+            seen: self.seen,
+            mix: self.mix.clone(),
+            claims: BTreeSet::new(),
+            pass_due: false,
             begins: BTreeSet::new(),
             backoffs: BTreeSet::new(),
             leaving: BTreeSet::new(),
@@ -29,12 +38,23 @@ impl Controller {
             next_epoch: self.next_epoch,
             is_sketch: true,
         };
-        let chosen = self.active.iter().copied().chain(self.order.first_of_each(PLANNED));
-        for job in chosen.filter_map(|number| self.jobs.get(&number)) {
+        let mut chosen: BTreeSet<JobNumber> = self.order.first_of_each(PLANNED).collect();
+        chosen.extend(self.active.iter().chain(&self.claims));
+        for job in chosen.iter().filter_map(|number| self.jobs.get(number)) {
             copy.index(job.clone());
         }
         // The limit of a user counts all their jobs.
         copy.queued.clone_from(&self.queued);
+        copy
+    }
+
+    /// The same, with one waiting job that need not be among the first.
+    pub(crate) fn sketch_with(&self, number: JobNumber) -> Controller {
+        let mut copy = self.sketch();
+        if let Some(job) = self.jobs.get(&number).filter(|_| copy.job(number).is_none()) {
+            copy.index(job.clone());
+            copy.queued.clone_from(&self.queued);
+        }
         copy
     }
 }

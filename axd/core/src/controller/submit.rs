@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::api::ErrorClass;
-use crate::config::QueueState;
+use crate::config::{Packing, QueueState};
 use crate::id::{JobId, Uid};
 use crate::job::state::JobState;
 use crate::job::{Actor, Job};
-use crate::time::Now;
+use crate::time::{Now, Span};
 
 use super::{Controller, Decision, Submission, own_conditions_met};
 
@@ -44,6 +44,9 @@ impl Controller {
             backoff_until: None,
             attempts: 0,
             retries_used: 0,
+            evictions: 0,
+            saved: Span(0),
+            claim: None,
             attempt: None,
             note: None,
             owner,
@@ -51,6 +54,12 @@ impl Controller {
         if own_conditions_met(&job, now) {
             job.state = JobState::Ready;
             job.eligible_at = Some(now.wall);
+            self.wake_queue(&job);
+        }
+        if let Some(wanted) =
+            job.request.cards.as_ref().filter(|_| self.config.policy.packing == Packing::Fgd)
+        {
+            self.mix.count(wanted);
         }
         let to = job.state;
         self.index(job);

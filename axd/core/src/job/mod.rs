@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AttemptName, JobId, QueueName, SubmissionKey, Uid};
-use crate::node::Allocation;
-use crate::time::{BootTime, WallTime};
+use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey, Uid};
+use crate::node::{Allocation, AttemptKey};
+use crate::schedule::share::Charged;
+use crate::size::Megabytes;
+use crate::time::{BootTime, Span, WallTime};
 use request::Request;
 use state::{JobState, Outcome};
 
@@ -93,10 +95,30 @@ pub struct Job {
     pub attempts: u32,
     /// Attempts that count as retries.
     pub retries_used: u32,
+    /// How often it was ended for others.
+    #[serde(default)]
+    pub evictions: u32,
+    /// Work that earlier attempts have done and kept.
+    #[serde(default)]
+    pub saved: Span,
+    /// Room that others are making for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Box<Claim>>,
     /// The living attempt, or the last.
-    pub attempt: Option<Attempt>,
+    pub attempt: Option<Box<Attempt>>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
     pub note: Option<Box<str>>,
+}
+
+/// Room that victims are making for an urgent job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The node.
+    pub node: HostName,
+    /// Cards by number, and what will be charged on each.
+    pub cards: Vec<(u32, Megabytes)>,
+    /// The attempts that are to go.
+    pub victims: Vec<AttemptKey>,
 }
 
 /// One attempt of a job.
@@ -108,6 +130,21 @@ pub struct Attempt {
     pub number: u32,
     /// What it holds or held.
     pub allocation: Allocation,
+    /// When it was decided.
+    #[serde(default)]
+    pub assigned_at: WallTime,
+    /// How long it was planned to run then: what its queue was charged for.
+    #[serde(default)]
+    pub planned: Span,
+    /// What its queue was charged by then, if more or less is due once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<Charged>,
+    /// When the job last told that its work is safe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_at: Option<WallTime>,
+    /// What it was seen to use of a card, where that matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_used: Option<Megabytes>,
     /// When the script began, by its supervisor.
     pub started_at: Option<WallTime>,
     /// A person, or policy, asked for its end: what it will count as, and who.
@@ -127,4 +164,7 @@ pub struct AttemptEnd {
     pub signal: Option<u8>,
     /// In words.
     pub message: Option<String>,
+    /// The most memory that it was seen to use on one of its cards; absent: never measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_peak: Option<Megabytes>,
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::config::{Config, Queue};
 use crate::id::HostName;
-use crate::job::spec::{JobSpec, RamRequest, TimeLimit};
+use crate::job::spec::{JobSpec, PreemptMode, RamRequest, TimeLimit};
 use crate::node::{Inventory, Node};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
@@ -49,13 +49,16 @@ pub struct Request {
     pub retries: u32,
     /// Before the first retry; doubles.
     pub retry_delay: Span,
+    /// What may be done to it when a more urgent job needs its place.
+    #[serde(default = "by_default")]
+    pub preempt: PreemptMode,
     /// Exit codes that are retried; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retry_on: Vec<u8>,
 }
 
 /// Cards of one node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CardRequest {
     /// How many.
     pub count: u32,
@@ -65,6 +68,10 @@ pub struct CardRequest {
     /// A slice of this size on each; absent: whole cards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Megabytes>,
+}
+
+fn by_default() -> PreemptMode {
+    PreemptMode::Requeue
 }
 
 /// Why a submission is not taken.
@@ -113,6 +120,7 @@ pub fn resolve(
         retries: spec.policy.retry.or(queue.retry_count).unwrap_or(policy.retry_count),
         retry_delay: spec.policy.retry_delay.unwrap_or(policy.retry_delay),
         retry_on: spec.policy.retry_on.clone(),
+        preempt: spec.policy.preempt.unwrap_or(queue.preempt),
         cards,
     })
 }

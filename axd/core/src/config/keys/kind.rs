@@ -12,6 +12,8 @@ use crate::units;
 pub enum Kind {
     /// A length of time; a bare number is seconds.
     Duration(Span, Span, Lens<Span>),
+    /// The same, or `none`.
+    DurationOrNone(Span, Span, Lens<Option<Span>>),
     /// Memory of a host: powers of 1024, a bare number is MB.
     HostSize(Megabytes, Megabytes, Lens<Megabytes>),
     /// Memory of a card: decimal, a bare number is GB.
@@ -85,6 +87,9 @@ impl Kind {
     pub fn expected(&self) -> String {
         match self {
             Kind::Duration(..) => "a length of time (a bare number is seconds; or 90s, 5m, 1h30m, 2d)".into(),
+            Kind::DurationOrNone(..) => {
+                "none or a length of time (a bare number is seconds; or 90s, 5m, 1h30m, 2d)".into()
+            }
             Kind::HostSize(..) => "a size of memory (a bare number is MB; or 512M, 4G)".into(),
             Kind::GpuSize(..) => "a size of GPU memory (a bare number is GB; or 40G, 512M)".into(),
             Kind::Count(..) => "a whole number".into(),
@@ -103,7 +108,9 @@ impl Kind {
     /// The range of its values, as they are written.
     pub fn range(&self) -> Option<(String, String)> {
         match self {
-            Kind::Duration(min, max, _) => Some((units::format_duration(*min), units::format_duration(*max))),
+            Kind::Duration(min, max, _) | Kind::DurationOrNone(min, max, _) => {
+                Some((units::format_duration(*min), units::format_duration(*max)))
+            }
             Kind::HostSize(min, max, _) | Kind::GpuSize(min, max, _) => Some((binary(*min), binary(*max))),
             Kind::Count(min, max, _) => Some((min.to_string(), max.to_string())),
             Kind::Percent(min, max, _) => Some((format!("{min}%"), format!("{max}%"))),
@@ -118,6 +125,13 @@ impl Kind {
                 let value = units::duration(self.scalar(node)?).map_err(|_| self.wrong(node))?;
                 slot(draft).set(self.within(node, value, *min, *max)?);
             }
+            Kind::DurationOrNone(min, max, slot) => match self.scalar(node)? {
+                "none" => slot(draft).set(None),
+                text => {
+                    let value = units::duration(text).map_err(|_| self.wrong(node))?;
+                    slot(draft).set(Some(self.within(node, value, *min, *max)?));
+                }
+            },
             Kind::HostSize(min, max, slot) => {
                 let value = units::host_size(self.scalar(node)?).map_err(|_| self.wrong(node))?;
                 slot(draft).set(self.within(node, value, *min, *max)?);
@@ -144,6 +158,9 @@ impl Kind {
     pub fn show(&self, draft: &mut Draft) -> Option<String> {
         match self {
             Kind::Duration(.., slot) => slot(draft).get().map(units::format_duration),
+            Kind::DurationOrNone(.., slot) => {
+                slot(draft).get().map(|value| value.map_or("none".to_owned(), units::format_duration))
+            }
             Kind::HostSize(.., slot) | Kind::GpuSize(.., slot) => slot(draft).get().map(units::format_size),
             Kind::Count(.., slot) => slot(draft).get().map(|count| count.to_string()),
             Kind::Percent(.., slot) => slot(draft).get().map(|share| format!("{share}%")),

@@ -153,6 +153,7 @@ fn item(page: &mut String, key: &Key) {
 fn unit(kind: &Kind) -> String {
     match kind {
         Kind::Duration(..) => "a DURATION".to_owned(),
+        Kind::DurationOrNone(..) => "a DURATION or none".to_owned(),
         Kind::HostSize(..) => "a SIZE".to_owned(),
         Kind::GpuSize(..) => "a GPU SIZE".to_owned(),
         _ => kind.expected(),

@@ -3,7 +3,7 @@
 //! table whose kind and field disagree does not compile.
 
 use super::Draft;
-use crate::config::{LeaseMode, QueueOrder, QueueState, Scheduler};
+use crate::config::{Cost, LeaseMode, Packing, QueueOrder, QueueState, Scheduler};
 use crate::id::{HostName, QueueName};
 use crate::job::spec::PreemptMode;
 
@@ -42,6 +42,16 @@ impl<T: Clone> Slot<T> for Option<T> {
 impl Slot<u64> for u32 {
     fn set(&mut self, value: u64) {
         *self = u32::try_from(value).unwrap_or(u32::MAX);
+    }
+
+    fn get(&self) -> Option<u64> {
+        Some(u64::from(*self))
+    }
+}
+
+impl Slot<u64> for u8 {
+    fn set(&mut self, value: u64) {
+        *self = u8::try_from(value).unwrap_or(u8::MAX);
     }
 
     fn get(&self) -> Option<u64> {
@@ -112,6 +122,8 @@ macro_rules! word_slot {
 word_slot!(QueueState, STATES, "open" => Open, "stopped" => Stopped, "closed" => Closed);
 word_slot!(QueueOrder, ORDERS, "prio" => Prio, "fifo" => Fifo, "laf" => Laf, "saf" => Saf);
 word_slot!(LeaseMode, LEASES, "fixed" => Fixed, "estimate" => Estimate);
-word_slot!(Scheduler, SCHEDULERS, "fifo" => Fifo, "fair_share" => FairShare);
+word_slot!(Scheduler, SCHEDULERS, "fifo" => Fifo, "fifo_strict" => FifoStrict, "fair_share" => FairShare);
+word_slot!(Cost, COSTS, "area" => Area, "count" => Count);
+word_slot!(Packing, PACKINGS, "best" => Best, "first" => First, "worst" => Worst, "fgd" => Fgd);
 word_slot!(PreemptMode, PREEMPTS,
     "requeue" => Requeue, "suspend" => Suspend, "cancel" => Cancel, "never" => Never);

@@ -2,14 +2,14 @@
 //! read, checked, compared and documented; nothing else lists keys.
 
 use super::kind::{Form, Kind};
-use super::slot::{LEASES, ORDERS, PREEMPTS, SCHEDULERS, STATES};
+use super::slot::{COSTS, LEASES, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES};
 use super::{Effect, Fallback, Key};
 use crate::id::{HostName, QueueName};
 use crate::size::Megabytes;
 use crate::text::escaped;
 use crate::time::Span;
 
-use Kind::{Bool, Count, Duration, Enum, GpuSize, HostSize, Later, List, Percent, Word};
+use Kind::{Bool, Count, Duration, DurationOrNone, Enum, GpuSize, HostSize, Later, List, Percent, Word};
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
     Key { path, kind, default: Fallback::Value(default), effect: Effect::Now, doc }
@@ -112,8 +112,8 @@ pub static KEYS: &[Key] = &[
         "CPUs of a node instead of those found; more than it has gives a warning.").absent(),
     key("resources.ram", HostSize(Megabytes(64), LARGE, |d| &mut d.config.resources.ram), "found",
         "Memory of a node instead of that found; more than it has gives a warning.").absent(),
-    key("resources.gpu_reserve", Percent(0, 90, |d| &mut d.config.resources.gpu_reserve), "10%",
-        "Share of a card's memory that slices together may not take.").later(),
+    key("resources.gpu_reserve", Percent(0, 90, |d| &mut d.config.resources.gpu_reserve), "0%",
+        "Share of a card's memory that slices together may not take."),
     key("resources.gpu_context_mb",
         HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
         "Memory that is added to each slice for the driver's own use.").later(),
@@ -154,21 +154,44 @@ pub static KEYS: &[Key] = &[
     key("queues[].groups", List(&GROUP, |d| &mut d.queue.groups), "[]",
         "Groups whose members may use the queue."),
     key("queues[].preempt", Enum(PREEMPTS, |d| &mut d.queue.preempt), "requeue",
-        "What may be done to its jobs when a more urgent one needs their place.").later(),
+        "What may be done to its jobs when a more urgent one needs their place."),
     key("queues[].order", Enum(ORDERS, |d| &mut d.queue.order), "prio",
-        "Which of its jobs is next: by priority, first come, largest or smallest cards times time.").later(),
+        "Which of its jobs is next: by priority and waiting time, first come, largest or smallest cards times \
+         time; laf lets urgent jobs go first. But for fifo, who has waited for policy.starvation_bound goes before \
+         whoever comes."),
     key("queues[].lease", Enum(LEASES, |d| &mut d.queue.lease), "fixed",
         "fixed is policy.lease_timeout, estimate is 1.5 times the job's estimate and 15 s.").later(),
     key("queues[].cards", List(&CARD, |d| &mut d.queue.cards), "[]",
         "The only cards that its jobs may use, as host:index or by UUID; an empty list means all.").later(),
     // policy
     key("policy.scheduler", Enum(SCHEDULERS, |d| &mut d.config.policy.scheduler), "fifo",
-        "fifo goes by rank, priority and time of submission, with back-fill; fair_share by the queues' \
-         weights.").later(),
+        "fifo goes by rank of the queue, then its order, and lets jobs pass that delay nobody who has a place kept; \
+         fifo_strict lets none pass; fair_share merges the queues by what they have had for their weight."),
     key("policy.default_queue", Word(&QUEUE, |d| &mut d.config.default_queue), "default",
         "Queue of jobs that name none; by default the queue named default if there is one, else the first."),
     key("policy.preemption", Bool(|d| &mut d.config.policy.preemption), "false",
-        "Whether a more urgent job may take the place of a running one.").later(),
+        "Whether a more urgent job may take the place of a running one."),
+    key("policy.preempt_priority", Count(0, 100, |d| &mut d.config.policy.preempt_priority), "70",
+        "Least priority of a job for which others are ended, and that goes first under order laf."),
+    key("policy.preempt_gap", Count(1, 100, |d| &mut d.config.policy.preempt_gap), "30",
+        "A job is ended only for one whose priority is higher by so much."),
+    key("policy.max_preemptions", Count(0, 1000, |d| &mut d.config.policy.max_preemptions), "2",
+        "How often one job is ended for others at most."),
+    key("policy.reservations", Count(0, 1000, |d| &mut d.config.policy.reservations), "8",
+        "So many blocked jobs have a place kept for them, which later jobs may not delay."),
+    key("policy.packing", Enum(PACKINGS, |d| &mut d.config.policy.packing), "best",
+        "Where a job goes: best leaves the least memory over on its cards, worst the most, first is the first node \
+         and cards that do; fgd adds the least to the free memory that jobs like those submitted lately could not \
+         use, which pays from some thirty nodes on."),
+    key("policy.cost", Enum(COSTS, |d| &mut d.config.policy.cost), "area",
+        "What a start costs a queue under fair_share: area is its part of the cluster times its time, count the \
+         same for each."),
+    key("policy.user_share", Count(0, 100, |d| &mut d.config.policy.user_share), "20",
+        "Under fair_share: so many points of priority a user who had nothing lately is ahead of one who had all."),
+    key("policy.usage_half_life", Duration(Span(60_000), YEAR, |d| &mut d.config.policy.usage_half_life), "1d",
+        "Half of what a user has had is forgotten in this time."),
+    key("policy.grow_memory", Bool(|d| &mut d.config.policy.grow_memory), "true",
+        "Whether a job that used its slice of a card up and failed is retried with half as much again."),
     key("policy.task_timeout", Duration(SECOND, YEAR, |d| &mut d.config.policy.task_timeout), "none",
         "Time limit of jobs for which neither they nor their queue say one.").absent(),
     key("policy.retry_count", Count(0, 1000, |d| &mut d.config.policy.retry_count), "0",
@@ -193,8 +216,9 @@ pub static KEYS: &[Key] = &[
     key("policy.scheduling_interval",
         Duration(Span(50), HOUR, |d| &mut d.config.policy.scheduling_interval), "5s",
         "Jobs are chosen at every event; this bounds how long a missed event can matter."),
-    key("policy.starvation_bound", Duration(SECOND, YEAR, |d| &mut d.config.policy.starvation_bound), "none",
-        "A waiting job reaches the highest priority within this time.").absent().later(),
+    key("policy.starvation_bound", DurationOrNone(SECOND, YEAR, |d| &mut d.config.policy.starvation_bound), "1h40m",
+        "A waiting job goes before every new one of its queue within this time, whatever their priorities or sizes; none: \
+         waiting earns nothing."),
     key("policy.idle", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle), "none",
         "How long a job may leave its cards without load.").absent().later(),
     // the rest

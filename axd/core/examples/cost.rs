@@ -1,0 +1,280 @@
+//! What the scheduler costs: a table of times for clusters of a size and queues of growing length.
+//!
+//!     cargo run --release -p ax-core --example cost [NODES [PENDING…]]
+//!
+//! Nothing is asserted about the times. `pass` fills an empty cluster from a queue of that length, with indexes that are
+//! just made; `full` is one pass over a full cluster that starts nothing, the least of several; then the medians of single events on the full cluster: an end of
+//! a job (and what starts in its place), a submission that has to wait, and a note that changes nothing.
+//! `AX_COST_STEPS=N` does nothing but N ends and submissions on the full cluster, to be counted by valgrind.
+
+#![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ax_core::config::{Config, Queue, Scheduler};
+use ax_core::controller::{Controller, Decision, Event, Submission};
+use ax_core::id::{AttemptName, SubmissionKey, Uid};
+use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::spec::PreemptMode;
+use ax_core::job::state::Outcome;
+use ax_core::job::{AttemptEnd, Owner};
+use ax_core::node::{Card, Inventory};
+use ax_core::size::Megabytes;
+use ax_core::time::{BootTime, Now, Span, WallTime};
+
+const QUEUES: [(&str, u32, Option<u32>); 4] =
+    [("urgent", 10, Some(3000)), ("default", 5, None), ("batch", 2, None), ("spare", 1, Some(2000))];
+
+/// So many events of a kind.
+const REPEATS: usize = 100;
+
+/// A stream of numbers, the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+fn config() -> Config {
+    let queue = |(name, priority, max_running): (&str, u32, Option<u32>)| {
+        let mut queue = Queue::named(name.parse().unwrap());
+        (queue.priority, queue.max_running) = (priority, max_running);
+        queue
+    };
+    let mut config = Config { queues: QUEUES.map(queue).to_vec(), ..Config::default() };
+    config.default_queue = "default".parse().unwrap();
+    config.policy.scheduler = Scheduler::FairShare;
+    config.policy.max_queued_per_user = u32::MAX;
+    config
+}
+
+fn node(number: usize) -> Inventory {
+    let mem = Megabytes(if number.is_multiple_of(4) { 40_000 } else { 80_000 });
+    let card =
+        |index| Card { index, uuid: format!("GPU-{number:06}-{index}"), kind: Some("a100".into()), mem };
+    Inventory {
+        name: format!("gpu-{number:05}").parse().unwrap(),
+        epoch: 1,
+        cpus: 128,
+        ram: Megabytes(1_000_000),
+        cards: (0..8).map(card).collect(),
+    }
+}
+
+/// Sixteen shapes: slices, whole cards, a few without cards.
+fn request(numbers: &mut Numbers) -> Request {
+    let (count, slice, cpus) = match numbers.below(16) {
+        0..=3 => (1, Some(5_000), 2),
+        4 | 5 => (1, Some(10_000), 2),
+        6 => (1, Some(20_000), 4),
+        7 => (1, Some(30_000), 4),
+        8 => (1, Some(60_000), 8),
+        9 => (2, Some(20_000), 8),
+        10 | 11 => (1, None, 8),
+        12 => (2, None, 16),
+        13 => (4, None, 32),
+        14 => (8, None, 64),
+        _ => (0, None, 1),
+    };
+    let limit = Span::seconds(600 * (1 + numbers.below(20)));
+    Request {
+        cpus,
+        ram: Megabytes(4000),
+        cards: (count > 0).then(|| CardRequest { count, kind: None, slice: slice.map(Megabytes) }),
+        exclusive: false,
+        only_nodes: vec![],
+        not_nodes: vec![],
+        time_limit: Some(limit),
+        estimate: None,
+        begin: None,
+        priority: 30 + numbers.below(40) as u8,
+        idempotent: true,
+        requeue: true,
+        retries: 0,
+        retry_delay: Span::seconds(2),
+        retry_on: vec![],
+        preempt: PreemptMode::Requeue,
+    }
+}
+
+struct Bench {
+    controller: Controller,
+    numbers: Numbers,
+    owners: Vec<Owner>,
+    key: u128,
+    ms: u64,
+    running: Vec<AttemptName>,
+}
+
+impl Bench {
+    fn new(nodes: usize) -> Bench {
+        let owner = |uid: u32| Owner { uid: Uid(uid), name: Arc::from(format!("user{uid}")) };
+        let mut controller = Controller::new(config());
+        for number in 0..nodes {
+            controller.apply(now(0), Event::NodeRegistered(node(number)));
+        }
+        let owners = (1000..1012).map(owner).collect();
+        Bench { controller, numbers: Numbers(1), owners, key: 0, ms: 1000, running: Vec::new() }
+    }
+
+    fn submission(&mut self) -> Event {
+        self.key += 1;
+        let queue = QUEUES[self.numbers.below(4) as usize].0.parse().unwrap();
+        let queue = self.controller.config().queues.iter().find(|q| q.name == queue).unwrap().name.clone();
+        let owner = self.owners[self.numbers.below(12) as usize].clone();
+        Event::Submitted(Box::new(Submission {
+            key: SubmissionKey(self.key),
+            owner,
+            name: "train.sh".into(),
+            queue,
+            year: 2026,
+            request: request(&mut self.numbers),
+            hold: false,
+        }))
+    }
+
+    fn queue_up(&mut self, pending: usize) {
+        for _ in 0..pending {
+            self.ms += 1;
+            let event = self.submission();
+            self.controller.apply(now(self.ms), event);
+        }
+    }
+
+    /// One event, the time that it took, and what started.
+    fn step(&mut self, event: Event) -> (Duration, usize) {
+        self.ms += 1;
+        let since = Instant::now();
+        let out = self.controller.step(now(self.ms), event);
+        let took = since.elapsed();
+        let before = self.running.len();
+        self.running.extend(out.iter().filter_map(|decision| match decision {
+            Decision::Launch { attempt, .. } => Some(*attempt),
+            _ => None,
+        }));
+        (took, self.running.len() - before)
+    }
+
+    fn end(&mut self) -> Event {
+        let at = self.numbers.below(self.running.len() as u64) as usize;
+        let attempt = self.running.swap_remove(at);
+        let end = AttemptEnd {
+            outcome: Outcome::Succeeded,
+            exit_code: Some(0),
+            signal: None,
+            message: None,
+            card_peak: None,
+        };
+        Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end }
+    }
+
+    /// Fills the cluster, and then lets so many wait.
+    fn fill_up(&mut self, pending: usize) {
+        while self.controller.ready_jobs().nth(500).is_none() {
+            self.queue_up(2000);
+            self.step(Event::Tick);
+        }
+        self.confirm();
+        let waiting = self.controller.ready_jobs().count();
+        self.queue_up(pending.saturating_sub(waiting));
+        self.step(Event::Tick);
+    }
+
+    fn confirm(&mut self) {
+        for attempt in self.running.clone() {
+            // As if they had come one after the other: they end at different times.
+            let at = WallTime(now(self.ms).wall.0 - self.numbers.below(500_000) as i64);
+            self.controller.apply(now(self.ms), Event::AttemptStarted { attempt, at });
+        }
+    }
+}
+
+fn now(ms: u64) -> Now {
+    Now { boot: BootTime(ms), wall: WallTime(1_795_000_000_000 + ms as i64) }
+}
+
+/// Resident memory in bytes.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0) * 4096
+}
+
+fn in_order(mut times: Vec<Duration>) -> (f64, f64) {
+    times.sort_unstable();
+    let micros = |at: usize| times[at.min(times.len() - 1)].as_nanos() as f64 / 1000.0;
+    (micros(times.len() / 2), micros(times.len() * 99 / 100))
+}
+
+fn row(nodes: usize, pending: usize, steps: Option<usize>) {
+    let mut bench = Bench::new(nodes);
+    let with_nodes = resident();
+    bench.queue_up(pending);
+    let bytes = (resident() - with_nodes) / pending.max(1);
+    let (pass, starts) = bench.step(Event::Tick);
+    bench.fill_up(pending);
+    if let Some(steps) = steps {
+        for _ in 0..steps {
+            let (end, submission) = (bench.end(), bench.submission());
+            bench.step(end);
+            bench.step(submission);
+        }
+        return;
+    }
+    let mut ends = Vec::new();
+    let mut started = 0;
+    for _ in 0..REPEATS {
+        let event = bench.end();
+        let (took, starts) = bench.step(event);
+        ends.push(took);
+        started += starts;
+    }
+    // Restored, so that nothing is known from before; the first of them also has to read all from memory.
+    let full = |_| {
+        bench.controller = Controller::restore(bench.controller.snapshot());
+        bench.ms += 1;
+        let since = Instant::now();
+        bench.controller.step(now(bench.ms), Event::Tick);
+        since.elapsed()
+    };
+    let mut full: Vec<Duration> = (0..if pending > 200_000 { 3 } else { 7 }).map(full).collect();
+    full.sort_unstable();
+    let mut submissions = Vec::new();
+    for _ in 0..REPEATS {
+        let event = bench.submission();
+        submissions.push(bench.step(event).0);
+    }
+    let mut notes = Vec::new();
+    for at in 0..REPEATS {
+        let attempt = bench.running[at % bench.running.len()];
+        let event = Event::Checkpointed { attempt, at: now(bench.ms).wall };
+        notes.push(bench.step(event).0);
+    }
+    let (end, end99) = in_order(ends);
+    let (submission, submission99) = in_order(submissions);
+    println!(
+        "| {nodes} | {pending} | {:.1} ({starts}) | {:.2} | {end:.0} / {end99:.0} ({:.1}) | {submission:.0} / {submission99:.0} | {:.0} | {bytes} |",
+        pass.as_secs_f64() * 1000.0,
+        full[0].as_secs_f64() * 1000.0,
+        started as f64 / REPEATS as f64,
+        in_order(notes).0,
+    );
+}
+
+fn main() {
+    let mut words = std::env::args().skip(1).filter_map(|word| word.parse().ok());
+    let nodes = words.next().unwrap_or(1000);
+    let rows: Vec<usize> = words.collect();
+    let rows = if rows.is_empty() { vec![1000, 10_000, 100_000, 1_000_000] } else { rows };
+    let steps = std::env::var("AX_COST_STEPS").ok().and_then(|text| text.parse().ok());
+    println!(
+        "| nodes | pending | pass, ms (starts) | full, ms | an end, µs, median / p99 (starts) | a submission | a note | bytes a job |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for pending in rows {
+        row(nodes, pending, steps);
+    }
+}

@@ -1,0 +1,270 @@
+//! What a waiting job could ask for instead to start at once: the cheapest
+//! change of a single thing, tried on a copy of the controller.
+
+// A change counts only if it was tried: it is put into a copy of the
+// controller, the next pass is made there, and the job starts in it. Of
+// each amount the search finds the least reduction that does. Steps are those in
+// which people write: whole minutes (seconds, of a minute), whole gigabytes of
+// host memory (megabytes, of one), tenths of a gigabyte of a card, CPUs, cards.
+//
+// The cheapest change is the one that gives up the least part of what was asked
+// for: (before − after) / before, compared exactly. Another queue and another
+// type of card give up nothing. Among equals the order is queue, time, type,
+// memory of cards, host memory, CPUs, cards; among queues that of the
+// configuration, among types "any" first, then by name.
+//
+// How the search is exact without trying every step: what a pass finds when it
+// looks at the job does not depend on how much the job asks for, except through
+// its rank where the order is by area. Steps that give the job the same rank are
+// therefore one class. For the largest step of a class a pass is made, and how
+// things stood when it looked at the job is kept; the largest step of the class
+// that fits there is found by halving, since what fits still fits when it asks
+// for less, and is tried in its turn.
+
+mod remedy;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Queue, QueueState};
+use crate::controller::{Controller, Look, Trial};
+use crate::id::{HostName, JobNumber};
+use crate::job::Job;
+use crate::job::state::JobState;
+use crate::node::Allocation;
+use crate::schedule::timeline::Timeline;
+use crate::size::Megabytes;
+use crate::time::{Now, Span};
+
+pub use remedy::Remedy;
+use remedy::{AMOUNTS, Scale, Whole};
+
+/// So many passes are made for one amount at most. Where the order is by area there may be a class for each waiting job,
+/// and whoever asks is not to keep the others waiting.
+const PASSES: u32 = 40;
+
+/// With what a waiting job would start at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// The cheapest change; absent: no single one helps.
+    #[serde(skip)]
+    pub remedy: Option<Remedy>,
+    /// The same as it is typed: `--mem 30`.
+    pub option: Option<String>,
+    /// Where it would start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<HostName>,
+    /// On which of its cards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cards: Vec<u32>,
+    /// In words: `with --mem 30 at once on gpu-02 card 3`.
+    pub text: String,
+}
+
+impl Advice {
+    fn nothing() -> Advice {
+        let text = "no single change of what it asks for would start it at once".to_owned();
+        Advice { remedy: None, option: None, node: None, cards: Vec::new(), text }
+    }
+
+    fn of(remedy: Remedy, job: &Job, given: &Allocation) -> Advice {
+        let cards: Vec<u32> = given.cards.iter().map(|card| card.index).collect();
+        let numbers = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let on = match cards.len() {
+            0 => String::new(),
+            1 => format!(" card {numbers}"),
+            _ => format!(" cards {numbers}"),
+        };
+        let option = remedy.option(job.request.cards.as_ref());
+        let any = if remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
+        let text = format!("with {option}{any} at once on {}{on}", given.node);
+        Advice { remedy: Some(remedy), option: Some(option), node: Some(given.node.clone()), cards, text }
+    }
+}
+
+impl Controller {
+    /// The cheapest single change with which a waiting job would start in the next pass. `may_use` says which queues its
+    /// owner may use. Nothing for a job that waits for something of its own, that others are being ended for, or that
+    /// starts as it is.
+    pub fn advise(&self, now: Now, number: JobNumber, may_use: &dyn Fn(&Queue) -> bool) -> Option<Advice> {
+        let job = self.job(number).filter(|job| job.state == JobState::Ready)?;
+        let mut search = Search { controller: self, now, job, copy: None };
+        if self.claim_of(number).is_some() || search.try_with(job.clone()).given.is_some() {
+            return None;
+        }
+        let advice = search.cheapest(may_use).map(|(remedy, given)| Advice::of(remedy, job, &given));
+        Some(advice.unwrap_or_else(Advice::nothing))
+    }
+}
+
+/// A change that helps, and what the job would be given.
+type Found = (Remedy, Allocation);
+
+struct Search<'a> {
+    controller: &'a Controller,
+    now: Now,
+    job: &'a Job,
+    /// A copy on which something can be tried.
+    copy: Option<Controller>,
+}
+
+impl Search<'_> {
+    fn with(&self, remedy: &Remedy) -> Job {
+        let mut job = self.job.clone();
+        remedy.apply(&mut job);
+        job
+    }
+
+    fn try_with(&mut self, job: Job) -> Trial {
+        let number = self.job.id.number;
+        let mut copy = self.copy.take().unwrap_or_else(|| self.controller.sketch_with(number));
+        let trial = copy.try_with(self.now, job);
+        self.copy = Some(copy).filter(|_| !trial.decided);
+        trial
+    }
+
+    /// The cheapest change of all: what gives up nothing; then the amounts, that first which may give up least. Once one
+    /// is found that is no dearer than any of the others could be, those are not tried.
+    fn cheapest(&mut self, may_use: &dyn Fn(&Queue) -> bool) -> Option<Found> {
+        if let Some(found) = self.first_of(self.queues(may_use)) {
+            return Some(found);
+        }
+        // No other change opens a queue.
+        self.controller
+            .config()
+            .queue(self.job.queue.as_str())
+            .filter(|queue| self.controller.may_start(queue))?;
+        if let Some(found) = self.first_of(self.kinds()) {
+            return Some(found);
+        }
+        let mut left = self.amounts();
+        left.sort_by(|(a, most), (b, other)| a.compare(*most, b, *other));
+        let mut best: Option<(Scale, u64, Allocation)> = None;
+        for (scale, most) in left {
+            if best.as_ref().is_some_and(|(least, steps, _)| least.compare(*steps, &scale, most).is_le()) {
+                break;
+            }
+            let Some((steps, given)) = self.least(&scale, most) else { continue };
+            if best.as_ref().is_none_or(|(least, known, _)| scale.compare(steps, least, *known).is_lt()) {
+                best = Some((scale, steps, given));
+            }
+        }
+        best.map(|(scale, steps, given)| (scale.remedy(steps), given))
+    }
+
+    /// The first change that helps.
+    fn first_of(&mut self, remedies: Vec<Remedy>) -> Option<Found> {
+        remedies.into_iter().find_map(|remedy| {
+            let given = self.try_with(self.with(&remedy)).given?;
+            Some((remedy, given))
+        })
+    }
+
+    /// Other queues that take the job and start something.
+    fn queues(&self, may_use: &dyn Fn(&Queue) -> bool) -> Vec<Remedy> {
+        let fits = |queue: &&Queue| {
+            let limit = self.job.request.time_limit;
+            let short = queue.max_time.is_none_or(|max| limit.is_some_and(|limit| limit <= max));
+            queue.name != self.job.queue
+                && queue.state == QueueState::Open
+                && self.controller.may_start(queue)
+                && short
+                && may_use(queue)
+        };
+        let others = self.controller.config().queues.iter().filter(fits);
+        others.map(|queue| Remedy::Queue(queue.name.clone())).collect()
+    }
+
+    /// Other types of cards, any of them first. Who takes any type already has no other.
+    fn kinds(&self) -> Vec<Remedy> {
+        let wanted = self.job.request.cards.as_ref().and_then(|wanted| wanted.kind.as_ref());
+        let Some(wanted) = wanted else { return Vec::new() };
+        let cards = self.controller.nodes().flat_map(|node| &node.inventory.cards);
+        let others: BTreeSet<&String> =
+            cards.filter_map(|card| card.kind.as_ref()).filter(|kind| *kind != wanted).collect();
+        let named = others.into_iter().map(|kind| Remedy::Kind(Some(kind.clone())));
+        std::iter::once(Remedy::Kind(None)).chain(named).collect()
+    }
+
+    /// What the job can ask less of, with the most steps of each with which there would be room for it if nobody had a
+    /// place kept: with more no pass can start it.
+    fn amounts(&self) -> Vec<(Scale, u64)> {
+        let whole = self.whole();
+        let scale = |amount| {
+            let scale = Scale::of(amount, self.job, whole)?;
+            let most = largest(1, scale.most, |steps| self.has_room(&self.with(&scale.remedy(steps))))?;
+            Some((scale, most))
+        };
+        AMOUNTS.into_iter().filter_map(scale).collect()
+    }
+
+    fn whole(&self) -> Whole {
+        let kind = self.job.request.cards.as_ref().and_then(|wanted| wanted.kind.as_deref());
+        let nodes = self.controller.nodes().filter(|node| node.inventory.admits(&self.job.request));
+        let cards = nodes.flat_map(|node| node.inventory.cards_of(kind)).map(|card| card.mem);
+        let length = self.controller.config().policy.unplanned();
+        Whole { card: cards.max().unwrap_or(Megabytes::ZERO), length }
+    }
+
+    /// The least reduction of an amount with which the job starts, from so many steps down.
+    fn least(&mut self, scale: &Scale, mut most: u64) -> Option<(u64, Allocation)> {
+        for _ in 0..PASSES {
+            let job = self.with(&scale.remedy(most));
+            let rank = self.controller.before(&job);
+            let trial = self.try_with(job);
+            if let Some(given) = trial.given {
+                return Some((most, given));
+            }
+            // What the pass came by when it looked at this step it would have come by with all of the class.
+            let same = |steps| self.controller.before(&self.with(&scale.remedy(steps))) == rank;
+            let others = largest(1, most, |steps| !same(steps)).unwrap_or(0);
+            let fits = |look: &Look, steps| look.has_room(self.controller, &self.with(&scale.remedy(steps)));
+            let of_look = |look: &Look| largest(others + 1, most - 1, |steps| fits(look, steps));
+            most = trial.looks.iter().filter_map(of_look).max().unwrap_or(others);
+            if most == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn has_room(&self, job: &Job) -> bool {
+        let (nodes, nothing) = (self.controller.all_nodes(), Timeline::new(self.now.wall));
+        self.controller.rules().place(nodes, &nothing, &job.request, self.now.wall, Span::ZERO).is_some()
+    }
+}
+
+impl Look {
+    fn has_room(&self, controller: &Controller, job: &Job) -> bool {
+        let (now, length) = (self.timeline.now(), controller.planned(job));
+        controller.rules().place(&self.nodes, &self.timeline, &job.request, now, length).is_some()
+    }
+}
+
+/// The largest number from `least` to `most` of which something holds that holds of all that are smaller, if of any.
+fn largest(least: u64, most: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
+    if least > most || !holds(least) {
+        return None;
+    }
+    let (mut yes, mut no) = (least, most + 1);
+    while no - yes > 1 {
+        let middle = yes + (no - yes) / 2;
+        if holds(middle) { yes = middle } else { no = middle }
+    }
+    Some(yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halving_finds_the_largest() {
+        for bound in 0..=9 {
+            let found = largest(1, 9, |n| n <= bound);
+            assert_eq!(found, (bound > 0).then_some(bound));
+        }
+        assert_eq!(largest(3, 2, |_| true), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! Making room for urgent jobs: who is ended for them, and the places that they leave, kept until all have gone.
+
+use std::collections::BTreeMap;
+
+use crate::explain::started::Chosen;
+use crate::id::{HostName, JobNumber};
+use crate::job::spec::PreemptMode;
+use crate::job::state::Outcome;
+use crate::job::{Actor, Attempt, Claim, Job};
+use crate::node::{AttemptKey, Node};
+use crate::schedule::order::ShapeId;
+use crate::schedule::placement::Place;
+use crate::schedule::preempt::{Eviction, Loss, make_room};
+use crate::schedule::timeline::{Reservation, Timeline};
+use crate::text::count;
+use crate::time::{Now, WallTime};
+
+use super::schedule::Blocked;
+use super::{Controller, Decision};
+
+impl Controller {
+    /// The place that victims are leaving for a job.
+    pub(super) fn claimed(&self, job: &Job) -> Option<Place> {
+        let claim = job.claim.as_ref()?;
+        let node = self.nodes.position(&claim.node)?;
+        let has = &self.nodes.as_slice()[node].inventory.cards;
+        let card =
+            |(index, charge): &(u32, _)| Some((has.iter().position(|card| card.index == *index)?, *charge));
+        Some(Place { node, cards: claim.cards.iter().map(card).collect::<Option<_>>()? })
+    }
+
+    /// Urgent jobs whose victims have gone start in their places.
+    pub(super) fn settle_claims(&mut self, now: Now, out: &mut Vec<Decision>) {
+        for number in self.claims.clone() {
+            let Some((job, claim)) = self.job(number).and_then(|job| Some((job, job.claim.as_ref()?))) else {
+                continue;
+            };
+            let place = self.claimed(job);
+            let node = self.nodes.get(&claim.node);
+            if node.is_some_and(|node| claim.victims.iter().any(|victim| node.held().contains_key(victim))) {
+                continue;
+            }
+            let fits = |place: &Place| node.is_some_and(|node| self.still_fits(job, node, place));
+            let victims = claim.victims.len();
+            let place = place.filter(|place| self.startable(&job.queue, &[]) && fits(place));
+            self.drop_claim(number);
+            if let Some(place) = place {
+                self.assign(now, number, &place, Chosen::MadeRoom(victims), out);
+            }
+        }
+    }
+
+    fn drop_claim(&mut self, number: JobNumber) {
+        self.claims.remove(&number);
+        if let Some(job) = self.jobs.get_mut(&number) {
+            job.claim = None;
+        }
+    }
+
+    /// Nobody counts any more on what was to be free on a node.
+    pub(super) fn drop_claims_on(&mut self, node: &HostName) {
+        let there = |job: &&Job| job.claim.as_ref().is_some_and(|claim| claim.node == *node);
+        let jobs = self.claims.iter().filter_map(|number| self.job(*number));
+        let dropped: Vec<JobNumber> = jobs.filter(there).map(|job| job.id.number).collect();
+        for number in dropped {
+            self.drop_claim(number);
+        }
+    }
+
+    fn still_fits(&self, job: &Job, node: &Node, place: &Place) -> bool {
+        let has = &node.inventory;
+        let room = |(at, charge): &(usize, _)| {
+            let limit = job.request.cards.as_ref().and_then(|wanted| {
+                Some(has.cards.get(*at)?.demand(wanted, self.config.resources.gpu_reserve)?.limit)
+            });
+            limit.is_some_and(|limit| node.cards_used()[*at].charged + *charge <= limit)
+        };
+        node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
+            && node.ram_used() + has.ram_for(&job.request) <= has.ram
+            && place.cards.iter().all(room)
+    }
+
+    pub(super) fn find_victims(
+        &self,
+        now: Now,
+        job: &Job,
+        shape: ShapeId,
+        timeline: &Timeline,
+        blocked: &mut Blocked,
+    ) -> Option<Eviction> {
+        // Whoever can't make others go could not if it were less urgent either.
+        if job.request.priority < blocked.worth(shape).from_priority {
+            return None;
+        }
+        let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
+        let options = self.nodes.iter().enumerate().filter_map(|(position, node)| {
+            if !node.inventory.admits(&job.request) {
+                return None;
+            }
+            let kept: Vec<&Reservation> = claims.iter().copied().filter(|r| r.node == position).collect();
+            let candidates = self.victims_on(now.wall, node, job);
+            make_room(position, node, &kept, &job.request, self.config.resources.gpu_reserve, &candidates)
+        });
+        let least =
+            options.min_by_key(|eviction| (eviction.loss, eviction.victims.len(), eviction.place.node));
+        if least.is_none() {
+            blocked.of_mut(shape).no_victims_below = job.request.priority.saturating_add(1);
+        }
+        least
+    }
+
+    /// Who on a node may be ended for a job, and what that would lose.
+    fn victims_on(&self, now: WallTime, node: &Node, urgent: &Job) -> BTreeMap<AttemptKey, Loss> {
+        let policy = &self.config.policy;
+        let gap =
+            |job: &Job| urgent.request.priority >= job.request.priority.saturating_add(policy.preempt_gap);
+        let candidate = |key: &AttemptKey| {
+            let job = self.jobs.get(self.by_epoch.get(key)?)?;
+            let attempt = job.attempt.as_ref().filter(|a| a.ending.is_none() && a.end.is_none())?;
+            let may_go = gap(job)
+                && job.evictions < policy.max_preemptions
+                && match job.request.preempt {
+                    PreemptMode::Requeue => job.request.requeue,
+                    PreemptMode::Cancel => true,
+                    PreemptMode::Suspend | PreemptMode::Never => false,
+                };
+            if !may_go {
+                return None;
+            }
+            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
+            let lost = now - attempt.checkpoint_at.unwrap_or(start);
+            let work = card_millionths(node, attempt) * u128::from(lost.0);
+            Some((*key, Loss { work, started: std::cmp::Reverse(start.0), job: u64::from(job.id.number.0) }))
+        };
+        node.held().keys().filter_map(candidate).collect()
+    }
+
+    pub(super) fn evict(&mut self, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
+        let Eviction { victims, place, .. } = eviction;
+        let Some(id) = self.jobs.get(&urgent).map(|job| job.id) else { return };
+        let Some(has) = self.nodes.as_slice().get(place.node).map(|node| &node.inventory) else { return };
+        let cards = place.cards.iter().map(|(at, charge)| (has.cards[*at].index, *charge)).collect();
+        let claim = Claim { node: has.name.clone(), cards, victims: victims.clone() };
+        let what = format!("{} on {} to make room for it", count(victims.len() as u64, "job"), has.name);
+        let message = format!("makes room for {id}, which is more urgent");
+        for number in
+            victims.iter().filter_map(|victim| self.by_epoch.get(victim).copied()).collect::<Vec<_>>()
+        {
+            self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
+        }
+        if let Some(job) = self.jobs.get_mut(&urgent) {
+            job.claim = Some(Box::new(claim));
+            self.claims.insert(urgent);
+        }
+        // Noted so that the claim is written down with the job.
+        out.push(Decision::Noted { job: id, actor: Actor::Ax.name().into(), what });
+    }
+}
+
+/// Cards' worth of what an attempt holds, in millionths: a part of a card by its memory.
+fn card_millionths(node: &Node, attempt: &Attempt) -> u128 {
+    let part = |share: &crate::node::CardShare| {
+        let card = node.inventory.cards.iter().find(|card| card.index == share.index)?;
+        let slice = share.slice.unwrap_or(card.mem);
+        Some(u128::from(slice.0) * 1_000_000 / u128::from(card.mem.0.max(1)))
+    };
+    let cards: u128 = attempt.allocation.cards.iter().filter_map(part).sum();
+    if cards > 0 {
+        return cards;
+    }
+    // Without cards: by its part of the node's CPUs, all of which are worth all of its cards.
+    let whole = node.inventory.cards.len().max(1) as u128 * 1_000_000;
+    attempt.allocation.cpus.len() as u128 * whole / u128::from(node.inventory.cpus.max(1))
+}

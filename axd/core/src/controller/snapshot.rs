@@ -1,0 +1,117 @@
+//! What outlives a restart: the controller as plain data, and from it again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::id::{Epoch, JobNumber};
+use crate::job::Job;
+use crate::node::{Node, Nodes};
+use crate::schedule::fragmentation::Mix;
+use crate::schedule::order::WaitingOrder;
+use crate::schedule::share::{Measure, VirtualTimes};
+use crate::schedule::usage::Usages;
+use crate::time::WallTime;
+
+use super::Controller;
+
+/// What a restart hands back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Configuration.
+    pub config: Config,
+    /// Nodes, without what is given out of them: the jobs say that.
+    pub nodes: Vec<crate::node::Inventory>,
+    /// Jobs that have not ended, or only just.
+    pub jobs: Vec<Job>,
+    /// The number that the next job gets.
+    pub next_number: JobNumber,
+    /// The epoch that the next attempt gets.
+    pub next_epoch: Epoch,
+    /// What the queues have had of the cluster.
+    #[serde(default)]
+    pub times: VirtualTimes,
+    /// What the users have had of it lately.
+    #[serde(default)]
+    pub usages: Usages,
+    /// What was asked of cards lately.
+    #[serde(default)]
+    pub mix: Mix,
+}
+
+impl Controller {
+    /// The controller as it was when the snapshot was taken.
+    pub fn restore(snapshot: Snapshot) -> Controller {
+        let nodes: Nodes = snapshot.nodes.into_iter().map(Node::new).collect();
+        let mut this = Controller {
+            by_epoch: BTreeMap::new(),
+            order: WaitingOrder::default(),
+            measure: Measure::of(&nodes),
+            times: snapshot.times,
+            usages: snapshot.usages,
+            seen: WallTime::default(),
+            mix: snapshot.mix,
+            claims: BTreeSet::new(),
+            pass_due: false,
+            nodes,
+            jobs: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            begins: BTreeSet::new(),
+            backoffs: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            active: BTreeSet::new(),
+            queued: BTreeMap::new(),
+            next_number: snapshot.next_number,
+            next_epoch: snapshot.next_epoch,
+            is_sketch: false,
+            config: Arc::new(snapshot.config),
+        };
+        let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
+        for mut job in snapshot.jobs {
+            // Ten thousand jobs of one user in one queue share these texts, as they did when they came.
+            match owners.get(&job.owner.name) {
+                Some(known) => job.owner.name = Arc::clone(known),
+                None => drop(owners.insert(Arc::clone(&job.owner.name))),
+            }
+            if let Some(queue) = this.config.queue(job.queue.as_str()) {
+                job.queue = queue.name.clone();
+            }
+            this.next_number = this.next_number.max(JobNumber(job.id.number.0.saturating_add(1)));
+            this.index(Box::new(job));
+        }
+        for node in this.nodes.iter_mut() {
+            hold_what_jobs_hold(&this.jobs, node);
+        }
+        this.enter_rates();
+        this
+    }
+
+    /// What a restart needs.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            config: Config::clone(&self.config),
+            nodes: self.nodes.iter().map(|n| n.inventory.clone()).collect(),
+            jobs: self.jobs().cloned().collect(),
+            next_number: self.next_number,
+            next_epoch: self.next_epoch,
+            times: self.times.clone(),
+            usages: self.usages.clone(),
+            mix: self.mix.clone(),
+        }
+    }
+}
+
+/// Gives a node's resources to the living attempts on it.
+pub(super) fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, node: &mut Node) {
+    for job in jobs.values().filter(|j| j.state.is_active()) {
+        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == node.inventory.name) {
+            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
+            node.hold(attempt.name, attempt.allocation.clone(), start + attempt.planned);
+            if let Some(used) = attempt.card_used {
+                node.charge_at_least(attempt.name, used);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What a pass comes by, for those who ask: whom it passed over, for whom it
+//! kept a place, how things stood when it looked at a job. Passes that are only
+//! tried run on copies: the controller itself changes in `step` alone.
+
+use std::collections::BTreeMap;
+
+use crate::advice::Remedy;
+use crate::config::Queue;
+use crate::explain::started::PassedOver;
+use crate::id::{JobId, JobNumber};
+use crate::job::Job;
+use crate::job::state::JobState;
+use crate::node::{Allocation, Nodes};
+use crate::schedule::placement::Place;
+use crate::schedule::timeline::{Reservation, Timeline};
+use crate::time::Now;
+
+use super::{Controller, Decision, Event};
+
+/// Looks on while passes are made.
+#[derive(Default)]
+pub(super) struct Witness {
+    /// Whom this pass has passed over so far.
+    pub(super) passed: PassedOver,
+    /// The places that this pass has kept.
+    kept: Vec<Reservation>,
+    /// A job that is asked about.
+    asked: Option<JobNumber>,
+    looks: Vec<Look>,
+}
+
+/// How things stood when a pass looked at the job that is asked about.
+pub(crate) struct Look {
+    /// The nodes, with what was given out.
+    pub(crate) nodes: Nodes,
+    /// The places that were kept for jobs before it.
+    pub(crate) timeline: Timeline,
+}
+
+impl Witness {
+    /// A pass begins: nothing outlives the one before.
+    pub(super) fn begins(&mut self) {
+        self.passed = PassedOver::default();
+        self.kept.clear();
+    }
+
+    /// The pass looks at a job.
+    pub(super) fn looks_at(&mut self, job: JobNumber, nodes: &Nodes, timeline: &Timeline) {
+        if self.asked == Some(job) {
+            self.looks.push(Look { nodes: nodes.clone(), timeline: timeline.clone() });
+        }
+    }
+
+    /// Whether the pass must go on until it has seen a job.
+    pub(super) fn waits_for_one(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// A place is kept for a job.
+    pub(super) fn keeps(&mut self, reservation: &Reservation) {
+        self.kept.push(reservation.clone());
+    }
+}
+
+/// What the next pass would come to.
+pub(crate) struct Rehearsal {
+    /// A small copy of the controller, after it.
+    pub(crate) after: Controller,
+    /// The places it keeps.
+    pub(crate) kept: BTreeMap<JobNumber, Reservation>,
+}
+
+impl Rehearsal {
+    /// Whether the pass started a job.
+    pub(crate) fn started(&self, number: JobNumber) -> bool {
+        self.after.job(number).is_some_and(|job| job.state != JobState::Ready)
+    }
+}
+
+/// What would become of a job that asked for something else.
+pub(crate) struct Trial {
+    /// What it would be given at once, if anything.
+    pub(crate) given: Option<Allocation>,
+    /// How things stood whenever a pass looked at it.
+    pub(crate) looks: Vec<Look>,
+    /// Whether anything was decided at all.
+    pub(crate) decided: bool,
+}
+
+impl Controller {
+    /// Makes the next pass on a copy.
+    pub(crate) fn rehearse(&self, now: Now) -> Rehearsal {
+        let mut after = self.sketch();
+        let mut witness = Witness::default();
+        let mut out = after.apply(now, Event::Tick);
+        after.schedule_before(now, &mut out, &mut witness);
+        let kept = witness.kept.into_iter().map(|place| (place.job, place)).collect();
+        Rehearsal { after, kept }
+    }
+
+    /// Makes the next pass with a job as given. For copies: what is decided is not told. If nothing was, the copy is good
+    /// for another try.
+    pub(crate) fn try_with(&mut self, now: Now, job: Job) -> Trial {
+        let number = job.id.number;
+        self.unindex(number);
+        self.index(Box::new(job));
+        let mut witness = Witness { asked: Some(number), ..Witness::default() };
+        let mut out = self.apply(now, Event::Tick);
+        self.schedule_before(now, &mut out, &mut witness);
+        // An urgent job may have taken a place that was kept for another: nobody has to go, and nothing is decided yet.
+        let decided = !out.is_empty() || self.pass_due;
+        let given = out.into_iter().find_map(|decision| match decision {
+            Decision::Launch { attempt, allocation, .. } if attempt.job.number == number => Some(allocation),
+            _ => None,
+        });
+        Trial { given, looks: witness.looks, decided }
+    }
+
+    /// The controller as it would be if a waiting job had asked for something else from the start. For trying out what
+    /// [`Controller::advise`] says; nothing when the job does not wait.
+    #[must_use]
+    pub fn as_if(mut self, number: JobNumber, remedy: &Remedy) -> Option<Controller> {
+        self.job(number).filter(|job| job.state == JobState::Ready)?;
+        let mut job = self.unindex(number)?;
+        remedy.apply(&mut job);
+        self.index(job);
+        Some(self)
+    }
+
+    /// Whether a queue may start another job now.
+    pub(crate) fn may_start(&self, queue: &Queue) -> bool {
+        self.order.may_start(queue, 0)
+    }
+
+    /// How many ready jobs are before a job by rank: of all queues, since those of equal weight are merged by it.
+    pub(crate) fn before(&self, job: &Job) -> usize {
+        self.order.before(job, &self.config, self.share(job))
+    }
+
+    /// The place that others are leaving for a job, and who they are.
+    pub(crate) fn claim_of(&self, number: JobNumber) -> Option<(Place, Vec<JobId>)> {
+        let job = self.job(number)?;
+        let claim = job.claim.as_ref()?;
+        let victims = claim.victims.iter().filter_map(|epoch| self.job_of_epoch(*epoch)).collect();
+        Some((self.claimed(job)?, victims))
+    }
+
+    /// The job of a living attempt.
+    pub(crate) fn job_of_epoch(&self, epoch: crate::node::AttemptKey) -> Option<JobId> {
+        self.job(*self.by_epoch.get(&epoch)?).map(|job| job.id)
+    }
+}

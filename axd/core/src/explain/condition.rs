@@ -1,0 +1,195 @@
+//! What a waiting job waits for: as data for programs, and in words.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{HostName, JobId, QueueName};
+use crate::node::Lack;
+use crate::text::{count, listed};
+use crate::time::{Span, WallTime};
+
+/// One condition that is not met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Condition {
+    /// Somebody holds it.
+    Held {
+        /// The job.
+        job: JobId,
+        /// Who.
+        by: String,
+    },
+    /// Its begin time has not come.
+    Begin {
+        /// That time.
+        at: WallTime,
+    },
+    /// It failed, and pauses before it is tried again.
+    Retry {
+        /// Until then.
+        at: WallTime,
+        /// Which retry it will be.
+        used: u32,
+        /// Of how many.
+        of: u32,
+    },
+    /// Its last attempt never began, and it pauses.
+    NeverStarted {
+        /// Until then.
+        at: WallTime,
+        /// Why not.
+        why: String,
+    },
+    /// Its queue is no longer there.
+    QueueGone {
+        /// The queue.
+        queue: QueueName,
+    },
+    /// Its queue starts nothing.
+    QueueStopped {
+        /// The queue.
+        queue: QueueName,
+    },
+    /// Its queue runs as many jobs as it may.
+    QueueFull {
+        /// The queue.
+        queue: QueueName,
+        /// Jobs that it runs.
+        active: u32,
+        /// As many as it may run.
+        max: u32,
+        /// Some of them, those that were started first.
+        jobs: Vec<JobId>,
+    },
+    /// There is no node.
+    NoNodes,
+    /// No node could hold it.
+    FitsNowhere,
+    /// What nodes lack for it even if they were empty.
+    TooSmall(Lack),
+    /// What nodes lack for it now.
+    Lacks(Lack),
+    /// Further nodes that lack yet other things.
+    MoreNodes {
+        /// How many.
+        nodes: u32,
+    },
+    /// Others are being ended for it.
+    MakingRoom {
+        /// They.
+        victims: Vec<JobId>,
+        /// Where it will start.
+        node: HostName,
+    },
+    /// It fits, but a place is kept for another job that it would delay.
+    Kept {
+        /// That job.
+        job: JobId,
+        /// Where.
+        node: HostName,
+        /// On which of its cards.
+        cards: Vec<u32>,
+        /// From when on; absent: others are being ended for that job, and it starts when they are gone.
+        from: Option<WallTime>,
+        /// How long this job is planned to run.
+        planned: Span,
+        /// So many other nodes on which it fits are kept for others.
+        more: u32,
+    },
+    /// Others go before it.
+    Behind {
+        /// How many.
+        jobs: u64,
+        /// There may be more, which were not looked at.
+        at_least: bool,
+        /// The first of them.
+        first: JobId,
+        /// Nobody may pass.
+        strict: bool,
+    },
+    /// Nothing is in its way: it starts as soon as it is looked at.
+    StartsNow,
+    /// What a newer daemon says and this program can't know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// `ax-2026-0001, ax-2026-0002 and 3 more`.
+pub(super) fn jobs_in_words(jobs: &[JobId], all: usize) -> String {
+    let mut names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+    if all > names.len() {
+        names.push(format!("{} more", all - names.len()));
+    }
+    listed(&names)
+}
+
+impl Condition {
+    /// In a sentence with numbers; times as they are from now on.
+    pub fn sentence(&self, now: WallTime) -> String {
+        let seconds = |at: &WallTime| (*at - now).0.div_ceil(1000);
+        match self {
+            Condition::Held { job, by } => format!("held by {by}; 'ax release {job}' lets it go"),
+            Condition::Begin { at } => format!("waits for its begin time, in {}", *at - now),
+            Condition::Retry { at, used, of } => {
+                format!("retry {used} of {of} in {} s after a failure", seconds(at))
+            }
+            Condition::NeverStarted { at, why } => {
+                format!("its last attempt {why}; tried again in {} s", seconds(at))
+            }
+            Condition::QueueGone { queue } => format!("queue {queue} is no longer configured"),
+            Condition::QueueStopped { queue } => format!("queue {queue} is stopped: it starts nothing"),
+            Condition::QueueFull { queue, active, max, jobs } => {
+                let who = match jobs.is_empty() {
+                    true => String::new(),
+                    false => format!(": {}", jobs_in_words(jobs, *active as usize)),
+                };
+                format!("queue {queue} runs {active} of at most {}{who}", count(*max, "job"))
+            }
+            Condition::NoNodes => "no node has registered yet".to_owned(),
+            Condition::FitsNowhere => "no node here could hold it, even empty".to_owned(),
+            Condition::TooSmall(lack) => lack.for_ever(),
+            Condition::Lacks(lack) => lack.now(),
+            Condition::MoreNodes { nodes } => {
+                format!("does not fit on {} either", count(*nodes, "other node"))
+            }
+            Condition::MakingRoom { victims, node } if victims.is_empty() => {
+                format!(
+                    "takes the place on {node} that was kept for others: it starts when it is next looked at"
+                )
+            }
+            Condition::MakingRoom { victims, node } => {
+                let are = if victims.len() == 1 { "is" } else { "are" };
+                let who = jobs_in_words(victims, victims.len());
+                format!("{who} {are} being ended for it; then it starts on {node}")
+            }
+            Condition::Kept { .. } => self.kept_in_words(now),
+            Condition::Behind { jobs, at_least, first, strict } => {
+                let least = if *at_least { "at least " } else { "" };
+                let strict = if *strict { ", and nobody passes (policy.scheduler)" } else { "" };
+                format!("{least}{} before it, the first is {first}{strict}", count(*jobs, "job"))
+            }
+            Condition::StartsNow => "nothing is in its way: it starts when it is next looked at".to_owned(),
+            Condition::Unknown => "waits for something that this program does not know".to_owned(),
+        }
+    }
+
+    fn kept_in_words(&self, now: WallTime) -> String {
+        let Condition::Kept { job, node, cards, from, planned, more } = self else { return String::new() };
+        let numbers = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let on = match cards.len() {
+            0 => String::new(),
+            1 => format!(" card {numbers}"),
+            _ => format!(" cards {numbers}"),
+        };
+        let others = match more {
+            0 => String::new(),
+            more => format!("; so it is on {}", count(*more, "other node")),
+        };
+        match from {
+            Some(from) => format!(
+                "fits on {node} now, but takes {planned} and would delay {job}, for which {node}{on} is kept in {}{others}",
+                *from - now
+            ),
+            None => format!("fits on {node} now, but others are being ended there for {job}{others}"),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Answers for people: what a waiting job waits for, all of it, with numbers,
+//! when it is expected to start and on what that rests. A pure read over what
+//! the scheduler itself goes by: the next pass is made on a copy.
+
+mod condition;
+mod plan;
+pub mod started;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::config::{QueueState, Scheduler};
+use crate::controller::{Controller, Rehearsal};
+use crate::id::{JobId, JobNumber, QueueName};
+use crate::job::Job;
+use crate::job::state::{JobState, Outcome};
+use crate::node::{Lack, Node};
+use crate::schedule::order::Shape;
+use crate::schedule::timeline::{Reservation, Timeline};
+use crate::time::{Now, Span, WallTime};
+
+pub use condition::Condition;
+pub use plan::{Basis, Said};
+use plan::{Expected, Plan};
+
+/// Why a job waits and until when.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Explanation {
+    /// Everything in the way, the first thing first. Empty for jobs that do not wait.
+    pub conditions: Vec<Condition>,
+    /// The same in words.
+    pub reasons: Vec<String>,
+    /// When it is expected to start, if that can be said.
+    pub expected_start: Option<WallTime>,
+    /// What that rests on, or why it can't be said.
+    pub basis: Option<Basis>,
+}
+
+/// How far the plan is followed, in jobs.
+pub(crate) const PLANNED: usize = 200;
+
+/// So many kinds of nodes that lack something are told apart.
+const LINES: usize = 3;
+
+/// So many jobs are named of those that fill a queue.
+const NAMED: usize = 3;
+
+impl Explanation {
+    fn new(now: WallTime, conditions: Vec<Condition>, expected: Expected) -> Explanation {
+        let reasons = conditions.iter().map(|condition| condition.sentence(now)).collect();
+        Explanation { conditions, reasons, expected_start: expected.start, basis: Some(expected.basis) }
+    }
+}
+
+impl Controller {
+    /// Why a waiting job waits; nothing for others.
+    pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
+        let Some(job) = self.job(number) else { return Explanation::default() };
+        match job.state {
+            JobState::Pending => explain_pending(job, now),
+            JobState::Ready => {
+                let mut story = Story::new(self, now);
+                let found = self.ready_jobs().find_map(|each| {
+                    let told = story.next(each, each.id == job.id);
+                    (each.id == job.id).then_some(told)
+                });
+                // A job of a queue that is no longer there is in no order.
+                found.unwrap_or_else(|| story.next(job, true))
+            }
+            _ => Explanation::default(),
+        }
+    }
+
+    /// The waiting jobs in the order in which they would start, then those that wait for
+    /// something of their own; each with its explanation, in one walk.
+    pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
+        let mut story = Story::new(self, now);
+        let ready = self.ready_jobs().map(move |job| (job, story.next(job, true)));
+        let pending = self.jobs().filter(|j| j.state == JobState::Pending);
+        ready.chain(pending.map(move |job| (job, explain_pending(job, now))))
+    }
+
+    fn queue_conditions(&self, job: &Job) -> Vec<Condition> {
+        let queue = job.queue.clone();
+        let Some(config) = self.config().queue(queue.as_str()) else {
+            return vec![Condition::QueueGone { queue }];
+        };
+        let mut found = Vec::new();
+        if config.state == QueueState::Stopped {
+            found.push(Condition::QueueStopped { queue: queue.clone() });
+        }
+        let active = self.active_in(&queue);
+        if let Some(max) = config.max_running.filter(|max| active >= *max) {
+            let jobs = self.first_active_in(&queue);
+            found.push(Condition::QueueFull { queue, active, max, jobs });
+        }
+        found
+    }
+
+    fn first_active_in(&self, queue: &QueueName) -> Vec<JobId> {
+        let of_queue = self.active_jobs().filter(|job| job.queue == *queue);
+        let mut jobs: Vec<&Job> = of_queue.collect();
+        jobs.sort_by_key(|job| job.attempt.as_ref().map(|attempt| (attempt.assigned_at, job.id.number)));
+        jobs.iter().take(NAMED).map(|job| job.id).collect()
+    }
+
+    fn too_small(&self, job: &Job) -> Vec<Condition> {
+        let reserve = self.config().resources.gpu_reserve;
+        let lacking = self.nodes().map(|node| (node, node.needs_for_ever(&job.request, reserve)));
+        let mut found = vec![Condition::FitsNowhere];
+        found.extend(few_lines(Lack::collected(lacking), Condition::TooSmall));
+        found
+    }
+}
+
+/// At most a few lines about nodes, however many there are.
+fn few_lines(lacks: Vec<Lack>, line: impl Fn(Lack) -> Condition) -> Vec<Condition> {
+    let more: u32 = lacks.iter().skip(LINES).map(|lack| lack.count).sum();
+    let mut lines: Vec<Condition> = lacks.into_iter().take(LINES).map(line).collect();
+    if more > 0 {
+        lines.push(Condition::MoreNodes { nodes: more });
+    }
+    lines
+}
+
+fn explain_pending(job: &Job, now: Now) -> Explanation {
+    let expected = match expected_begin(job, now) {
+        Some(begin) => Expected::at(begin, Basis::Itself),
+        None => Expected::never(Basis::Somebody),
+    };
+    Explanation::new(now.wall, own_conditions(job, now), expected)
+}
+
+fn own_conditions(job: &Job, now: Now) -> Vec<Condition> {
+    let mut found = Vec::new();
+    if let Some(who) = &job.hold {
+        found.push(Condition::Held { job: job.id, by: who.to_string() });
+    }
+    if let Some(at) = job.request.begin.filter(|b| *b > now.wall) {
+        found.push(Condition::Begin { at });
+    }
+    if let Some(until) = job.backoff_until {
+        let at = now.wall + (until - now.boot);
+        let end = job.attempt.as_ref().and_then(|attempt| attempt.end.as_ref());
+        found.push(match end.filter(|end| end.outcome == Outcome::LaunchFailed) {
+            // Not a retry that the job asked for, but another try of what never began.
+            Some(end) => {
+                let why = end.message.as_deref().unwrap_or("never started").to_owned();
+                Condition::NeverStarted { at, why }
+            }
+            None => Condition::Retry { at, used: job.retries_used, of: job.request.retries },
+        });
+    }
+    found
+}
+
+fn expected_begin(job: &Job, now: Now) -> Option<WallTime> {
+    if job.hold.is_some() {
+        return None;
+    }
+    let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
+    backoff.max(job.request.begin)
+}
+
+/// The nodes as jobs of one shape find them.
+struct NodesFor {
+    /// What those lack that lack something.
+    lacks: Vec<Condition>,
+    /// Those that lack nothing, by position.
+    fitting: Vec<usize>,
+}
+
+/// The walk along the order of the ready jobs: how many came before, the places that were kept for them, and the plan so
+/// far.
+struct Story<'a> {
+    controller: &'a Controller,
+    now: Now,
+    /// What the next pass comes to.
+    pass: Rehearsal,
+    /// What that pass has kept before it looks at the next job.
+    timeline: Timeline,
+    /// The nodes as jobs of one shape find them.
+    known: BTreeMap<Shape, Rc<NodesFor>>,
+    plan: Plan,
+    before: usize,
+    first: Option<JobId>,
+}
+
+impl<'a> Story<'a> {
+    fn new(controller: &'a Controller, now: Now) -> Story<'a> {
+        let pass = controller.rehearse(now);
+        Story {
+            timeline: pass.after.timeline(now.wall),
+            pass,
+            controller,
+            now,
+            known: BTreeMap::new(),
+            plan: Plan::of(controller, now.wall),
+            before: 0,
+            first: None,
+        }
+    }
+
+    /// The next job in the order; its conditions only where they are wanted.
+    fn next(&mut self, job: &Job, wanted: bool) -> Explanation {
+        let misfit = self.controller.is_misfit(job.id.number);
+        let conditions = if wanted { self.conditions(job, misfit) } else { Vec::new() };
+        if misfit {
+            return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
+        }
+        let expected = self.foretell(job);
+        self.before += 1;
+        self.first.get_or_insert(job.id);
+        if let Some(place) = self.pass.kept.remove(&job.id.number) {
+            self.timeline.reserve(place);
+        }
+        Explanation::new(self.now.wall, conditions, expected)
+    }
+
+    /// All that a ready job waits for.
+    fn conditions(&mut self, job: &Job, misfit: bool) -> Vec<Condition> {
+        let mut found = self.controller.queue_conditions(job);
+        if self.controller.nodes().next().is_none() {
+            found.push(Condition::NoNodes);
+        } else if misfit {
+            found.extend(self.controller.too_small(job));
+        } else {
+            found.extend(self.places(job));
+        }
+        if let Some(first) = self.first.filter(|_| !misfit) {
+            let at_least = self.controller.is_sketch() && self.before >= PLANNED;
+            let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
+            found.push(Condition::Behind { jobs: self.before as u64, at_least, first, strict });
+        }
+        if found.is_empty() || self.pass.started(job.id.number) {
+            found = vec![Condition::StartsNow];
+        }
+        found
+    }
+
+    /// Why it has no place.
+    fn places(&mut self, job: &Job) -> Vec<Condition> {
+        let after = &self.pass.after;
+        if let Some((place, victims)) = after.claim_of(job.id.number) {
+            let node = after.all_nodes().as_slice().get(place.node).map(|node| node.inventory.name.clone());
+            return node
+                .into_iter()
+                .map(|node| Condition::MakingRoom { victims: victims.clone(), node })
+                .collect();
+        }
+        let known = self.nodes_for(job);
+        let kept = self.kept_for_others(job, &known.fitting);
+        kept.into_iter().chain(known.lacks.iter().cloned()).collect()
+    }
+
+    /// What nodes lack for it, and those that lack nothing.
+    fn nodes_for(&mut self, job: &Job) -> Rc<NodesFor> {
+        let shape = Shape::of(&job.request);
+        if let Some(known) = self.known.get(&shape) {
+            return Rc::clone(known);
+        }
+        let reserve = self.controller.config().resources.gpu_reserve;
+        let needs = self.pass.after.nodes().map(|node| (node, node.needs_now(&job.request, reserve)));
+        let (lacking, fitting): (Vec<_>, Vec<_>) = needs.enumerate().partition(|(_, (_, n))| !n.is_empty());
+        let lacks = Lack::collected(lacking.into_iter().map(|(_, lacking)| lacking));
+        let fitting = fitting.into_iter().map(|(position, _)| position).collect();
+        let known = Rc::new(NodesFor { lacks: few_lines(lacks, Condition::Lacks), fitting });
+        self.known.insert(shape, Rc::clone(&known));
+        known
+    }
+
+    /// On which of the nodes where it would fit it may run longest, and whose place ends that.
+    fn kept_for_others(&self, job: &Job, fitting: &[usize]) -> Option<Condition> {
+        let planned = self.controller.planned(job);
+        let nodes = self.pass.after.all_nodes().as_slice();
+        let in_the_way = |at: &usize| {
+            let node = nodes.get(*at)?;
+            Some((self.in_the_way(job, *at, planned)?, node))
+        };
+        let mut barred: Vec<(&Reservation, &Node)> = fitting.iter().filter_map(in_the_way).collect();
+        barred.sort_by_key(|(place, _)| std::cmp::Reverse(place.from));
+        let (place, node) = barred.first()?;
+        let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);
+        Some(Condition::Kept {
+            job: self.controller.job(place.job)?.id,
+            node: node.inventory.name.clone(),
+            cards: place.cards.iter().filter_map(number).collect(),
+            from: (place.from > self.now.wall).then_some(place.from),
+            planned,
+            more: barred.len() as u32 - 1,
+        })
+    }
+
+    /// The first of the places kept on a node with which the job fits there no more.
+    fn in_the_way(&self, job: &Job, position: usize, planned: Span) -> Option<&Reservation> {
+        let (rules, nodes) = (self.controller.rules(), self.pass.after.all_nodes());
+        let mut so_far = Timeline::new(self.now.wall);
+        self.timeline.on(position).iter().find(|place| {
+            so_far.reserve((*place).clone());
+            !rules.fits_on(position, nodes, &so_far, &job.request, planned)
+        })
+    }
+
+    fn foretell(&mut self, job: &Job) -> Expected {
+        let now = self.now.wall;
+        if self.pass.after.claim_of(job.id.number).is_some() {
+            return Expected::at(now + self.controller.config().policy.kill_wait, Basis::MakingRoom);
+        }
+        if self.before >= PLANNED {
+            return Expected::never(Basis::TooFar);
+        }
+        self.plan.expect(self.controller, job)
+    }
+}

@@ -1,0 +1,318 @@
+//! When waiting jobs are expected to start, and what that rests on: running
+//! jobs end at their estimates or limits, waiting ones have their places kept in
+//! their order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::{Queue, QueueState, Scheduler};
+use crate::controller::Controller;
+use crate::id::{HostName, JobId, JobNumber, QueueName};
+use crate::job::Job;
+use crate::schedule::placement::Place;
+use crate::schedule::timeline::{Timeline, expected_end};
+use crate::text::count;
+use crate::time::{Span, WallTime};
+
+/// Who says how long a job takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// Its estimate.
+    Estimate,
+    /// Its time limit.
+    Limit,
+    /// One of them did, and it is over: it may end at any moment.
+    Overrun,
+}
+
+/// What an expected start rests on, or why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Basis {
+    /// Its own begin time, or its pause after a failure.
+    Itself,
+    /// Nothing is in its way.
+    Free,
+    /// The end of a job that runs where it is to start.
+    End {
+        /// The job.
+        job: JobId,
+        /// Where.
+        node: HostName,
+        /// By whose word.
+        said: Said,
+    },
+    /// The end of a job that waits itself.
+    PlannedEnd {
+        /// The job.
+        job: JobId,
+        /// Where.
+        node: HostName,
+    },
+    /// The end of a job of its queue, which runs no more at a time.
+    QueuePlace {
+        /// The job.
+        job: JobId,
+    },
+    /// The start of another, where nobody passes.
+    Follows {
+        /// The job.
+        job: JobId,
+    },
+    /// Others are being ended for it, and have until then.
+    MakingRoom,
+    /// No start: nobody says how long a job takes.
+    Unsaid {
+        /// The job.
+        job: JobId,
+    },
+    /// No start: a job goes before it of which nobody can say when it starts.
+    Behind {
+        /// The job.
+        job: JobId,
+    },
+    /// No start: too many are before it.
+    TooFar,
+    /// No start: somebody has to do something first.
+    Somebody,
+}
+
+impl Basis {
+    /// In words, to stand beside the time.
+    pub fn words(&self) -> String {
+        match self {
+            Basis::Itself => "its own time".to_owned(),
+            Basis::Free => "there is room by the plan".to_owned(),
+            Basis::End { job, node, said } => match said {
+                Said::Estimate => format!("{job} ends on {node} then, by its estimate"),
+                Said::Limit => format!("{job} ends on {node} then, by its time limit"),
+                Said::Overrun => format!("{job} on {node} is past its estimate and may end at any moment"),
+            },
+            Basis::PlannedEnd { job, node } => {
+                format!("{job}, which goes before it, ends on {node} then, by the plan")
+            }
+            Basis::QueuePlace { job } => format!("{job} ends then and leaves its place in the queue"),
+            Basis::Follows { job } => format!("{job} starts then, and nobody passes it"),
+            Basis::MakingRoom => {
+                "at the latest: those that are being ended for it are killed then".to_owned()
+            }
+            Basis::Unsaid { job } => format!("nobody says how long {job} takes"),
+            Basis::Behind { job } => {
+                format!("nobody can say when {job} starts, which goes before it")
+            }
+            Basis::TooFar => {
+                format!("only {} are planned", count(super::PLANNED as u64, "job"))
+            }
+            Basis::Somebody => "somebody has to act first".to_owned(),
+        }
+    }
+}
+
+/// When a job is expected to start, if that can be said, and what that rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) start: Option<WallTime>,
+    pub(super) basis: Basis,
+}
+
+impl Expected {
+    pub(super) fn at(start: WallTime, basis: Basis) -> Expected {
+        Expected { start: Some(start), basis }
+    }
+
+    pub(super) fn never(basis: Basis) -> Expected {
+        Expected { start: None, basis }
+    }
+}
+
+/// The nodes as they will be.
+pub(super) struct Plan {
+    timeline: Timeline,
+    /// Of each node, by position: from when on its future rests on a job of which nobody says how long it takes.
+    unknown: BTreeMap<usize, (WallTime, JobId)>,
+    /// Under strict order: nobody starts before whoever is before them.
+    last: Option<(WallTime, Option<JobId>)>,
+    /// Queues that may run only so many.
+    queues: BTreeMap<QueueName, Places>,
+    /// A job whose start can't be foretold: then nothing behind it can.
+    stuck: Option<JobId>,
+}
+
+/// The places of a queue that may run only so many: free ones, and when others become free as far as is known.
+#[derive(Default)]
+struct Places {
+    free: u32,
+    /// So many ends more than one are needed first: the limit was lowered.
+    over: u32,
+    ends: BTreeSet<(WallTime, JobNumber)>,
+    /// One of its jobs of which nobody says how long it takes.
+    unsaid: Option<JobId>,
+}
+
+/// What is said of a job's length, if anything.
+fn length_said(job: &Job) -> Option<Span> {
+    job.request.estimate.or(job.request.time_limit)
+}
+
+impl Plan {
+    pub(super) fn of(controller: &Controller, now: WallTime) -> Plan {
+        let places = |queue: &Queue| {
+            let max = if queue.state == QueueState::Stopped { Some(0) } else { queue.max_running };
+            let (max, active) = (max?, controller.active_in(&queue.name));
+            let (free, over) = (max.saturating_sub(active), active.saturating_sub(max));
+            Some((queue.name.clone(), Places { free, over, ..Places::default() }))
+        };
+        let queues = controller.config().queues.iter().filter_map(places).collect();
+        let strict = controller.config().policy.scheduler == Scheduler::FifoStrict;
+        let mut plan = Plan {
+            timeline: controller.timeline(now),
+            unknown: BTreeMap::new(),
+            last: strict.then_some((now, None)),
+            queues,
+            stuck: None,
+        };
+        for job in controller.active_jobs() {
+            plan.enter_active(controller, job, now);
+        }
+        plan
+    }
+
+    fn enter_active(&mut self, controller: &Controller, job: &Job, now: WallTime) {
+        let Some(attempt) = &job.attempt else { return };
+        let end = attempt.started_at.unwrap_or(now) + attempt.planned;
+        let places = self.queues.get_mut(&job.queue).filter(|_| !is_stopped(controller, job));
+        if length_said(job).is_none() {
+            if let Some(places) = places {
+                places.unsaid.get_or_insert(job.id);
+            }
+            if let Some(node) = controller.position_of(&attempt.allocation.node) {
+                self.rests_on_unknown(node, end.max(now), job.id);
+            }
+            return;
+        }
+        if let Some(places) = places {
+            places.ends.insert((end.max(now), job.id.number));
+        }
+    }
+
+    fn rests_on_unknown(&mut self, node: usize, from: WallTime, job: JobId) {
+        let known = self.unknown.entry(node).or_insert((from, job));
+        *known = (from, job).min(*known);
+    }
+
+    /// When a job is expected to start; its place is kept from then on.
+    pub(super) fn expect(&mut self, controller: &Controller, job: &Job) -> Expected {
+        let now = self.timeline.now();
+        if let Some(job) = self.stuck {
+            return Expected::never(Basis::Behind { job });
+        }
+        // A queue at its limit stands in nobody's way, so its jobs leave the plan of the nodes as it is.
+        match self.place_in_queue(controller, job) {
+            Err(basis) => Expected::never(basis),
+            Ok(Some((start, basis))) if start > now => {
+                self.ends_in_queue(job, start);
+                Expected::at(start, basis)
+            }
+            Ok(_) => self.start(controller, job).unwrap_or_else(|basis| {
+                self.stuck = Some(job.id);
+                Expected::never(basis)
+            }),
+        }
+    }
+
+    /// The first instant at which the job's queue lets it start, if not at once; takes that place.
+    fn place_in_queue(
+        &mut self,
+        controller: &Controller,
+        job: &Job,
+    ) -> Result<Option<(WallTime, Basis)>, Basis> {
+        let now = self.timeline.now();
+        let Some(places) = self.queues.get_mut(&job.queue) else { return Ok(None) };
+        if places.free > 0 {
+            places.free -= 1;
+            return Ok(None);
+        }
+        for _ in 0..std::mem::take(&mut places.over) {
+            places.ends.pop_first();
+        }
+        let Some((end, number)) = places.ends.pop_first() else {
+            return Err(places.unsaid.map_or(Basis::Somebody, |job| Basis::Unsaid { job }));
+        };
+        let id = controller.job(number).map_or(job.id, |other| other.id);
+        Ok(Some((end.max(now), Basis::QueuePlace { job: id })))
+    }
+
+    /// Gives its place in its queue back when it ends, if that can be said.
+    fn ends_in_queue(&mut self, job: &Job, start: WallTime) {
+        let Some(places) = self.queues.get_mut(&job.queue) else { return };
+        match length_said(job) {
+            Some(length) => drop(places.ends.insert((start + length, job.id.number))),
+            None => drop(places.unsaid.get_or_insert(job.id)),
+        }
+    }
+
+    /// The first instant at which the job fits somewhere, its place kept from then on.
+    fn start(&mut self, controller: &Controller, job: &Job) -> Result<Expected, Basis> {
+        let (rules, length, now) = (controller.rules(), controller.planned(job), self.timeline.now());
+        let nodes = controller.all_nodes();
+        let not_before = self.last.map_or(now, |(at, _)| at);
+        let at_once = (not_before <= now)
+            .then(|| rules.place(nodes, &self.timeline, &job.request, now, length))
+            .flatten()
+            .map(|place| (now, place));
+        let found =
+            at_once.or_else(|| rules.earliest(nodes, &self.timeline, &job.request, not_before, length));
+        let Some((from, place)) = found else { return Err(Basis::Somebody) };
+        if let Some((_, job)) = self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from) {
+            return Err(Basis::Unsaid { job: *job });
+        }
+        let basis = self.basis(controller, from, &place);
+        if self.last.is_some_and(|(last, _)| from >= last) {
+            self.last = Some((from, Some(job.id)));
+        }
+        self.ends_in_queue(job, from);
+        let reservation = controller.reservation(job, &place, from);
+        if length_said(job).is_none() {
+            self.rests_on_unknown(place.node, reservation.until, job.id);
+        }
+        self.timeline.reserve(reservation);
+        Ok(Expected::at(from, basis))
+    }
+
+    /// What happens at that instant on that node.
+    fn basis(&self, controller: &Controller, from: WallTime, place: &Place) -> Basis {
+        let now = self.timeline.now();
+        let Some(node) = controller.all_nodes().as_slice().get(place.node).filter(|_| from > now) else {
+            return Basis::Free;
+        };
+        // Those that leave the very cards first.
+        let leaves = |charges: &[(usize, _)]| {
+            !place.cards.iter().any(|(at, _)| charges.iter().any(|(charged, _)| charged == at))
+        };
+        let name = &node.inventory.name;
+        let ends = node.held().iter().filter(|(_, holding)| expected_end(holding, now) == from);
+        let first = ends.min_by_key(|(epoch, holding)| (leaves(&holding.charges), **epoch));
+        if let Some((job, holding)) =
+            first.and_then(|(epoch, holding)| Some((controller.job_of_epoch(*epoch)?, holding)))
+        {
+            let estimate = controller.job(job.number).and_then(|job| job.request.estimate);
+            let said = match estimate {
+                _ if holding.until <= now => Said::Overrun,
+                Some(_) => Said::Estimate,
+                None => Said::Limit,
+            };
+            return Basis::End { job, node: name.clone(), said };
+        }
+        let planned = self.timeline.on(place.node).iter().filter(|kept| kept.until == from);
+        let planned = planned.min_by_key(|kept| (leaves(&kept.cards), kept.job));
+        if let Some(job) = planned.and_then(|kept| controller.job(kept.job)) {
+            return Basis::PlannedEnd { job: job.id, node: name.clone() };
+        }
+        match self.last {
+            Some((_, Some(job))) => Basis::Follows { job },
+            _ => Basis::Free,
+        }
+    }
+}
+
+fn is_stopped(controller: &Controller, job: &Job) -> bool {
+    controller.config().queue(job.queue.as_str()).is_some_and(|queue| queue.state == QueueState::Stopped)
+}

@@ -1,0 +1,142 @@
+//! When nodes could have room for a request that waits: a bound for each node,
+//! the earliest first, so that few nodes have to be looked at closely.
+//!
+//! Bounds are those of nodes without reservations; whoever finds a node here
+//! asks when it really has room, which is never before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::size::Megabytes;
+use crate::time::WallTime;
+
+use super::room::At;
+use super::{Node, Sort};
+
+/// So many wants are known at once; more are forgotten all together.
+const KNOWN: usize = 128;
+
+/// Changes that are remembered; who has missed more begins anew.
+const REMEMBERED: usize = 4096;
+
+/// What has to be free of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Want {
+    /// Position of the sort of cards; none: any node counts, whatever its cards.
+    pub sort: Option<usize>,
+    /// Cards.
+    pub count: usize,
+    /// Free memory on each.
+    pub free: Megabytes,
+    /// Free CPUs.
+    pub cpus: u32,
+    /// Free memory.
+    pub ram: Megabytes,
+}
+
+/// See the module's words.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ends {
+    known: BTreeMap<Want, Bounds>,
+    /// Nodes that have changed, one after the other.
+    changes: Vec<At>,
+    /// Changes before those.
+    before: usize,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Bounds {
+    /// Changes that are taken in.
+    seen: usize,
+    /// By position; who has none can never have room.
+    of: Vec<Option<WallTime>>,
+    order: BTreeSet<(WallTime, At)>,
+}
+
+impl Bounds {
+    fn enter(&mut self, at: At, bound: Option<WallTime>) {
+        let old = std::mem::replace(&mut self.of[at as usize], bound);
+        if old == bound {
+            return;
+        }
+        if let Some(old) = old {
+            self.order.remove(&(old, at));
+        }
+        if let Some(bound) = bound {
+            self.order.insert((bound, at));
+        }
+    }
+}
+
+impl Ends {
+    /// A node has changed.
+    pub(super) fn changed(&mut self, at: usize) {
+        if self.known.is_empty() {
+            return;
+        }
+        if self.changes.len() >= REMEMBERED {
+            self.before += self.changes.len();
+            self.changes.clear();
+        }
+        self.changes.push(at as At);
+    }
+
+    /// Nodes that hold something, by a time before which none has room for what it has no room for now.
+    pub(super) fn by_bound(
+        &mut self,
+        want: Want,
+        nodes: &[Node],
+        sorts: &[Sort],
+    ) -> &BTreeSet<(WallTime, At)> {
+        if self.known.len() >= KNOWN && !self.known.contains_key(&want) {
+            self.known.clear();
+        }
+        let all = self.before + self.changes.len();
+        let bounds = self.known.entry(want).or_default();
+        let bound = |at: At| bound(&nodes[at as usize], want);
+        if bounds.of.len() != nodes.len() || bounds.seen < self.before {
+            *bounds = Bounds { of: vec![None; nodes.len()], ..Bounds::default() };
+            let every = || 0..nodes.len() as At;
+            match want.sort {
+                Some(sort) => sorts[sort].nodes.iter().for_each(|at| bounds.enter(*at, bound(*at))),
+                None => every().for_each(|at| bounds.enter(at, bound(at))),
+            }
+        } else {
+            let fits = |at: &At| want.sort.is_none_or(|sort| sorts[sort].nodes.contains(at));
+            for at in self.changes[bounds.seen - self.before..].iter().copied().filter(fits) {
+                bounds.enter(at, bound(at));
+            }
+        }
+        bounds.seen = all;
+        &bounds.order
+    }
+
+    /// Whether each bound is what it would be if it were found anew.
+    pub(super) fn agrees(&mut self, nodes: &[Node], sorts: &[Sort]) -> bool {
+        let known: Vec<Want> = self.known.keys().copied().collect();
+        known.into_iter().all(|want| {
+            let ours = self.by_bound(want, nodes, sorts).clone();
+            &ours == Ends::default().by_bound(want, nodes, sorts)
+        })
+    }
+}
+
+/// When enough is free, if its jobs end one after the other and at least one has to.
+fn bound(node: &Node, want: Want) -> Option<WallTime> {
+    let mut ends: Vec<_> = node.held.values().map(|holding| (holding.until, holding)).collect();
+    ends.sort_unstable_by_key(|(until, _)| *until);
+    let (mut cpus, mut ram) = (node.free_cpus(), node.free_ram());
+    let cards = node.inventory.cards.iter().zip(&node.cards);
+    let mut free: Vec<Megabytes> = cards.map(|(card, used)| card.mem - used.charged).collect();
+    let mut enough = free.iter().filter(|free| **free >= want.free).count();
+    let end = ends.into_iter().find(|(_, holding)| {
+        cpus += holding.allocation.cpus.len() as u32;
+        ram = ram + holding.allocation.ram;
+        for (card, charge) in &holding.charges {
+            let before = free[*card];
+            free[*card] = before + *charge;
+            enough += usize::from(before < want.free && free[*card] >= want.free);
+        }
+        enough >= want.count && cpus >= want.cpus && ram >= want.ram
+    });
+    end.map(|(until, _)| until)
+}

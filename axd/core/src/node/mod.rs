@@ -1,0 +1,430 @@
+//! Nodes: what they have, what is given out. The only place that adds up
+//! resources; what slices are promised of a card never exceeds what it has.
+
+mod ends;
+mod needs;
+mod room;
+mod words;
+
+pub use needs::{Lack, Need};
+
+use std::cell::{Ref, RefCell};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AttemptName, HostName};
+use crate::job::request::{CardRequest, Request};
+use crate::size::Megabytes;
+use crate::time::WallTime;
+
+pub use ends::Want;
+pub use room::{At, Room, Sort};
+
+/// What a node registered with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// The node.
+    pub name: HostName,
+    /// Its epoch.
+    pub epoch: u64,
+    /// CPUs to give out, numbered from 0.
+    pub cpus: u32,
+    /// Memory to give out.
+    pub ram: Megabytes,
+    /// Cards to give out.
+    pub cards: Vec<Card>,
+}
+
+/// One card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    /// Number on its node.
+    pub index: u32,
+    /// UUID, or a name made of node and number.
+    pub uuid: String,
+    /// Type, lower case.
+    pub kind: Option<String>,
+    /// Memory to give out.
+    pub mem: Megabytes,
+}
+
+impl Inventory {
+    /// The cards of a type, or all.
+    pub fn cards_of<'a>(&'a self, kind: Option<&'a str>) -> impl Iterator<Item = &'a Card> {
+        self.cards.iter().filter(move |c| kind.is_none() || c.kind.as_deref() == kind)
+    }
+
+    /// Whether a request wants and is allowed this node at all.
+    pub fn admits(&self, request: &Request) -> bool {
+        (request.only_nodes.is_empty() || request.only_nodes.contains(&self.name))
+            && !request.not_nodes.contains(&self.name)
+    }
+
+    /// CPUs that a request takes here.
+    pub fn cpus_for(&self, request: &Request) -> u32 {
+        if request.exclusive { self.cpus.max(request.cpus) } else { request.cpus }
+    }
+
+    /// Memory that a request takes here.
+    pub fn ram_for(&self, request: &Request) -> Megabytes {
+        if request.exclusive { self.ram.max(request.ram) } else { request.ram }
+    }
+}
+
+/// What an attempt holds of its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocation {
+    /// The node.
+    pub node: HostName,
+    /// Numbers of its CPUs.
+    pub cpus: Vec<u32>,
+    /// Memory.
+    pub ram: Megabytes,
+    /// Cards and how much of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cards: Vec<CardShare>,
+}
+
+/// A part of a card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardShare {
+    /// Number on its node.
+    pub index: u32,
+    /// UUID at the time.
+    pub uuid: String,
+    /// Reserved memory; absent: the whole card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Megabytes>,
+}
+
+/// What a job would take of one card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CardDemand {
+    /// What is charged for it.
+    pub charge: Megabytes,
+    /// The most that may be charged on the card altogether, with this.
+    pub limit: Megabytes,
+    /// The slice; `None`: the whole card.
+    pub slice: Option<Megabytes>,
+}
+
+impl Card {
+    /// The part of a card that slices may share, with `reserve` percent of it kept back.
+    pub fn shared(&self, reserve: u32) -> Megabytes {
+        Megabytes(self.mem.0 * u64::from(100 - reserve.min(100)) / 100)
+    }
+
+    /// What a request takes of this card; `None`: it is of another type or too small. A slice that is larger than the
+    /// part that may be shared takes the whole card.
+    pub fn demand(&self, wanted: &CardRequest, reserve: u32) -> Option<CardDemand> {
+        if wanted.kind.is_some() && wanted.kind != self.kind {
+            return None;
+        }
+        let whole = CardDemand { charge: self.mem, limit: self.mem, slice: None };
+        match wanted.slice {
+            None => Some(whole),
+            Some(slice) if slice > self.mem => None,
+            Some(slice) if slice > self.shared(reserve) => Some(whole),
+            Some(slice) => {
+                Some(CardDemand { charge: slice, limit: self.shared(reserve), slice: Some(slice) })
+            }
+        }
+    }
+}
+
+/// What a living attempt holds of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// What it was given.
+    pub allocation: Allocation,
+    /// What is charged for it: position of the card in the inventory, and memory, which is more than it was given where
+    /// it was seen to use more.
+    pub charges: Vec<(usize, Megabytes)>,
+    /// When it is expected to end.
+    pub until: WallTime,
+}
+
+/// What is charged on one card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CardUse {
+    /// Sum of the charges.
+    pub charged: Megabytes,
+    /// Attempts that hold a part of it.
+    pub holders: u32,
+}
+
+/// A node and what is given out of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// What it has.
+    pub inventory: Inventory,
+    held: BTreeMap<AttemptKey, Holding>,
+    cpus_used: u32,
+    ram_used: Megabytes,
+    /// By position in the inventory.
+    cards: Vec<CardUse>,
+}
+
+/// Attempts are keyed by epoch here: it is unique in a cluster.
+pub type AttemptKey = u64;
+
+impl Node {
+    /// A node of which nothing is given out.
+    pub fn new(inventory: Inventory) -> Node {
+        let cards = vec![CardUse::default(); inventory.cards.len()];
+        Node { inventory, held: BTreeMap::new(), cpus_used: 0, ram_used: Megabytes::ZERO, cards }
+    }
+
+    /// What living attempts hold, by epoch.
+    pub fn held(&self) -> &BTreeMap<AttemptKey, Holding> {
+        &self.held
+    }
+
+    /// CPUs given out.
+    pub fn cpus_used(&self) -> u32 {
+        self.cpus_used
+    }
+
+    /// Memory given out.
+    pub fn ram_used(&self) -> Megabytes {
+        self.ram_used
+    }
+
+    /// What is charged on each card, in the order of the inventory.
+    pub fn cards_used(&self) -> &[CardUse] {
+        &self.cards
+    }
+
+    /// CPUs not given out.
+    pub fn free_cpus(&self) -> u32 {
+        self.inventory.cpus.saturating_sub(self.cpus_used)
+    }
+
+    /// Memory not given out.
+    pub fn free_ram(&self) -> Megabytes {
+        self.inventory.ram.saturating_sub(self.ram_used)
+    }
+
+    /// Memory of a card that is given out; all of it if a job holds the whole card.
+    pub fn card_reserved(&self, card: &Card) -> Megabytes {
+        self.position(card.index).map_or(Megabytes::ZERO, |position| self.cards[position].charged)
+    }
+
+    fn position(&self, index: u32) -> Option<usize> {
+        self.inventory.cards.iter().position(|card| card.index == index)
+    }
+
+    /// Whether the request would fit if nothing were given out.
+    pub fn could_ever_hold(&self, request: &Request, reserve: u32) -> bool {
+        let has = &self.inventory;
+        let enough = |wanted: &CardRequest| {
+            has.cards.iter().filter(|c| c.demand(wanted, reserve).is_some()).count() >= wanted.count as usize
+        };
+        has.admits(request)
+            && request.cpus <= has.cpus
+            && request.ram <= has.ram
+            && request.cards.as_ref().is_none_or(enough)
+    }
+
+    /// The allocation that gives a request these cards, by position, and the CPUs with the lowest numbers.
+    pub fn allocation(&self, request: &Request, cards: &[usize], reserve: u32) -> Allocation {
+        let share = |position: &usize| {
+            let card = &self.inventory.cards[*position];
+            let demand = request.cards.as_ref().and_then(|wanted| card.demand(wanted, reserve));
+            CardShare { index: card.index, uuid: card.uuid.clone(), slice: demand.and_then(|d| d.slice) }
+        };
+        let mut cards = cards.to_vec();
+        cards.sort_unstable();
+        Allocation {
+            node: self.inventory.name.clone(),
+            cpus: self.lowest_free_cpus(self.inventory.cpus_for(request)),
+            ram: self.inventory.ram_for(request),
+            cards: cards.iter().map(share).collect(),
+        }
+    }
+
+    fn lowest_free_cpus(&self, count: u32) -> Vec<u32> {
+        let mut taken = vec![0_u64; self.inventory.cpus as usize / 64 + 1];
+        for cpu in self.held.values().flat_map(|h| &h.allocation.cpus) {
+            if let Some(word) = taken.get_mut(*cpu as usize / 64) {
+                *word |= 1 << (cpu % 64);
+            }
+        }
+        let free = (0..self.inventory.cpus).filter(|cpu| taken[*cpu as usize / 64] & (1 << (cpu % 64)) == 0);
+        free.take(count as usize).collect()
+    }
+
+    /// Gives out what was placed, until then as far as is known.
+    pub fn hold(&mut self, attempt: AttemptName, allocation: Allocation, until: WallTime) {
+        let charge = |share: &CardShare| {
+            let position = self.position(share.index)?;
+            Some((position, share.slice.unwrap_or(self.inventory.cards[position].mem)))
+        };
+        let charges: Vec<_> = allocation.cards.iter().filter_map(charge).collect();
+        self.release(attempt);
+        self.cpus_used += u32::try_from(allocation.cpus.len()).unwrap_or(u32::MAX);
+        self.ram_used = self.ram_used + allocation.ram;
+        for (position, charge) in &charges {
+            let card = &mut self.cards[*position];
+            card.charged = card.charged + *charge;
+            card.holders += 1;
+        }
+        self.held.insert(attempt.epoch.0, Holding { allocation, charges, until });
+    }
+
+    /// Charges a job that was seen to use more of a card than it asked for with what it uses.
+    pub fn charge_at_least(&mut self, attempt: AttemptName, used: Megabytes) {
+        let Some(holding) = self.held.get_mut(&attempt.epoch.0) else { return };
+        for (position, charge) in &mut holding.charges {
+            let more = used.saturating_sub(*charge);
+            *charge = *charge + more;
+            let card = &mut self.cards[*position];
+            card.charged = card.charged + more;
+        }
+    }
+
+    /// Sets when an attempt is expected to end.
+    pub fn expect_end(&mut self, attempt: AttemptName, until: WallTime) {
+        if let Some(holding) = self.held.get_mut(&attempt.epoch.0) {
+            holding.until = until;
+        }
+    }
+
+    /// Takes back what an attempt held.
+    pub fn release(&mut self, attempt: AttemptName) {
+        let Some(holding) = self.held.remove(&attempt.epoch.0) else { return };
+        self.cpus_used -= u32::try_from(holding.allocation.cpus.len()).unwrap_or(u32::MAX);
+        self.ram_used = self.ram_used - holding.allocation.ram;
+        for (position, charge) in holding.charges {
+            let card = &mut self.cards[position];
+            card.charged = card.charged - charge;
+            card.holders -= 1;
+        }
+    }
+}
+
+/// All nodes, by name; a node's position changes only when nodes come or go.
+#[derive(Debug, Clone, Default)]
+pub struct Nodes {
+    all: Vec<Node>,
+    /// Follows the nodes when it is asked.
+    index: RefCell<Index>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Index {
+    room: Room,
+    ends: ends::Ends,
+    /// Nodes that may have changed since they were entered.
+    changed: Vec<usize>,
+}
+
+impl Index {
+    fn touch(&mut self, position: usize) {
+        // Most often the node that was changed last is changed again.
+        if self.changed.last() != Some(&position) {
+            self.changed.push(position);
+        }
+        self.ends.changed(position);
+    }
+
+    fn follow(&mut self, nodes: &[Node]) {
+        while self.room.nodes() < nodes.len() {
+            let next = self.room.nodes();
+            self.room.enter(next, &nodes[next]);
+        }
+        for position in std::mem::take(&mut self.changed) {
+            self.room.enter(position, &nodes[position]);
+        }
+    }
+}
+
+impl PartialEq for Nodes {
+    fn eq(&self, other: &Nodes) -> bool {
+        self.all == other.all
+    }
+}
+
+impl Eq for Nodes {}
+
+impl Nodes {
+    /// The node of that name.
+    pub fn get(&self, name: &HostName) -> Option<&Node> {
+        self.position(name).map(|position| &self.all[position])
+    }
+
+    /// The node of that name, to be changed.
+    pub fn get_mut(&mut self, name: &HostName) -> Option<&mut Node> {
+        let position = self.position(name)?;
+        self.index.get_mut().touch(position);
+        Some(&mut self.all[position])
+    }
+
+    /// Where a node stands.
+    pub fn position(&self, name: &HostName) -> Option<usize> {
+        self.all.binary_search_by(|node| node.inventory.name.cmp(name)).ok()
+    }
+
+    /// Enters a node, or puts it in the place of the one with its name.
+    pub fn insert(&mut self, node: Node) {
+        self.index = RefCell::default();
+        match self.all.binary_search_by(|each| each.inventory.name.cmp(&node.inventory.name)) {
+            Ok(position) => self.all[position] = node,
+            Err(position) => self.all.insert(position, node),
+        }
+    }
+
+    /// All of them, by name.
+    pub fn as_slice(&self) -> &[Node] {
+        &self.all
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> std::slice::Iter<'_, Node> {
+        self.all.iter()
+    }
+
+    /// All of them, by name, to be changed.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Node> {
+        self.index = RefCell::default();
+        self.all.iter_mut()
+    }
+
+    /// Where room is now. Not to be held while anything else is asked.
+    pub fn room(&self) -> Ref<'_, Room> {
+        self.index.borrow_mut().follow(&self.all);
+        Ref::map(self.index.borrow(), |index| &index.room)
+    }
+
+    /// The nodes that hold something, each with a time before which it has no room for what it has no room for now, if
+    /// nothing is reserved on it; the earliest are given to `look` until it says that it has seen enough.
+    pub fn by_bound(&self, want: Want, mut look: impl FnMut(WallTime, At) -> bool) {
+        let mut index = self.index.borrow_mut();
+        index.follow(&self.all);
+        let Index { room, ends, .. } = &mut *index;
+        for (bound, at) in ends.by_bound(want, &self.all, room.sorts()) {
+            if !look(*bound, *at) {
+                break;
+            }
+        }
+    }
+
+    /// Whether what is indexed is what would be if it were made anew.
+    pub fn index_agrees(&self) -> bool {
+        let mut anew = Index::default();
+        anew.follow(&self.all);
+        let mut index = self.index.borrow_mut();
+        index.follow(&self.all);
+        let Index { room, ends, .. } = &mut *index;
+        room.agrees(&anew.room) && ends.agrees(&self.all, room.sorts())
+    }
+}
+
+impl FromIterator<Node> for Nodes {
+    fn from_iter<T: IntoIterator<Item = Node>>(nodes: T) -> Nodes {
+        let mut all: Vec<Node> = nodes.into_iter().collect();
+        all.sort_by(|a, b| a.inventory.name.cmp(&b.inventory.name));
+        Nodes { all, index: RefCell::default() }
+    }
+}

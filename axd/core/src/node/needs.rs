@@ -1,0 +1,187 @@
+//! What a node lacks for a request, as data: to be put into words, and to say of many nodes at once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::HostName;
+use crate::job::request::{CardRequest, Request};
+use crate::size::Megabytes;
+
+use super::Node;
+
+/// One thing that a request needs and a node, or the best of several, does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "of", rename_all = "snake_case")]
+pub enum Need {
+    /// To be allowed there by its own `--nodelist` and `--exclude`.
+    Admission,
+    /// CPUs.
+    Cpus {
+        /// Asked for.
+        wanted: u32,
+        /// Free.
+        free: u32,
+        /// There.
+        all: u32,
+    },
+    /// Host memory, MB.
+    Ram {
+        /// Asked for.
+        wanted: Megabytes,
+        /// Free.
+        free: Megabytes,
+        /// There.
+        all: Megabytes,
+    },
+    /// To be alone.
+    WholeNode {
+        /// Jobs on it.
+        used_by: u32,
+    },
+    /// Cards.
+    Cards {
+        /// Asked for.
+        wanted: CardRequest,
+        /// Those on which it would fit now; of the empty node the same as `all`.
+        free: u32,
+        /// Those on which it would fit if they were empty.
+        all: u32,
+        /// All of the type.
+        of_type: u32,
+    },
+}
+
+impl Need {
+    /// What sort of thing it is: nodes that lack the same sorts are spoken of together.
+    fn sort(&self) -> u8 {
+        match self {
+            Need::Admission => 4,
+            Need::Cpus { .. } => 0,
+            Need::Ram { .. } => 1,
+            Need::WholeNode { .. } => 3,
+            Need::Cards { .. } => 2,
+        }
+    }
+
+    /// The better of two of a sort: where more is free.
+    fn better(&mut self, other: &Need) {
+        let is_better = match (&*self, other) {
+            (Need::Cpus { free: a, .. }, Need::Cpus { free: b, .. }) => b > a,
+            (Need::Ram { free: a, .. }, Need::Ram { free: b, .. }) => b > a,
+            (Need::WholeNode { used_by: a }, Need::WholeNode { used_by: b }) => b < a,
+            (Need::Cards { free: a, all: x, .. }, Need::Cards { free: b, all: y, .. }) => (b, y) > (a, x),
+            _ => false,
+        };
+        if is_better {
+            self.clone_from(other);
+        }
+    }
+}
+
+/// What several nodes lack alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lack {
+    /// The things, each as it is on the node that has most of it.
+    pub needs: Vec<Need>,
+    /// Some of the nodes, by name.
+    pub nodes: Vec<HostName>,
+    /// All of them.
+    pub count: u32,
+}
+
+/// So many nodes of a kind are named.
+const NAMED: usize = 3;
+
+impl Lack {
+    /// Nodes that lack the same put together: those that lack least first.
+    pub fn collected<'a>(lacking: impl IntoIterator<Item = (&'a Node, Vec<Need>)>) -> Vec<Lack> {
+        let mut groups: Vec<Lack> = Vec::new();
+        for (node, needs) in lacking {
+            let alike = |lack: &&mut Lack| lack.needs.iter().map(Need::sort).eq(needs.iter().map(Need::sort));
+            let name = &node.inventory.name;
+            let Some(group) = groups.iter_mut().find(alike) else {
+                groups.push(Lack { needs, nodes: vec![name.clone()], count: 1 });
+                continue;
+            };
+            group.count += 1;
+            group.needs.iter_mut().zip(&needs).for_each(|(best, need)| best.better(need));
+            if group.nodes.len() < NAMED {
+                group.nodes.push(name.clone());
+            }
+        }
+        groups.sort_by_key(|group| {
+            let barred = group.needs.contains(&Need::Admission);
+            (barred, group.needs.len(), group.nodes.first().cloned())
+        });
+        groups
+    }
+}
+
+impl Node {
+    /// Cards that can take a share of the request now.
+    fn cards_free_for(&self, wanted: &CardRequest, reserve: u32) -> u32 {
+        let cards = self.inventory.cards.iter().zip(self.cards_used());
+        let fits = cards.filter(|(card, used)| {
+            card.demand(wanted, reserve).is_some_and(|d| used.charged + d.charge <= d.limit)
+        });
+        fits.count() as u32
+    }
+
+    fn cards_big_enough(&self, wanted: &CardRequest, reserve: u32) -> u32 {
+        self.inventory.cards.iter().filter(|c| c.demand(wanted, reserve).is_some()).count() as u32
+    }
+
+    /// What keeps a request from fitting now; nothing: it fits.
+    pub fn needs_now(&self, request: &Request, reserve: u32) -> Vec<Need> {
+        let has = &self.inventory;
+        if !has.admits(request) {
+            return vec![Need::Admission];
+        }
+        let mut found = Vec::new();
+        let free = self.free_cpus();
+        if request.cpus > free {
+            found.push(Need::Cpus { wanted: request.cpus, free, all: has.cpus });
+        }
+        let free = self.free_ram();
+        if request.ram > free {
+            found.push(Need::Ram { wanted: request.ram, free, all: has.ram });
+        }
+        if request.exclusive && !self.held().is_empty() {
+            found.push(Need::WholeNode { used_by: self.held().len() as u32 });
+        }
+        found.extend(
+            request
+                .cards
+                .as_ref()
+                .and_then(|wanted| self.card_need(wanted, self.cards_free_for(wanted, reserve), reserve)),
+        );
+        found
+    }
+
+    /// What keeps a request from fitting even if the node were empty; nothing: it would fit.
+    pub fn needs_for_ever(&self, request: &Request, reserve: u32) -> Vec<Need> {
+        let has = &self.inventory;
+        if !has.admits(request) {
+            return vec![Need::Admission];
+        }
+        let mut found = Vec::new();
+        if request.cpus > has.cpus {
+            found.push(Need::Cpus { wanted: request.cpus, free: has.cpus, all: has.cpus });
+        }
+        if request.ram > has.ram {
+            found.push(Need::Ram { wanted: request.ram, free: has.ram, all: has.ram });
+        }
+        found.extend(
+            request
+                .cards
+                .as_ref()
+                .and_then(|wanted| self.card_need(wanted, self.cards_big_enough(wanted, reserve), reserve)),
+        );
+        found
+    }
+
+    fn card_need(&self, wanted: &CardRequest, free: u32, reserve: u32) -> Option<Need> {
+        let of_type = self.inventory.cards_of(wanted.kind.as_deref()).count() as u32;
+        let all = self.cards_big_enough(wanted, reserve);
+        (free < wanted.count).then(|| Need::Cards { wanted: wanted.clone(), free, all, of_type })
+    }
+}

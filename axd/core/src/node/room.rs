@@ -1,0 +1,180 @@
+//! Which nodes have room now, in the order in which the tightest fit is looked for.
+//!
+//! It says where to look first and never what fits: whoever finds a node here
+//! asks the node itself. Nodes with cards of one sort are indexed; others are few
+//! and listed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::size::Megabytes;
+
+use super::{Card, Node};
+
+/// Position of a node, small.
+pub type At = u32;
+
+/// What is known of all nodes.
+#[derive(Debug, Clone, Default)]
+pub struct Room {
+    entries: Vec<Entry>,
+    sorts: Vec<Sort>,
+    /// Nodes whose cards differ.
+    mixed: BTreeSet<At>,
+    /// All nodes, by empty cards and free CPUs.
+    spare: BTreeSet<(u32, u32, At)>,
+}
+
+/// What is entered for a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Sort of all its cards.
+    pub sort: Option<usize>,
+    /// Cards that nobody holds.
+    pub empty: u32,
+    /// CPUs.
+    pub free_cpus: u32,
+    /// Memory of each card that is not charged, the least first.
+    pub free: Vec<Megabytes>,
+}
+
+impl Entry {
+    /// Whether so many cards have so much free.
+    pub fn has(&self, count: usize, least: Megabytes) -> bool {
+        self.free
+            .len()
+            .checked_sub(count)
+            .is_some_and(|from| self.free.get(from).is_none_or(|free| *free >= least))
+    }
+
+    /// What is left over, a charge not taken off, on the tightest so many cards of those with so much free.
+    pub fn least_left(&self, count: usize, least: Megabytes) -> Option<Megabytes> {
+        let from = self.free.partition_point(|free| *free < least);
+        self.free.get(from..from + count).map(|tightest| tightest.iter().copied().sum())
+    }
+}
+
+/// Cards of one size and type.
+#[derive(Debug, Clone)]
+pub struct Sort {
+    /// One of them.
+    pub card: Card,
+    /// By free memory of a card and empty cards on its node.
+    pub cards: BTreeSet<(Megabytes, u32, At)>,
+    /// Nodes with empty cards, by their number.
+    pub whole: BTreeSet<(u32, At)>,
+    /// All nodes with such cards.
+    pub nodes: BTreeSet<At>,
+}
+
+impl Room {
+    /// Enters a node, or what has changed of it. Nodes come in the order of their positions.
+    pub fn enter(&mut self, at: usize, node: &Node) {
+        let new = self.entry(node);
+        if at == self.entries.len() {
+            self.entries.push(Entry::default());
+            let at = at as At;
+            self.spare.insert((0, 0, at));
+            match new.sort {
+                Some(sort) => drop(self.sorts[sort].nodes.insert(at)),
+                None if !new.free.is_empty() => drop(self.mixed.insert(at)),
+                None => {}
+            }
+        }
+        let old = std::mem::replace(&mut self.entries[at], new);
+        let (new, at) = (&self.entries[at], at as At);
+        if (old.empty, old.free_cpus) != (new.empty, new.free_cpus) {
+            self.spare.remove(&(old.empty, old.free_cpus, at));
+            self.spare.insert((new.empty, new.free_cpus, at));
+        }
+        let Some(sort) = new.sort.map(|sort| &mut self.sorts[sort]) else { return };
+        if old.empty != new.empty {
+            sort.whole.remove(&(old.empty, at));
+            if new.empty > 0 {
+                sort.whole.insert((new.empty, at));
+            }
+        }
+        let stays = |this: &Entry, that: &Entry, free: &Megabytes| {
+            this.empty == that.empty && that.free.contains(free)
+        };
+        for free in old.free.iter().filter(|free| !stays(&old, new, free)) {
+            sort.cards.remove(&(*free, old.empty, at));
+        }
+        for free in new.free.iter().filter(|free| !stays(new, &old, free)) {
+            sort.cards.insert((*free, new.empty, at));
+        }
+    }
+
+    fn entry(&mut self, node: &Node) -> Entry {
+        let cards = &node.inventory.cards;
+        let mut free: Vec<Megabytes> =
+            cards.iter().zip(&node.cards).map(|(card, used)| card.mem - used.charged).collect();
+        free.sort_unstable();
+        let empty = node.cards.iter().filter(|card| card.holders == 0).count() as u32;
+        Entry { sort: self.sort_of(cards), empty, free_cpus: node.free_cpus(), free }
+    }
+
+    fn sort_of(&mut self, cards: &[Card]) -> Option<usize> {
+        let (first, others) = cards.split_first()?;
+        let same = |this: &Card, that: &Card| this.mem == that.mem && this.kind == that.kind;
+        if !others.iter().all(|card| same(card, first)) {
+            return None;
+        }
+        let known = self.sorts.iter().position(|sort| same(&sort.card, first));
+        Some(known.unwrap_or_else(|| {
+            let sort = Sort {
+                card: first.clone(),
+                cards: BTreeSet::new(),
+                whole: BTreeSet::new(),
+                nodes: BTreeSet::new(),
+            };
+            self.sorts.push(sort);
+            self.sorts.len() - 1
+        }))
+    }
+
+    /// What is entered for a node.
+    pub fn of(&self, at: At) -> &Entry {
+        &self.entries[at as usize]
+    }
+
+    /// How many nodes are entered.
+    pub fn nodes(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The sorts of cards there are.
+    pub fn sorts(&self) -> &[Sort] {
+        &self.sorts
+    }
+
+    /// Nodes whose cards differ.
+    pub fn mixed(&self) -> impl Iterator<Item = At> + '_ {
+        self.mixed.iter().copied()
+    }
+
+    /// Nodes with so many CPUs free: those with the fewest empty cards first, then those with the fewest free CPUs.
+    pub fn with_cpus(&self, cpus: u32) -> impl Iterator<Item = At> + '_ {
+        let least = self.spare.first().map_or(0, |(empty, _, _)| *empty);
+        let most = self.spare.last().map_or(0, |(empty, _, _)| *empty);
+        (least..=most).flat_map(move |empty| {
+            self.spare.range((empty, cpus, 0)..=(empty, u32::MAX, At::MAX)).map(|(_, _, at)| *at)
+        })
+    }
+
+    /// The same in a form that does not depend on the order in which things were entered.
+    fn sorted(&self) -> impl PartialEq + '_ {
+        let key = |card: &Card| (card.mem, card.kind.clone());
+        let sorts: BTreeMap<_, _> = self
+            .sorts
+            .iter()
+            .map(|sort| (key(&sort.card), (&sort.cards, &sort.whole, &sort.nodes)))
+            .collect();
+        let entries: Vec<_> = self.entries.iter().map(|e| (e.empty, e.free_cpus, &e.free)).collect();
+        (sorts, entries, &self.mixed, &self.spare)
+    }
+
+    /// Whether it says the same as another.
+    pub fn agrees(&self, other: &Room) -> bool {
+        self.sorted() == other.sorted()
+    }
+}

@@ -1,0 +1,408 @@
+//! The waiting jobs of one user in one queue, by rank, so that what is asked
+//! about very many of them is answered by looking at few: the next one that
+//! could start, and what all before a rank would be charged.
+//!
+//! Two search trees over one slab: one of all jobs, which sums their charges,
+//! and one for each shape, which knows the shortest and the most urgent job.
+//! They are treaps whose balance comes from a mix of the job's number instead
+//! of chance, so that a history always gives the same trees.
+
+use std::collections::BTreeMap;
+
+use crate::time::Span;
+
+use super::order::{Rank, ShapeId, Waiting};
+use super::share::VirtualTime;
+
+/// Which jobs of a shape are worth a look: the shorter ones, and urgent ones whatever their length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worth {
+    /// Jobs that are shorter than this.
+    pub shorter_than: Span,
+    /// Jobs of this priority and above.
+    pub from_priority: u8,
+}
+
+impl Worth {
+    /// Whether a job is.
+    pub fn covers(&self, waiting: &Waiting) -> bool {
+        waiting.length < self.shorter_than || waiting.priority >= self.from_priority
+    }
+}
+
+/// See the module's words.
+#[derive(Debug, Clone, Default)]
+pub struct Lane {
+    knots: Vec<Knot>,
+    /// Knots that nobody uses.
+    unused: Vec<u32>,
+    all: Option<u32>,
+    shapes: BTreeMap<ShapeId, u32>,
+}
+
+#[derive(Debug, Clone)]
+struct Knot {
+    rank: Rank,
+    waiting: Waiting,
+    charge: VirtualTime,
+    /// In the tree of all: of this knot and those below it.
+    charges: VirtualTime,
+    /// In the tree of the shape: the shortest of this knot and those below it.
+    shortest: Span,
+    /// The most urgent of them.
+    highest: u8,
+    links: [[Option<Link>; 2]; 2],
+}
+
+/// Position of a knot, and one, so that no link takes no room.
+type Link = std::num::NonZeroU32;
+
+/// One of the two trees that a knot is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tree {
+    All = 0,
+    Shape = 1,
+}
+
+type Root = Option<u32>;
+
+/// Equal shares of all numbers, in no order that anybody would submit in.
+fn height(number: u32) -> u32 {
+    let mixed = u64::from(number).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    ((mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32) as u32
+}
+
+impl Lane {
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_none()
+    }
+
+    /// Enters a job, which will be charged so much.
+    pub fn insert(&mut self, rank: Rank, waiting: Waiting, charge: VirtualTime) {
+        let knot = Knot {
+            rank,
+            waiting,
+            charge,
+            charges: charge,
+            shortest: waiting.length,
+            highest: waiting.priority,
+            links: [[None; 2]; 2],
+        };
+        let at = match self.unused.pop() {
+            Some(at) => {
+                self.knots[at as usize] = knot;
+                at
+            }
+            None => {
+                if self.knots.len() == self.knots.capacity() {
+                    // An eighth more, not twice as much: there may be very many of them.
+                    self.knots.reserve_exact(self.knots.len() / 8 + 4);
+                }
+                self.knots.push(knot);
+                self.knots.len() as u32 - 1
+            }
+        };
+        self.all = Some(self.enter(Tree::All, self.all, at));
+        let of_shape = self.shapes.get(&waiting.shape).copied();
+        let root = self.enter(Tree::Shape, of_shape, at);
+        self.shapes.insert(waiting.shape, root);
+    }
+
+    /// Takes a job out; whether it was there.
+    pub fn remove(&mut self, rank: &Rank) -> bool {
+        let Some(at) = self.find(rank) else { return false };
+        let shape = self.knots[at as usize].waiting.shape;
+        self.all = self.leave(Tree::All, self.all, rank);
+        match self.leave(Tree::Shape, self.shapes.get(&shape).copied(), rank) {
+            Some(root) => drop(self.shapes.insert(shape, root)),
+            None => drop(self.shapes.remove(&shape)),
+        }
+        self.unused.push(at);
+        if self.is_empty() {
+            *self = Lane::default();
+        }
+        true
+    }
+
+    /// Reads up to so many jobs after a rank, the first first.
+    pub fn read(&self, after: Option<&Rank>, most: usize, mut give: impl FnMut(Rank, Waiting)) {
+        let mut path = Vec::new();
+        let mut next = self.all;
+        while let Some(at) = next {
+            let knot = &self.knots[at as usize];
+            if after.is_none_or(|after| knot.rank > *after) {
+                path.push(at);
+                next = self.child(Tree::All, at, 0);
+            } else {
+                next = self.child(Tree::All, at, 1);
+            }
+        }
+        for _ in 0..most {
+            let Some(at) = path.pop() else { return };
+            let knot = &self.knots[at as usize];
+            give(knot.rank, knot.waiting);
+            let mut next = self.child(Tree::All, at, 1);
+            while let Some(at) = next {
+                path.push(at);
+                next = self.child(Tree::All, at, 0);
+            }
+        }
+    }
+
+    /// How many jobs are before a rank. Looks at all of them: for people, not for the pass.
+    pub fn before(&self, rank: &Rank) -> usize {
+        let mut count = 0;
+        self.read(None, usize::MAX, |each, _| count += usize::from(each < *rank));
+        count
+    }
+
+    /// What all jobs before a rank would be charged together.
+    pub fn charges_before(&self, rank: &Rank) -> VirtualTime {
+        let (mut sum, mut next) = (VirtualTime::default(), self.all);
+        while let Some(at) = next {
+            let knot = &self.knots[at as usize];
+            let left = self.child(Tree::All, at, 0);
+            if knot.rank < *rank {
+                sum = sum
+                    + knot.charge
+                    + left.map_or(VirtualTime::default(), |at| self.knots[at as usize].charges);
+                next = self.child(Tree::All, at, 1);
+            } else {
+                next = left;
+            }
+        }
+        sum
+    }
+
+    /// The shapes that jobs here have, each with a glance at whether one of them is worth a look.
+    pub fn shapes<'a>(
+        &'a self,
+        worth: &'a dyn Fn(ShapeId) -> Worth,
+    ) -> impl Iterator<Item = (ShapeId, Worth)> + 'a {
+        self.shapes
+            .iter()
+            .map(|(shape, at)| (*shape, *at, worth(*shape)))
+            .filter(|(_, at, worth)| self.some(*at, worth))
+            .map(|(shape, _, worth)| (shape, worth))
+    }
+
+    /// The first job of a shape after a rank that is worth a look.
+    pub fn next(&self, shape: ShapeId, after: Option<&Rank>, worth: &Worth) -> Option<(Rank, Waiting)> {
+        let at = self.first(self.shapes.get(&shape).copied(), after, worth)?;
+        let knot = &self.knots[at as usize];
+        Some((knot.rank, knot.waiting))
+    }
+
+    /// The length of the shortest job of each shape.
+    pub fn shortest_of_each(&self) -> impl Iterator<Item = (ShapeId, Span)> + '_ {
+        self.shapes.iter().map(|(shape, root)| (*shape, self.knots[*root as usize].shortest))
+    }
+
+    fn some(&self, at: u32, worth: &Worth) -> bool {
+        let knot = &self.knots[at as usize];
+        knot.shortest < worth.shorter_than || knot.highest >= worth.from_priority
+    }
+
+    fn first(&self, root: Root, after: Option<&Rank>, worth: &Worth) -> Root {
+        let at = root.filter(|at| self.some(*at, worth))?;
+        let knot = &self.knots[at as usize];
+        if after.is_some_and(|after| knot.rank <= *after) {
+            return self.first(self.child(Tree::Shape, at, 1), after, worth);
+        }
+        self.first(self.child(Tree::Shape, at, 0), after, worth)
+            .or_else(|| worth.covers(&knot.waiting).then_some(at))
+            .or_else(|| self.first(self.child(Tree::Shape, at, 1), after, worth))
+    }
+
+    fn find(&self, rank: &Rank) -> Root {
+        let mut next = self.all;
+        while let Some(at) = next {
+            let knot = &self.knots[at as usize];
+            next = match rank.cmp(&knot.rank) {
+                std::cmp::Ordering::Equal => return Some(at),
+                std::cmp::Ordering::Less => self.child(Tree::All, at, 0),
+                std::cmp::Ordering::Greater => self.child(Tree::All, at, 1),
+            };
+        }
+        None
+    }
+
+    fn child(&self, tree: Tree, at: u32, side: usize) -> Root {
+        self.knots[at as usize].links[tree as usize][side].map(|link| link.get() - 1)
+    }
+
+    fn set_child(&mut self, tree: Tree, at: u32, side: usize, child: Root) {
+        self.knots[at as usize].links[tree as usize][side] = child.and_then(|child| Link::new(child + 1));
+    }
+
+    fn is_above(&self, this: u32, that: u32) -> bool {
+        let key = |at: u32| {
+            let number = self.knots[at as usize].waiting.number.0;
+            (height(number), number)
+        };
+        key(this) > key(that)
+    }
+
+    /// Adds up what a knot says of those below it.
+    fn add_up(&mut self, tree: Tree, at: u32) {
+        let below = [self.child(tree, at, 0), self.child(tree, at, 1)];
+        let knot = &self.knots[at as usize];
+        match tree {
+            Tree::All => {
+                let mut charges = knot.charge;
+                for below in below.into_iter().flatten() {
+                    charges = charges + self.knots[below as usize].charges;
+                }
+                self.knots[at as usize].charges = charges;
+            }
+            Tree::Shape => {
+                let (mut shortest, mut highest) = (knot.waiting.length, knot.waiting.priority);
+                for below in below.into_iter().flatten() {
+                    shortest = shortest.min(self.knots[below as usize].shortest);
+                    highest = highest.max(self.knots[below as usize].highest);
+                }
+                let knot = &mut self.knots[at as usize];
+                (knot.shortest, knot.highest) = (shortest, highest);
+            }
+        }
+    }
+
+    /// Enters a single knot below a root; the new root.
+    fn enter(&mut self, tree: Tree, root: Root, new: u32) -> u32 {
+        let Some(at) = root else { return new };
+        let rank = self.knots[new as usize].rank;
+        if self.is_above(new, at) {
+            let (before, after) = self.split(tree, root, &rank);
+            self.set_child(tree, new, 0, before);
+            self.set_child(tree, new, 1, after);
+            self.add_up(tree, new);
+            return new;
+        }
+        let side = usize::from(self.knots[at as usize].rank < rank);
+        let child = self.enter(tree, self.child(tree, at, side), new);
+        self.set_child(tree, at, side, Some(child));
+        self.add_up(tree, at);
+        at
+    }
+
+    /// Takes the knot of a rank out; the new root.
+    fn leave(&mut self, tree: Tree, root: Root, rank: &Rank) -> Root {
+        let at = root?;
+        let own = self.knots[at as usize].rank;
+        if own == *rank {
+            return self.join(tree, self.child(tree, at, 0), self.child(tree, at, 1));
+        }
+        let side = usize::from(own < *rank);
+        let child = self.leave(tree, self.child(tree, at, side), rank);
+        self.set_child(tree, at, side, child);
+        self.add_up(tree, at);
+        Some(at)
+    }
+
+    /// Those before a rank, and the others.
+    fn split(&mut self, tree: Tree, root: Root, rank: &Rank) -> (Root, Root) {
+        let Some(at) = root else { return (None, None) };
+        if self.knots[at as usize].rank < *rank {
+            let (before, after) = self.split(tree, self.child(tree, at, 1), rank);
+            self.set_child(tree, at, 1, before);
+            self.add_up(tree, at);
+            (Some(at), after)
+        } else {
+            let (before, after) = self.split(tree, self.child(tree, at, 0), rank);
+            self.set_child(tree, at, 0, after);
+            self.add_up(tree, at);
+            (before, Some(at))
+        }
+    }
+
+    /// One tree of two of which all of the first come before all of the second.
+    fn join(&mut self, tree: Tree, before: Root, after: Root) -> Root {
+        let (Some(first), Some(second)) = (before, after) else { return before.or(after) };
+        if self.is_above(first, second) {
+            let child = self.join(tree, self.child(tree, first, 1), after);
+            self.set_child(tree, first, 1, child);
+            self.add_up(tree, first);
+            Some(first)
+        } else {
+            let child = self.join(tree, before, self.child(tree, second, 0));
+            self.set_child(tree, second, 0, child);
+            self.add_up(tree, second);
+            Some(second)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobNumber;
+    use crate::schedule::share::Share;
+    use crate::time::WallTime;
+    use proptest::prelude::*;
+
+    fn job(number: u32, value: i64, shape: u32, length: u64, priority: u8) -> (Rank, Waiting) {
+        let number = JobNumber(number);
+        let rank = Rank { class: 0, value, since: WallTime(0), number };
+        let waiting =
+            Waiting { number, shape: ShapeId(shape), length: Span(length), share: Share(1), priority };
+        (rank, waiting)
+    }
+
+    fn jobs() -> impl Strategy<Value = Vec<(bool, i64, u32, u64, u8)>> {
+        proptest::collection::vec((any::<bool>(), 0..20_i64, 0..3_u32, 0..20_u64, 0..5_u8), 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn it_answers_like_a_plain_list(history in jobs(), after in 0..20_i64, shorter in 0..21_u64, from in 0..6_u8) {
+            let mut lane = Lane::default();
+            let mut plain: BTreeMap<Rank, (Waiting, i128)> = BTreeMap::new();
+            for (number, (enters, value, shape, length, priority)) in history.into_iter().enumerate() {
+                let (rank, waiting) = job(number as u32, value, shape, length, priority);
+                if enters || plain.is_empty() {
+                    let charge = i128::from(length) * 3 + 1;
+                    lane.insert(rank, waiting, VirtualTime(charge));
+                    plain.insert(rank, (waiting, charge));
+                } else {
+                    let some = *plain.keys().nth(number % plain.len()).unwrap();
+                    prop_assert!(lane.remove(&some) && !lane.remove(&some));
+                    plain.remove(&some);
+                }
+            }
+            let rank = job(u32::MAX, after, 0, 0, 0).0;
+            let mut read = Vec::new();
+            lane.read(Some(&rank), 50, |rank, waiting| read.push((rank, waiting)));
+            let expected: Vec<_> = plain.range(rank..).take(50).map(|(rank, (waiting, _))| (*rank, *waiting)).collect();
+            prop_assert_eq!(read, expected);
+            let before: i128 = plain.range(..rank).map(|(_, (_, charge))| charge).sum();
+            prop_assert_eq!(lane.charges_before(&rank), VirtualTime(before));
+            let worth = Worth { shorter_than: Span(shorter), from_priority: from };
+            for shape in (0..3).map(ShapeId) {
+                let of_shape = || plain.iter().filter(|(_, (waiting, _))| waiting.shape == shape);
+                let mut worthy = of_shape().filter(|(own, (waiting, _))| **own > rank && worth.covers(waiting));
+                let first = worthy.next().map(|(rank, (waiting, _))| (*rank, *waiting));
+                prop_assert_eq!(lane.next(shape, Some(&rank), &worth), first);
+                let shortest = of_shape().map(|(_, (waiting, _))| waiting.length).min();
+                prop_assert_eq!(lane.shortest_of_each().find(|(own, _)| *own == shape).map(|(_, length)| length), shortest);
+                let some = of_shape().any(|(_, (waiting, _))| worth.covers(waiting));
+                prop_assert_eq!(lane.shapes(&|_| worth).any(|(own, _)| own == shape), some);
+            }
+            prop_assert_eq!(lane.is_empty(), plain.is_empty());
+        }
+    }
+
+    #[test]
+    fn many_in_a_row_make_no_deep_tree() {
+        let mut lane = Lane::default();
+        for number in 0..20_000 {
+            let (rank, waiting) = job(number, i64::from(number), number % 7, 5, 50);
+            lane.insert(rank, waiting, VirtualTime(1));
+        }
+        fn depth(lane: &Lane, root: Root) -> usize {
+            let below = |side| root.map_or(0, |at| depth(lane, lane.child(Tree::All, at, side)));
+            root.map_or(0, |_| 1 + below(0).max(below(1)))
+        }
+        assert!(depth(&lane, lane.all) < 50, "{}", depth(&lane, lane.all));
+    }
+}

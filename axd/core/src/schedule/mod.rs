@@ -1,0 +1,16 @@
+//! Who is next, where, and when: the parts that the controller's pass is made of.
+//!
+//! `order` ranks the waiting jobs, `share` merges queues by what they have had,
+//! `timeline` knows what will be free when, `placement` chooses nodes and cards,
+//! `fragmentation` tells which free memory is of use, `preempt` chooses victims. All of it is a pure function of what it is given;
+//! only the controller changes anything.
+
+pub mod fragmentation;
+pub mod lane;
+pub mod order;
+pub mod placement;
+pub mod preempt;
+pub mod share;
+pub mod timeline;
+pub mod usage;
+pub mod walk;

@@ -1,0 +1,433 @@
+//! On which node and cards a job runs: the tightest fit, or another rule that
+//! the configuration names. Every rule is a total order, so that equal states
+//! give equal choices.
+//!
+//! What fits, and how well, is asked of one node at a time. The tightest fit
+//! and the first time at which something fits are looked for along the index
+//! of the nodes; the other rules look at all of them.
+
+use std::cmp::Reverse;
+
+use crate::config::Packing;
+use crate::job::request::{CardRequest, Request};
+use crate::node::{At, Card, CardDemand, CardUse, Node, Nodes, Room, Want};
+use crate::size::Megabytes;
+use crate::time::{Span, WallTime};
+
+use super::fragmentation::{Mix, Typical};
+use super::timeline::{Ends, Timeline, Usage};
+
+/// A place for a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Position of the node.
+    pub node: usize,
+    /// Cards by position, and what is charged on each.
+    pub cards: Vec<(usize, Megabytes)>,
+}
+
+/// How good a place is, and its node: the smallest is taken. Of a node only its best place is scored.
+type Score = (i64, i64, i64, usize);
+
+/// What decides about places besides the job and the nodes.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    packing: Packing,
+    /// Percent of a card that slices may not take.
+    reserve: u32,
+    /// What is usually asked for, where it matters.
+    typical: Typical,
+}
+
+impl Rules {
+    /// Rules of a configuration, with what was asked for lately.
+    pub fn new(packing: Packing, reserve: u32, mix: &Mix) -> Rules {
+        let typical = if packing == Packing::Fgd { mix.typical() } else { Typical::default() };
+        Rules { packing, reserve, typical }
+    }
+
+    /// The best place for a request from `from` on for `length`.
+    pub fn place(
+        &self,
+        nodes: &Nodes,
+        timeline: &Timeline,
+        request: &Request,
+        from: WallTime,
+        length: Span,
+    ) -> Option<Place> {
+        let mut search =
+            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        if !request.only_nodes.is_empty() {
+            search.all(request.only_nodes.iter().filter_map(|name| nodes.position(name)), from);
+        } else if self.packing == Packing::Best && from <= timeline.now() && !request.exclusive {
+            search.along(&nodes.room());
+        } else {
+            search.all(0..nodes.as_slice().len(), from);
+        }
+        search.best.map(|(_, _, place)| place)
+    }
+
+    /// The first instant after now, and not before `not_before`, at which a request fits somewhere that does not fit
+    /// now, and where: one for each node would do, the earliest counts, and among equals the best place.
+    pub fn earliest(
+        &self,
+        nodes: &Nodes,
+        timeline: &Timeline,
+        request: &Request,
+        not_before: WallTime,
+        length: Span,
+    ) -> Option<(WallTime, Place)> {
+        let mut search =
+            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        if !request.only_nodes.is_empty() {
+            let named = request.only_nodes.iter().filter_map(|name| nodes.position(name));
+            named.for_each(|position| search.when(position, not_before));
+        } else if not_before <= timeline.now() {
+            timeline.reserved().for_each(|position| search.when(position, not_before));
+            let wants = self.wants(&nodes.room(), request);
+            for want in wants {
+                nodes.by_bound(want, |bound, at| {
+                    let hopeless = search.best.as_ref().is_some_and(|(best, _, _)| bound > *best);
+                    if !hopeless && !timeline.has_reservations(at as usize) {
+                        search.when_ended(at as usize, bound);
+                    }
+                    !hopeless
+                });
+            }
+        } else {
+            (0..nodes.as_slice().len()).for_each(|position| search.when(position, not_before));
+        }
+        search.best.map(|(at, _, place)| (at, place))
+    }
+
+    /// What a request wants of each sort of cards; of any node where it wants none, or where cards differ.
+    fn wants(&self, room: &Room, request: &Request) -> Vec<Want> {
+        let (cpus, ram) = (request.cpus, request.ram);
+        let any = Want { sort: None, count: 0, free: Megabytes::ZERO, cpus, ram };
+        let Some(wanted) = &request.cards else { return vec![any] };
+        if room.mixed().next().is_some() {
+            return vec![any];
+        }
+        let of_sort = |(position, sort): (usize, &crate::node::Sort)| {
+            let demand = sort.card.demand(wanted, self.reserve)?;
+            let free = least_free(&sort.card, demand);
+            Some(Want { sort: Some(position), count: wanted.count as usize, free, cpus, ram })
+        };
+        room.sorts().iter().enumerate().filter_map(of_sort).collect()
+    }
+
+    /// Whether a request fits on one node from now on for `length`.
+    pub fn fits_on(
+        &self,
+        position: usize,
+        nodes: &Nodes,
+        timeline: &Timeline,
+        request: &Request,
+        length: Span,
+    ) -> bool {
+        let mut search =
+            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        search.all(std::iter::once(position), timeline.now());
+        search.best.is_some()
+    }
+
+    /// Whether a node could hold a request if it were empty, as far as a glance tells.
+    fn could_hold(&self, node: &Node, request: &Request) -> bool {
+        let has = &node.inventory;
+        let cards = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
+        request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len() && has.admits(request)
+    }
+
+    /// Whether a request fits beside what a node holds now, reservations left aside.
+    fn could_fit(&self, node: &Node, request: &Request) -> bool {
+        if request.cpus > node.free_cpus() || request.ram > node.free_ram() {
+            return false;
+        }
+        let Some(wanted) = &request.cards else { return true };
+        let fits = |(card, used): &(&Card, &CardUse)| {
+            card.demand(wanted, self.reserve)
+                .is_some_and(|demand| used.charged + demand.charge <= demand.limit)
+        };
+        let cards = node.inventory.cards.iter().zip(node.cards_used());
+        cards.filter(fits).take(wanted.count as usize).count() == wanted.count as usize
+    }
+
+    /// The best cards of a node for a request, with so much of it used.
+    fn choose(
+        &self,
+        position: usize,
+        node: &Node,
+        request: &Request,
+        used: &Usage,
+    ) -> Option<(Score, Place)> {
+        let has = &node.inventory;
+        if used.cpus + has.cpus_for(request) > has.cpus || used.ram + has.ram_for(request) > has.ram {
+            return None;
+        }
+        let empty = || node.cards_used().iter().filter(|card| card.holders == 0).count() as i64;
+        let Some(wanted) = &request.cards else {
+            // The tightest node of those with the fewest cards to spare.
+            let left = i64::from(has.cpus - used.cpus);
+            let score = match self.packing {
+                Packing::Best | Packing::Fgd => (0, empty(), left, position),
+                Packing::Worst => (0, 0, -left, position),
+                Packing::First => (0, 0, 0, position),
+            };
+            return Some((score, Place { node: position, cards: Vec::new() }));
+        };
+        let count = wanted.count as usize;
+        let fits = |(at, (card, used)): (usize, (&Card, &Megabytes))| {
+            let demand = card.demand(wanted, self.reserve)?;
+            let fit = Fit { used: *used, at, mem: card.mem, charge: demand.charge };
+            (*used + demand.charge <= demand.limit).then_some(fit)
+        };
+        let mut fitting: Vec<Fit> = Vec::new();
+        for (tried, card) in has.cards.iter().zip(&used.cards).enumerate() {
+            if let Some(fit) = fits((tried, card)) {
+                fitting.push(fit);
+            } else if fitting.len() + has.cards.len() - tried <= count {
+                return None;
+            }
+        }
+        match self.packing {
+            Packing::First => {}
+            Packing::Worst => fitting.sort_unstable_by_key(|fit| (fit.used, Reverse(fit.mem), fit.at)),
+            Packing::Best | Packing::Fgd => fitting.sort_unstable_by_key(|fit| (fit.left(), fit.at)),
+        }
+        if self.packing == Packing::Fgd {
+            return self.least_fragmenting(position, node, &fitting, count);
+        }
+        fitting.truncate(count);
+        let left = fitting.iter().map(Fit::left).sum::<i64>();
+        let score = match self.packing {
+            Packing::Best => (left, empty(), 0, position),
+            Packing::Worst => (-left, 0, 0, position),
+            Packing::First | Packing::Fgd => (0, 0, 0, position),
+        };
+        Some((score, place_of(position, &fitting)))
+    }
+
+    /// Of the cards that fit, the tightest first, those whose use adds the least to what is free and useless now. One
+    /// card may be any; of several the tightest are tried.
+    fn least_fragmenting(
+        &self,
+        position: usize,
+        node: &Node,
+        fitting: &[Fit],
+        count: usize,
+    ) -> Option<(Score, Place)> {
+        let free = node.inventory.cards.iter().zip(node.cards_used());
+        let free: Vec<Megabytes> = free.map(|(card, used)| card.mem - used.charged).collect();
+        let finds = self.typical.on(&node.inventory, &free, self.reserve);
+        let scored = |cards: &[Fit]| {
+            let charges: Vec<(usize, Megabytes)> = cards.iter().map(|fit| (fit.at, fit.charge)).collect();
+            let left = cards.iter().map(Fit::left).sum();
+            ((finds.growth(&charges), left, 0, position), place_of(position, cards))
+        };
+        if count > 1 {
+            return Some(scored(&fitting[..count]));
+        }
+        let cards = &node.inventory.cards;
+        let alike =
+            |a: &Fit, b: &Fit| (a.used, a.mem) == (b.used, b.mem) && cards[a.at].kind == cards[b.at].kind;
+        // Among equals the first, which is the tightest.
+        fitting.chunk_by(alike).map(|same| scored(&same[..1])).min_by_key(|(score, _)| *score)
+    }
+}
+
+/// A card that has room.
+#[derive(Debug, Clone, Copy)]
+struct Fit {
+    used: Megabytes,
+    at: usize,
+    mem: Megabytes,
+    charge: Megabytes,
+}
+
+impl Fit {
+    fn left(&self) -> i64 {
+        (self.mem - (self.used + self.charge)).0 as i64
+    }
+}
+
+fn place_of(node: usize, cards: &[Fit]) -> Place {
+    Place { node, cards: cards.iter().map(|fit| (fit.at, fit.charge)).collect() }
+}
+
+/// How much of a card has to be free for a demand.
+fn least_free(card: &Card, demand: CardDemand) -> Megabytes {
+    card.mem - demand.limit + demand.charge
+}
+
+/// A search for the earliest and best place for something of a length.
+struct Search<'a> {
+    rules: &'a Rules,
+    nodes: &'a [Node],
+    timeline: &'a Timeline,
+    request: &'a Request,
+    length: Span,
+    best: Option<(WallTime, Score, Place)>,
+}
+
+impl Search<'_> {
+    fn keep_better(&mut self, at: WallTime, found: Option<(Score, Place)>) -> bool {
+        let Some((score, place)) = found else { return false };
+        if self.best.as_ref().is_none_or(|(when, least, _)| (at, score) < (*when, *least)) {
+            self.best = Some((at, score, place));
+        }
+        true
+    }
+
+    /// Looks at these nodes.
+    fn all(&mut self, mut positions: impl Iterator<Item = usize>, from: WallTime) {
+        // The first of all is the first that fits.
+        let one_does = self.rules.packing == Packing::First && self.request.only_nodes.is_empty();
+        let _ = positions.any(|position| self.offer(position, from) && one_does);
+    }
+
+    /// Looks for the tightest fit now, along what is known of the nodes.
+    fn along(&mut self, room: &Room) {
+        let now = self.timeline.now();
+        for position in
+            self.timeline.reserved().filter(|position| self.could(room, *position)).collect::<Vec<_>>()
+        {
+            self.offer(position, now);
+        }
+        self.all(room.mixed().map(|at| at as usize), now);
+        let Some(wanted) = &self.request.cards else {
+            self.first_of(room, room.with_cpus(self.request.cpus));
+            return;
+        };
+        for sort in room.sorts() {
+            let Some(demand) = sort.card.demand(wanted, self.rules.reserve) else { continue };
+            let least = least_free(&sort.card, demand);
+            if wanted.count == 1 {
+                self.first_of(room, sort.cards.range((least, 0, 0)..).map(|(_, _, at)| *at));
+            } else if demand.slice.is_none() {
+                self.first_of(room, sort.whole.range((wanted.count, 0)..).map(|(_, at)| *at));
+            } else {
+                let cards = sort.cards.range((least, 0, 0)..).copied();
+                self.tightest_of(room, cards, wanted.count as usize, least);
+            }
+        }
+    }
+
+    /// Whether a node has room, whoever has reserved it.
+    fn could(&self, room: &Room, position: usize) -> bool {
+        let entry = room.of(position as At);
+        let fits = |wanted: &CardRequest, sort: usize| {
+            let card = &room.sorts()[sort].card;
+            let least = |demand| entry.has(wanted.count as usize, least_free(card, demand));
+            card.demand(wanted, self.rules.reserve).is_some_and(least)
+        };
+        let cards = self.request.cards.as_ref().zip(entry.sort);
+        entry.free_cpus >= self.request.cpus && cards.is_none_or(|(wanted, sort)| fits(wanted, sort))
+    }
+
+    /// Whether it is worth asking a node without reservations.
+    fn may(&self, room: &Room, at: At) -> bool {
+        room.of(at).free_cpus >= self.request.cpus && !self.timeline.has_reservations(at as usize)
+    }
+
+    /// Nodes in the order of their scores: the first that fits is the best of them.
+    fn first_of(&mut self, room: &Room, mut nodes: impl Iterator<Item = At>) {
+        let now = self.timeline.now();
+        let _ = nodes.any(|at| self.may(room, at) && self.offer(at as usize, now));
+    }
+
+    /// Of nodes with a card that has enough free, those with the least such card first, the one where slices of several
+    /// cards leave the least.
+    fn tightest_of(
+        &mut self,
+        room: &Room,
+        cards: impl Iterator<Item = (Megabytes, u32, At)>,
+        count: usize,
+        least: Megabytes,
+    ) {
+        let now = self.timeline.now();
+        let mut best: Option<((Megabytes, u32, At), Megabytes)> = None;
+        for (free, empty, at) in cards {
+            // From here on every node leaves at least as much, and of equal ones the first is the best.
+            let at_least = Megabytes(free.0 * count as u64);
+            if best.is_some_and(|((left, _, _), tightest)| {
+                left < at_least || (left == at_least && tightest == free)
+            }) {
+                return;
+            }
+            let Some(left) = room.of(at).least_left(count, least).filter(|_| self.may(room, at)) else {
+                continue;
+            };
+            let key = (left, empty, at);
+            if best.is_none_or(|(least, _)| key < least) && self.offer(at as usize, now) {
+                best = Some((key, free));
+            }
+        }
+    }
+
+    /// Looks at one node; whether the request fits there.
+    fn offer(&mut self, position: usize, from: WallTime) -> bool {
+        let found = self.place_on(position, from);
+        self.keep_better(WallTime(0), found)
+    }
+
+    fn place_on(&self, position: usize, from: WallTime) -> Option<(Score, Place)> {
+        let (node, request) = (&self.nodes[position], self.request);
+        if !self.rules.could_hold(node, request) {
+            return None;
+        }
+        let at_once = from <= self.timeline.now();
+        // What does not fit beside what is held now does not fit beside reservations either.
+        if at_once && !self.rules.could_fit(node, request) {
+            return None;
+        }
+        if at_once && !self.timeline.has_reservations(position) {
+            return self.rules.choose(position, node, request, &Usage::now(node));
+        }
+        let peak = self.timeline.peak(position, node, from, self.length);
+        self.rules.choose(position, node, request, &peak)
+    }
+
+    /// Looks for the first time at which the request fits on a node, unless that is later than the best.
+    fn when(&mut self, position: usize, not_before: WallTime) {
+        let (node, now) = (&self.nodes[position], self.timeline.now());
+        if not_before <= now && !self.timeline.has_reservations(position) {
+            return self.when_ended(position, not_before);
+        }
+        if !self.rules.could_hold(node, self.request) {
+            return;
+        }
+        let at_first = (not_before > now).then_some(not_before);
+        let later =
+            self.timeline.changes(position, node, self.latest()).into_iter().filter(|at| *at > not_before);
+        for at in at_first.into_iter().chain(later) {
+            let found = self.place_on(position, at);
+            if self.keep_better(at, found) {
+                return;
+            }
+        }
+    }
+
+    /// The same on a node without reservations, where it can't fit before `bound`.
+    fn when_ended(&mut self, position: usize, bound: WallTime) {
+        let node = &self.nodes[position];
+        if !self.rules.could_hold(node, self.request) {
+            return;
+        }
+        let latest = self.latest();
+        let mut ends = Ends::of(node, self.timeline.now());
+        while let Some(at) = ends.advance().filter(|at| *at <= latest) {
+            if at < bound {
+                continue;
+            }
+            let found = self.rules.choose(position, node, self.request, ends.usage());
+            if self.keep_better(at, found) {
+                return;
+            }
+        }
+    }
+
+    /// Nothing later than this is better than what was found.
+    fn latest(&self) -> WallTime {
+        self.best.as_ref().map_or(WallTime(i64::MAX), |(at, _, _)| *at)
+    }
+}

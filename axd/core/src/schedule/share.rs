@@ -1,0 +1,170 @@
+//! Fair shares among queues: weighted fair queueing by virtual time.
+//!
+//! A queue's virtual time grows by the cost of what it starts, divided by its
+//! weight; the queue with the least is next. Costs are exact integers, so that
+//! a history gives the same times on every machine.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Cost;
+use crate::id::QueueName;
+use crate::job::request::Request;
+use crate::node::Nodes;
+use crate::size::Megabytes;
+use crate::time::Span;
+
+/// What one started job costs where each costs the same: as much as a card of a gigabyte for a second.
+const ONE_START: i128 = 1_000_000;
+
+/// Costs are multiplied by this before they are divided by a weight: a multiple of every weight up to ten.
+const SCALE: i128 = 2520 << 10;
+
+/// Virtual time of a queue, in scaled megabyte-milliseconds for each unit of weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct VirtualTime(pub i128);
+
+// As text: readers of JSON keep numbers to 53 or 64 bits.
+impl From<VirtualTime> for String {
+    fn from(time: VirtualTime) -> String {
+        time.0.to_string()
+    }
+}
+
+impl TryFrom<String> for VirtualTime {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<VirtualTime, Self::Error> {
+        text.parse().map(VirtualTime)
+    }
+}
+
+impl VirtualTime {
+    /// Later by a cost under a weight.
+    #[must_use]
+    pub fn after(self, cost: Price, weight: u32) -> VirtualTime {
+        VirtualTime(self.0 + cost.0 * SCALE / i128::from(weight.max(1)))
+    }
+}
+
+impl std::ops::Add for VirtualTime {
+    type Output = VirtualTime;
+
+    fn add(self, other: VirtualTime) -> VirtualTime {
+        VirtualTime(self.0 + other.0)
+    }
+}
+
+impl std::ops::Sub for VirtualTime {
+    type Output = VirtualTime;
+
+    fn sub(self, other: VirtualTime) -> VirtualTime {
+        VirtualTime(self.0 - other.0)
+    }
+}
+
+/// What a queue is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Price(i128);
+
+/// How much a job takes of the cluster at a time, in megabytes of card memory. Cards are what is scarce: a job that has
+/// some is measured by them alone, another by its part of the CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Share(pub u64);
+
+impl Share {
+    /// Megabytes times milliseconds.
+    pub fn area(self, length: Span) -> i64 {
+        i64::try_from(u128::from(self.0) * u128::from(length.0)).unwrap_or(i64::MAX)
+    }
+}
+
+/// What shares are measured by; changes with the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Measure {
+    /// Memory of the largest card.
+    largest: Megabytes,
+    /// Memory of all cards for each thousand CPUs; where there are no cards a gigabyte for each CPU.
+    thousand_cpus: u64,
+}
+
+impl Measure {
+    /// By these nodes.
+    pub fn of(nodes: &Nodes) -> Measure {
+        let cards = || nodes.iter().flat_map(|node| &node.inventory.cards).map(|card| card.mem);
+        let cpus: u64 = nodes.iter().map(|node| u64::from(node.inventory.cpus)).sum();
+        let all: Megabytes = cards().sum();
+        let thousand_cpus = if all == Megabytes::ZERO { 1_000_000 } else { all.0 * 1000 / cpus.max(1) };
+        Measure { largest: cards().max().unwrap_or_default(), thousand_cpus }
+    }
+
+    /// The share of a request. A whole card counts as the largest.
+    pub fn share(&self, request: &Request) -> Share {
+        match &request.cards {
+            Some(wanted) => {
+                let part = wanted.slice.unwrap_or(self.largest).min(self.largest);
+                Share(u64::from(wanted.count) * part.0)
+            }
+            None => Share(u64::from(request.cpus) * self.thousand_cpus / 1000),
+        }
+    }
+}
+
+/// What a start costs a queue.
+pub fn price(cost: Cost, share: Share, length: Span) -> Price {
+    match cost {
+        Cost::Count => Price(ONE_START),
+        Cost::Area => Price(i128::from(share.0) * i128::from(length.0)),
+    }
+}
+
+/// By what a queue was charged for a start: its end is settled by the same, whatever nodes and configuration have become
+/// meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charged {
+    /// The job's share then.
+    pub share: Share,
+    /// The queue's weight then.
+    pub weight: u32,
+}
+
+impl Charged {
+    /// What is still to be charged, since a job ran for `ran` and was charged for `planned`: negative if it was shorter.
+    pub fn correction(self, planned: Span, ran: Span) -> Price {
+        Price(i128::from(self.share.0) * (i128::from(ran.0) - i128::from(planned.0)))
+    }
+}
+
+/// The virtual times of all queues.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct VirtualTimes(BTreeMap<QueueName, VirtualTime>);
+
+impl VirtualTimes {
+    /// Of one queue.
+    pub fn of(&self, queue: &QueueName) -> VirtualTime {
+        self.0.get(queue).copied().unwrap_or_default()
+    }
+
+    /// Charges a queue.
+    pub fn charge(&mut self, queue: &QueueName, price: Price, weight: u32) {
+        let time = self.of(queue).after(price, weight);
+        self.0.insert(queue.clone(), time);
+    }
+
+    /// A queue that had nothing waiting gets a job: it earns nothing for the time in which it was idle, so that it
+    /// is set to the least of the queues in use.
+    pub fn wake<'a>(&mut self, queue: &QueueName, in_use: impl Iterator<Item = &'a QueueName>) {
+        if let Some(least) = in_use.map(|each| self.of(each)).min().filter(|least| *least > self.of(queue)) {
+            self.0.insert(queue.clone(), least);
+        }
+    }
+
+    /// All that were ever charged.
+    pub fn iter(&self) -> impl Iterator<Item = (&QueueName, VirtualTime)> {
+        self.0.iter().map(|(queue, time)| (queue, *time))
+    }
+}

@@ -1,0 +1,245 @@
+//! What is free when: running jobs end as planned, reservations hold their place.
+//!
+//! The rules are those of "reservations rebuilt at each pass": nothing here
+//! outlives a pass. A node's future is a step function, made when it is first
+//! asked for and again after the node has changed.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::id::JobNumber;
+use crate::node::{Holding, Node};
+use crate::size::Megabytes;
+use crate::time::{Span, WallTime};
+
+/// A job that runs longer than planned is expected to end so much later than now.
+const SOON: Span = Span::seconds(1);
+
+/// A place kept for a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    /// For whom.
+    pub job: JobNumber,
+    /// Position of the node.
+    pub node: usize,
+    /// From when.
+    pub from: WallTime,
+    /// Until when, if it takes as long as planned.
+    pub until: WallTime,
+    /// Cards by position, and what will be charged on each.
+    pub cards: Vec<(usize, Megabytes)>,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory.
+    pub ram: Megabytes,
+}
+
+/// What is used of a node, at one instant or at most during a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory.
+    pub ram: Megabytes,
+    /// What is charged on each card.
+    pub cards: Vec<Megabytes>,
+}
+
+impl Usage {
+    /// What is used now.
+    pub fn now(node: &Node) -> Usage {
+        Usage {
+            cpus: node.cpus_used(),
+            ram: node.ram_used(),
+            cards: node.cards_used().iter().map(|card| card.charged).collect(),
+        }
+    }
+
+    fn remove(&mut self, holding: &Holding) {
+        self.cpus -= u32::try_from(holding.allocation.cpus.len()).unwrap_or(u32::MAX).min(self.cpus);
+        self.ram = self.ram - holding.allocation.ram;
+        for (position, charge) in &holding.charges {
+            self.cards[*position] = self.cards[*position] - *charge;
+        }
+    }
+
+    fn add(&mut self, reservation: &Reservation) {
+        self.cpus += reservation.cpus;
+        self.ram = self.ram + reservation.ram;
+        for (position, charge) in &reservation.cards {
+            self.cards[*position] = self.cards[*position] + *charge;
+        }
+    }
+
+    fn raise_to(&mut self, other: &Usage) {
+        self.cpus = self.cpus.max(other.cpus);
+        self.ram = self.ram.max(other.ram);
+        for (most, more) in self.cards.iter_mut().zip(&other.cards) {
+            *most = (*most).max(*more);
+        }
+    }
+}
+
+/// The ends of what a node holds, one instant after the other, with what is used of it from then on.
+#[derive(Debug)]
+pub struct Ends<'a> {
+    /// The last first.
+    ends: Vec<(WallTime, &'a Holding)>,
+    usage: Usage,
+}
+
+impl<'a> Ends<'a> {
+    /// Those that are expected after now.
+    pub fn of(node: &'a Node, now: WallTime) -> Ends<'a> {
+        let mut ends: Vec<(WallTime, &Holding)> =
+            node.held().values().map(|holding| (expected_end(holding, now), holding)).collect();
+        ends.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
+        Ends { ends, usage: Usage::now(node) }
+    }
+
+    /// The next instant at which something ends.
+    pub fn advance(&mut self) -> Option<WallTime> {
+        let (at, _) = *self.ends.last()?;
+        while let Some((_, holding)) = self.ends.pop_if(|(end, _)| *end == at) {
+            self.usage.remove(holding);
+        }
+        Some(at)
+    }
+
+    /// What is used from then on, or now.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+}
+
+/// A node's future: each step holds until the next.
+#[derive(Debug, Clone)]
+struct Profile(Vec<(WallTime, Usage)>);
+
+impl Profile {
+    fn of(node: &Node, now: WallTime) -> Profile {
+        let mut ends = Ends::of(node, now);
+        let mut steps = vec![(now, ends.usage().clone())];
+        while let Some(at) = ends.advance() {
+            steps.push((at, ends.usage().clone()));
+        }
+        Profile(steps)
+    }
+
+    /// Makes sure that a step begins at that instant, which is not before the first.
+    fn split(&mut self, at: WallTime) -> usize {
+        match self.0.binary_search_by_key(&at, |(from, _)| *from) {
+            Ok(position) => position,
+            Err(0) => 0,
+            Err(position) => {
+                let usage = self.0[position - 1].1.clone();
+                self.0.insert(position, (at, usage));
+                position
+            }
+        }
+    }
+
+    fn add(&mut self, reservation: &Reservation) {
+        let from = self.split(reservation.from);
+        let until = self.split(reservation.until);
+        for (_, usage) in &mut self.0[from..until] {
+            usage.add(reservation);
+        }
+    }
+
+    /// The most that is used in a while.
+    fn peak(&self, from: WallTime, length: Span) -> Usage {
+        let end = from + length;
+        let first = match self.0.binary_search_by_key(&from, |(at, _)| *at) {
+            Ok(position) => position,
+            Err(position) => position.saturating_sub(1),
+        };
+        let mut peak = self.0[first].1.clone();
+        for (_, usage) in self.0[first + 1..].iter().take_while(|(at, _)| *at < end) {
+            peak.raise_to(usage);
+        }
+        peak
+    }
+}
+
+/// The reservations of one pass, and the future of the nodes with them.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    now: WallTime,
+    kept: BTreeMap<usize, Vec<Reservation>>,
+    profiles: RefCell<BTreeMap<usize, Rc<Profile>>>,
+}
+
+/// When an attempt is expected to end.
+pub fn expected_end(holding: &Holding, now: WallTime) -> WallTime {
+    if holding.until > now { holding.until } else { now + SOON }
+}
+
+impl Timeline {
+    /// Without reservations.
+    pub fn new(now: WallTime) -> Timeline {
+        Timeline { now, ..Timeline::default() }
+    }
+
+    /// The instant of the pass.
+    pub fn now(&self) -> WallTime {
+        self.now
+    }
+
+    /// All reservations.
+    pub fn iter(&self) -> impl Iterator<Item = &Reservation> {
+        self.kept.values().flatten()
+    }
+
+    /// What is kept of one node, in the order in which it was reserved.
+    pub fn on(&self, node: usize) -> &[Reservation] {
+        self.kept.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Keeps a place.
+    pub fn reserve(&mut self, reservation: Reservation) {
+        if let Some(profile) = self.profiles.get_mut().get_mut(&reservation.node) {
+            Rc::make_mut(profile).add(&reservation);
+        }
+        self.kept.entry(reservation.node).or_default().push(reservation);
+    }
+
+    /// A node has changed: what was known of its future is known no more.
+    pub fn changed(&mut self, node: usize) {
+        self.profiles.get_mut().remove(&node);
+    }
+
+    /// The nodes of which somebody has reserved something, by position.
+    pub fn reserved(&self) -> impl Iterator<Item = usize> + '_ {
+        self.kept.keys().copied()
+    }
+
+    /// Whether somebody has reserved anything of a node.
+    pub fn has_reservations(&self, node: usize) -> bool {
+        self.kept.contains_key(&node)
+    }
+
+    fn profile(&self, position: usize, node: &Node) -> Rc<Profile> {
+        let make = || {
+            let mut profile = Profile::of(node, self.now);
+            for reservation in self.kept.get(&position).into_iter().flatten() {
+                profile.add(reservation);
+            }
+            Rc::new(profile)
+        };
+        Rc::clone(self.profiles.borrow_mut().entry(position).or_insert_with(make))
+    }
+
+    /// The most that is used of a node from `from` on for `length`, as far as is known.
+    pub fn peak(&self, position: usize, node: &Node, from: WallTime, length: Span) -> Usage {
+        self.profile(position, node).peak(from, length)
+    }
+
+    /// The instants after now at which the use of a node changes, in order, none after `latest`.
+    pub fn changes(&self, position: usize, node: &Node, latest: WallTime) -> Vec<WallTime> {
+        let profile = self.profile(position, node);
+        let steps = profile.0.iter().map(|(at, _)| *at).skip(1);
+        steps.take_while(|at| *at <= latest).collect()
+    }
+}

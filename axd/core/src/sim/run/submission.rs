@@ -1,0 +1,117 @@
+//! Tasks as the controller sees them: what their owners say, with the defaults of queue and cluster applied as the
+//! daemon applies them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Stuck;
+use super::player::YEAR;
+use crate::config::Config;
+use crate::controller::Submission;
+use crate::id::{SubmissionKey, Uid};
+use crate::job::Owner;
+use crate::job::request::{Request, resolve};
+use crate::job::spec::{GpuCount, JobSpec, RamRequest};
+use crate::node::{Inventory, Node};
+use crate::sim::workload::{Task, Workload};
+use crate::size::Megabytes;
+use crate::time::Span;
+
+/// Users of simulations have numbers from here on.
+const FIRST_UID: u32 = 1000;
+
+/// The tasks that are still to come, and what is needed to submit them.
+pub(super) struct Submissions {
+    /// Time and number of each task, the next one last.
+    coming: Vec<(Span, usize)>,
+    ranks: Vec<u32>,
+    owners: BTreeMap<Arc<str>, Uid>,
+    /// An empty node of each shape.
+    shapes: Vec<Node>,
+}
+
+impl Submissions {
+    pub(super) fn new<'a>(
+        workload: &Workload,
+        config: &Config,
+        nodes: impl Iterator<Item = &'a Inventory>,
+    ) -> Result<Submissions, Stuck> {
+        let mut owners = BTreeMap::new();
+        for task in &workload.tasks {
+            if config.queue(task.queue.as_str()).is_none() {
+                return Err(Stuck::NoQueue(config.unknown_queue(task.queue.as_str())));
+            }
+            let next = Uid(FIRST_UID + owners.len() as u32);
+            owners.entry(Arc::clone(&task.user)).or_insert(next);
+        }
+        let coming = workload.in_order().into_iter().rev().map(|at| (workload.tasks[at].arrive, at));
+        Ok(Submissions { coming: coming.collect(), ranks: workload.ranks(), owners, shapes: shapes(nodes) })
+    }
+
+    /// When the next task arrives.
+    pub(super) fn next(&self) -> Option<Span> {
+        self.coming.last().map(|(at, _)| *at)
+    }
+
+    /// The next task, if it arrives by now.
+    pub(super) fn take(&mut self, now: Span) -> Option<usize> {
+        self.next().filter(|at| *at <= now)?;
+        self.coming.pop().map(|(_, task)| task)
+    }
+
+    /// The task's place among all by id.
+    pub(super) fn rank(&self, task: usize) -> u32 {
+        self.ranks[task]
+    }
+
+    /// The submission of a task, or why there can be none.
+    pub(super) fn make(&self, number: usize, task: &Task, config: &Config) -> Result<Submission, String> {
+        let request = self.request(task, config)?;
+        let uid = self.owners.get(&task.user).copied().unwrap_or(Uid(FIRST_UID));
+        Ok(Submission {
+            key: SubmissionKey(number as u128 + 1),
+            owner: Owner { uid, name: Arc::clone(&task.user) },
+            name: task.name.as_ref().into(),
+            queue: task.queue.clone(),
+            year: YEAR,
+            request,
+            hold: false,
+        })
+    }
+
+    fn request(&self, task: &Task, config: &Config) -> Result<Request, String> {
+        let Some(queue) = config.queue(task.queue.as_str()) else {
+            return Err(config.unknown_queue(task.queue.as_str()));
+        };
+        let reserve = config.resources.gpu_reserve;
+        let largest: Vec<&Node> = self.shapes.first().into_iter().collect();
+        let request = resolve(&spec(task), None, config, queue, &largest).map_err(|why| why.to_string())?;
+        if self.shapes.iter().any(|node| node.could_ever_hold(&request, reserve)) {
+            return Ok(request);
+        }
+        let lacks = self.shapes.first().and_then(|node| node.lacks_for_ever(&request, reserve));
+        Err(lacks.unwrap_or_else(|| "no node could ever hold it".to_owned()))
+    }
+}
+
+/// What the owner of a task would have said to `axbatch`.
+fn spec(task: &Task) -> JobSpec {
+    let mut spec = JobSpec::default();
+    spec.resources.gpus = Some(GpuCount { kind: None, count: task.cards });
+    spec.resources.gpu_mem = task.mem;
+    spec.resources.ram = Some(RamRequest::PerNode(Megabytes(1)));
+    spec.resources.cpus_per_task = Some(1);
+    spec.timing.estimate = Some(task.estimate);
+    spec.timing.priority = Some(task.priority);
+    spec
+}
+
+/// One empty node of each shape, that with most cards, then most memory, first.
+fn shapes<'a>(nodes: impl Iterator<Item = &'a Inventory>) -> Vec<Node> {
+    let mut shapes: BTreeMap<(usize, Megabytes), Node> = BTreeMap::new();
+    for inventory in nodes {
+        let mem = inventory.cards.first().map(|card| card.mem).unwrap_or_default();
+        shapes.entry((inventory.cards.len(), mem)).or_insert_with(|| Node::new(inventory.clone()));
+    }
+    shapes.into_values().rev().collect()
+}

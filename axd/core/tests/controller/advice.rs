@@ -1,0 +1,229 @@
+//! The advice is exact: in random clusters the change that is named is the cheapest of all that were tried one by one on
+//! the whole controller, and if none is named none of them helps.
+
+use std::cmp::Ordering;
+
+use ax_core::advice::Remedy;
+use ax_core::config::{Config, Cost, Packing, Queue, QueueOrder, QueueState, Scheduler};
+use ax_core::controller::{Controller, Decision, Event, Submission};
+use ax_core::explain::Condition;
+use ax_core::id::JobNumber;
+use ax_core::job::Job;
+use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::state::{JobState, Outcome};
+use ax_core::node::{Allocation, Card, Inventory};
+use ax_core::size::Megabytes;
+use ax_core::time::{Now, Span, WallTime};
+use ax_core::units::gpu_size;
+use proptest::prelude::*;
+
+use crate::{at, ended, launched, owner, request, submission};
+
+/// Choices that shrink: a number for each, the first once they are used up.
+struct Dice<'a>(std::slice::Iter<'a, u32>);
+
+impl Dice<'_> {
+    fn of(&mut self, sides: u64) -> u64 {
+        self.0.next().map_or(0, |side| u64::from(*side) % sides)
+    }
+
+    fn one<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.of(of.len() as u64) as usize].clone()
+    }
+}
+
+fn random_config(dice: &mut Dice<'_>) -> Config {
+    let mut config = Config::default();
+    config.policy.scheduler =
+        dice.one(&[Scheduler::Fifo, Scheduler::FairShare, Scheduler::Fifo, Scheduler::FifoStrict]);
+    config.policy.reservations = dice.one(&[8, 1, 0, 3]);
+    config.policy.packing = dice.one(&[Packing::Best, Packing::First, Packing::Worst]);
+    config.policy.cost = dice.one(&[Cost::Area, Cost::Count]);
+    config.policy.task_timeout = Some(Span::seconds(7200));
+    config.policy.preemption = dice.of(3) == 1;
+    config.resources.gpu_reserve = dice.one(&[0, 10]);
+    for name in ["high", "other"] {
+        let mut queue = Queue::named(name.parse().unwrap());
+        queue.priority = dice.one(&[10, 1, 3]);
+        queue.max_running = dice.one(&[None, Some(2), Some(5)]);
+        queue.max_time = dice.one(&[None, None, Some(Span::seconds(600))]);
+        queue.state =
+            dice.one(&[QueueState::Open, QueueState::Open, QueueState::Stopped, QueueState::Closed]);
+        queue.users = dice.one(&[vec![], vec![], vec!["nobody".to_owned()]]);
+        config.queues.push(queue);
+    }
+    for queue in &mut config.queues {
+        queue.order = dice.one(&[QueueOrder::Prio, QueueOrder::Fifo, QueueOrder::Saf, QueueOrder::Laf]);
+    }
+    config
+}
+
+fn random_node(dice: &mut Dice<'_>, number: u64) -> Inventory {
+    let name = format!("gpu-0{number}");
+    let kind = dice.one(&[None, Some("small".to_owned()), Some("big".to_owned())]);
+    let mem = Megabytes(dice.one(&[2000, 1000, 3500]));
+    let card = |index| Card { index, uuid: format!("{name}-{index}"), kind: kind.clone(), mem };
+    Inventory {
+        name: name.parse().unwrap(),
+        epoch: number,
+        cpus: 2 + dice.of(7) as u32,
+        ram: Megabytes(2048 + 1000 * dice.of(9)),
+        cards: (0..dice.one(&[2, 0, 1, 3, 4])).map(card).collect(),
+    }
+}
+
+fn random_request(dice: &mut Dice<'_>) -> Request {
+    let minutes = |dice: &mut Dice<'_>| Span::seconds(20 + 20 * dice.of(70));
+    let many = 1 + dice.of(9) as u32;
+    let mut wanted = request(dice.one(&[1, 1, many]));
+    let much = 1500 + 500 * dice.of(20);
+    wanted.ram = Megabytes(dice.one(&[60, 60, 1030, much]));
+    wanted.time_limit = (dice.of(8) > 0).then(|| minutes(dice));
+    wanted.estimate = (dice.of(4) == 1).then(|| minutes(dice));
+    wanted.priority = dice.one(&[50, 10, 80, 95]);
+    wanted.exclusive = dice.of(12) == 1;
+    if dice.of(5) > 0 {
+        wanted.cards = Some(CardRequest {
+            count: dice.one(&[1, 1, 2, 3]),
+            kind: dice.one(&[None, None, Some("small".to_owned()), Some("big".to_owned())]),
+            slice: dice.one(&[None, Some(500), Some(900), Some(1300), Some(1950), Some(4000)]).map(Megabytes),
+        });
+    }
+    wanted
+}
+
+/// A cluster in the middle of its work, and the time.
+fn random_cluster(dice: &mut Dice<'_>) -> (Controller, Now) {
+    let mut controller = Controller::new(random_config(dice));
+    for number in 0..=dice.of(3) {
+        controller.step(at(0), Event::NodeRegistered(random_node(dice, number)));
+    }
+    let mut ms = 1;
+    let mut living = Vec::new();
+    for key in 0..5 + dice.of(20) {
+        ms += dice.one(&[1, 1, 1000, 60_000]);
+        let queue = dice.one(&["default", "high", "other"]).parse().unwrap();
+        let new = Submission {
+            queue,
+            owner: owner(1000 + dice.of(3) as u32),
+            ..submission(u128::from(key), random_request(dice))
+        };
+        living.extend(launched(&controller.step(at(ms), Event::Submitted(Box::new(new)))));
+        let which = dice.of(6) as usize;
+        if let Some(attempt) = living.get(which).copied() {
+            let event = match dice.of(3) {
+                0 => Event::AttemptStarted { attempt, at: at(ms).wall },
+                1 => Event::Tick,
+                _ => {
+                    living.remove(which);
+                    let end = ended(Outcome::Succeeded, Some(0));
+                    Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end }
+                }
+            };
+            living.extend(launched(&controller.step(at(ms), event)));
+        }
+    }
+    (controller, at(ms + 1))
+}
+
+/// What becomes of a job in the next pass.
+fn given(mut controller: Controller, now: Now, number: JobNumber) -> Option<Allocation> {
+    controller.step(now, Event::Tick).into_iter().find_map(|decision| match decision {
+        Decision::Launch { attempt, allocation, .. } if attempt.job.number == number => Some(allocation),
+        _ => None,
+    })
+}
+
+/// A price as a fraction, and the rank among equals.
+type Price = (u64, u64, u8);
+
+fn cheaper(a: &Price, b: &Price) -> Ordering {
+    let crossed = |x: &Price, y: &Price| u128::from(x.0) * u128::from(y.1);
+    crossed(a, b).cmp(&crossed(b, a)).then(a.2.cmp(&b.2))
+}
+
+/// Every single change in steps that people write, the cheapest first: by counting, not by the module's own arithmetic.
+fn changes(controller: &Controller, job: &Job) -> Vec<(Price, Remedy)> {
+    let request = &job.request;
+    let config = controller.config();
+    let mut all = Vec::new();
+    for queue in config.queues.iter().filter(|queue| queue.name != job.queue) {
+        let short = queue.max_time.is_none_or(|max| request.time_limit.is_some_and(|limit| limit <= max));
+        if queue.state == QueueState::Open && queue.users.is_empty() && short {
+            all.push(((0, 1, 0), Remedy::Queue(queue.name.clone())));
+        }
+    }
+    if request.estimate.is_none() {
+        let now = request.time_limit.unwrap_or(config.policy.unplanned()).as_seconds();
+        let step = if now > 60 { 60 } else { 1 };
+        for limit in (1..now).filter(|seconds| seconds % step == 0) {
+            all.push(((now - limit, now, 1), Remedy::Time(Span::seconds(limit))));
+        }
+    }
+    if let Some(wanted) = &request.cards {
+        if wanted.kind.is_some() {
+            for kind in [None, Some("big"), Some("small")].map(|kind| kind.map(str::to_owned)) {
+                if kind != wanted.kind {
+                    all.push(((0, 1, 2), Remedy::Kind(kind)));
+                }
+            }
+        }
+        let largest = controller
+            .nodes()
+            .flat_map(|node| &node.inventory.cards)
+            .filter(|card| wanted.kind.is_none() || card.kind == wanted.kind)
+            .map(|card| card.mem);
+        let now = wanted.slice.or(largest.max()).unwrap_or(Megabytes(0)).0;
+        for tenths in 1..100 {
+            let mem = gpu_size(&format!("{}.{}", tenths / 10, tenths % 10)).unwrap();
+            if mem.0 < now {
+                all.push(((now - mem.0, now, 3), Remedy::Mem(mem)));
+            }
+        }
+        let now = wanted.count;
+        all.extend((1..now).map(|count| ((u64::from(now - count), u64::from(now), 6), Remedy::Gpus(count))));
+    }
+    let now = request.ram.0;
+    let step = if now > 1024 { 1024 } else { 1 };
+    all.extend(
+        (1..now).filter(|mb| mb % step == 0).map(|mb| ((now - mb, now, 4), Remedy::Ram(Megabytes(mb)))),
+    );
+    let now = request.cpus;
+    all.extend((1..now).map(|cpus| ((u64::from(now - cpus), u64::from(now), 5), Remedy::Cpus(cpus))));
+    all.sort_by(|a, b| cheaper(&a.0, &b.0));
+    all
+}
+
+/// How many random clusters: ten thousand in the long form of the tests.
+fn cases() -> u32 {
+    if std::env::var_os("AX_TEST_LONG").is_some() { 10_000 } else { 300 }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_advice_is_the_cheapest_change_that_starts_the_job(choices in proptest::collection::vec(any::<u32>(), 40..600)) {
+        let mut dice = Dice(choices.iter());
+        let (controller, now) = random_cluster(&mut dice);
+        let waiting: Vec<&Job> = controller.jobs().filter(|job| job.state == JobState::Ready).collect();
+        let Some(job) = waiting.get(choices[0] as usize % waiting.len().max(1)) else { return Ok(()) };
+        let number = job.id.number;
+        let advice = controller.advise(now, number, &|queue| queue.users.is_empty());
+        let Some(advice) = advice else {
+            let told = controller.explain(now, number).conditions;
+            let has_a_place = matches!(told[..], [Condition::StartsNow])
+                || told.iter().any(|condition| matches!(condition, Condition::MakingRoom { .. }));
+            prop_assert!(has_a_place, "{told:?}");
+            return Ok(());
+        };
+        let helps = |remedy: &Remedy| given(controller.clone().as_if(number, remedy)?, now, number);
+        let best = changes(&controller, job).into_iter().find_map(|(_, remedy)| Some((helps(&remedy)?, remedy)));
+        let said = advice.remedy.as_ref().map(|remedy| (helps(remedy), remedy.clone()));
+        prop_assert_eq!(said.clone(), best.map(|(given, remedy)| (Some(given), remedy)), "{:?}", job);
+        if let Some((Some(given), _)) = said {
+            prop_assert_eq!(advice.node, Some(given.node));
+            prop_assert_eq!(advice.cards, given.cards.iter().map(|card| card.index).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Room that is made or kept for a job, in its queue as well as on nodes, through reloads and restarts; and a begin
+//! time through a clock that is set back.
+
+use ax_core::config::{Config, QueueState};
+use ax_core::controller::{Controller, Decision, Event, Snapshot, Submission, Wish};
+use ax_core::id::{AttemptName, Uid};
+use ax_core::job::Actor;
+use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::state::{JobState, Outcome};
+use ax_core::time::{BootTime, Now, Span, WallTime};
+
+use crate::{at, config, ended, launched, ready, request, state, submission, submit};
+
+fn preempting() -> Config {
+    let mut config = config();
+    config.policy.preemption = true;
+    config
+}
+
+fn in_queue(key: u128, queue: &str, request: Request) -> Submission {
+    Submission { queue: queue.parse().unwrap(), ..submission(key, request) }
+}
+
+fn with_cards(count: u32, priority: u8) -> Request {
+    Request { priority, cards: Some(CardRequest { count, kind: None, slice: None }), ..request(1) }
+}
+
+fn over(attempt: AttemptName, outcome: Outcome) -> Event {
+    Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end: ended(outcome, None) }
+}
+
+/// A job with all cards, which an urgent one of the queue `high` has asked to go.
+fn evicting() -> (Controller, AttemptName) {
+    let mut controller = ready(preempting());
+    let (_, out) = submit(&mut controller, 1, submission(1, with_cards(4, 10)));
+    let victim = launched(&out)[0];
+    let (_, out) = submit(&mut controller, 2, in_queue(2, "high", with_cards(4, 90)));
+    assert!(
+        out.iter().any(|d| matches!(d, Decision::Terminate { attempt, .. } if *attempt == victim)),
+        "{out:?}"
+    );
+    (controller, victim)
+}
+
+#[test]
+fn who_waits_for_cards_does_not_find_its_queue_full_when_they_are_free() {
+    let mut controller = ready(config());
+    let (_, out) = submit(&mut controller, 1, submission(1, with_cards(4, 50)));
+    let holder = launched(&out)[0];
+    let (first, _) = submit(&mut controller, 2, in_queue(2, "high", with_cards(4, 50)));
+    // They need no cards, and the queue may run two: one of them beside the first.
+    let long = || Request { time_limit: Some(Span::seconds(9000)), ..request(1) };
+    let starts = |controller: &mut Controller, key| {
+        launched(&submit(controller, 3, in_queue(key, "high", long())).1).len()
+    };
+    assert_eq!([starts(&mut controller, 3), starts(&mut controller, 4)], [1, 0]);
+    let out = controller.step(at(4), over(holder, Outcome::Succeeded));
+    assert_eq!(launched(&out)[0].job, first);
+}
+
+#[test]
+fn nobody_takes_the_place_in_the_queue_of_whom_room_is_made_for() {
+    let (mut controller, victim) = evicting();
+    for (key, starts) in [(3, 1), (4, 0)] {
+        let (_, out) = submit(&mut controller, 3, in_queue(key, "high", request(1)));
+        assert_eq!(launched(&out).len(), starts, "the queue may run 2");
+    }
+    let out = controller.step(at(4), over(victim, Outcome::Preempted));
+    assert_eq!(launched(&out).len(), 1);
+    assert_eq!(controller.active_in(&"high".parse().unwrap()), 2);
+}
+
+#[test]
+fn room_that_is_made_is_not_used_by_a_queue_that_was_stopped_meanwhile() {
+    let (mut controller, victim) = evicting();
+    let mut stopped = preempting();
+    stopped.queues[1].state = QueueState::Stopped;
+    controller.step(at(3), Event::ConfigLoaded(Box::new(stopped)));
+    let out = controller.step(at(4), over(victim, Outcome::Preempted));
+    assert_eq!(launched(&out).iter().map(|a| a.job).collect::<Vec<_>>(), [victim.job]);
+}
+
+#[test]
+fn a_restart_does_not_forget_for_whom_room_is_made() {
+    let (mut controller, victim) = evicting();
+    let text = serde_json::to_string(&controller.snapshot()).unwrap();
+    let mut restored = Controller::restore(serde_json::from_str::<Snapshot>(&text).unwrap());
+    // Of a queue of the same rank, and it came before: it would be next.
+    for controller in [&mut controller, &mut restored] {
+        let urgent = controller.ready_jobs().next().unwrap().id;
+        let (other, out) = submit(controller, 3, in_queue(3, "high", with_cards(1, 100)));
+        assert_eq!(state(controller, other), JobState::Ready, "{out:?}");
+        let out = controller.step(at(4), over(victim, Outcome::Preempted));
+        assert_eq!(launched(&out).iter().map(|a| a.job).collect::<Vec<_>>(), [urgent]);
+    }
+    assert_eq!(restored.snapshot(), controller.snapshot());
+}
+
+#[test]
+fn a_begin_time_that_a_clock_set_back_brings_back_is_waited_for() {
+    let mut controller = ready(config());
+    let begin = at(1000).wall;
+    let held = Submission { hold: true, ..submission(1, Request { begin: Some(begin), ..request(1) }) };
+    let (id, _) = submit(&mut controller, 0, held);
+    controller.step(at(1000), Event::Tick);
+    let back = Now { boot: BootTime(2000), wall: at(500).wall };
+    let root = Actor::User { uid: Uid(0), name: "root".into(), admin: true };
+    controller.step(back, Event::Wished { job: id, actor: root, wish: Wish::Release, why: None });
+    assert_eq!((state(&controller, id), controller.next_wake().wall), (JobState::Pending, Some(begin)));
+}

@@ -1,0 +1,263 @@
+//! What can be known from the events and decisions alone: who holds what of which node since when and until when,
+//! who is held back, who was evicted how often.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ax_core::config::Config;
+use ax_core::controller::{Decision, Event, Wish};
+use ax_core::id::{AttemptName, Epoch, HostName, JobNumber, QueueName};
+use ax_core::job::state::{Cause, JobState, Outcome};
+use ax_core::job::{Job, request::Request};
+use ax_core::node::{Allocation, Inventory};
+use ax_core::time::{BootTime, Now, Span, WallTime};
+
+use crate::world::Seen;
+
+/// What an attempt holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// The attempt.
+    pub(crate) name: AttemptName,
+    /// Its job's queue.
+    pub(crate) queue: QueueName,
+    /// What it was given.
+    pub(crate) allocation: Allocation,
+    /// By number of the card, in megabytes.
+    pub(crate) charges: Vec<(u32, u64)>,
+    /// When it was decided, or began.
+    pub(crate) since: WallTime,
+    /// When its script began.
+    pub(crate) began: Option<WallTime>,
+    /// How long it is planned to take.
+    pub(crate) planned: Span,
+    /// When it last said that its work is safe.
+    pub(crate) checkpoint: Option<WallTime>,
+    /// That its end was asked for, and as what.
+    pub(crate) ending: Option<Outcome>,
+}
+
+/// What is known of a job beside its own words.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// Where its last move led.
+    pub(crate) state: Option<JobState>,
+    /// Somebody's hold is on it.
+    pub(crate) hold: bool,
+    /// No start before this, which has not come yet.
+    pub(crate) begin: Option<WallTime>,
+    /// No start before this, after a failure.
+    pub(crate) backoff: Option<BootTime>,
+    /// Times that it was evicted.
+    pub(crate) evictions: u32,
+    /// What evictions left of its work.
+    pub(crate) saved: Span,
+    /// Retries so far.
+    pub(crate) retries: u32,
+    /// Attempts so far.
+    pub(crate) attempts: u32,
+}
+
+/// The whole.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ledger {
+    /// In force.
+    pub(crate) config: Config,
+    /// Nodes, in the order of their names.
+    pub(crate) nodes: BTreeMap<HostName, Inventory>,
+    /// What is held.
+    pub(crate) held: BTreeMap<Epoch, Held>,
+    /// Jobs.
+    pub(crate) jobs: BTreeMap<JobNumber, Known>,
+    /// Attempts that are over.
+    pub(crate) closed: BTreeSet<Epoch>,
+}
+
+/// How long a job is planned to run, by its own words.
+pub(crate) fn planned(job: &Job, config: &Config) -> Span {
+    let request = &job.request;
+    let unplanned = config.policy.task_timeout.unwrap_or(Span::seconds(86_400));
+    let all = request.estimate.or(request.time_limit).unwrap_or(unplanned);
+    if job.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.saved.0).max(1000)) }
+}
+
+impl Ledger {
+    /// Takes a step in. Each decision is shown with how things stood before it.
+    pub(crate) fn follow(&mut self, seen: &Seen<'_>, check: &mut dyn FnMut(&Ledger, &Decision)) {
+        self.take_events(seen);
+        self.take_decisions(seen, check);
+    }
+
+    /// What happened.
+    pub(crate) fn take_events(&mut self, seen: &Seen<'_>) {
+        for event in seen.events {
+            self.happened(seen, event);
+        }
+        // A clock that is set back later changes nothing about it.
+        for known in self.jobs.values_mut() {
+            known.begin = known.begin.filter(|begin| *begin > seen.now.wall);
+        }
+    }
+
+    /// What was decided.
+    pub(crate) fn take_decisions(&mut self, seen: &Seen<'_>, check: &mut dyn FnMut(&Ledger, &Decision)) {
+        for decision in seen.out {
+            check(self, decision);
+            self.decided(seen, decision);
+        }
+    }
+
+    fn happened(&mut self, seen: &Seen<'_>, event: &Event) {
+        match event {
+            Event::ConfigLoaded(config) => self.config = Config::clone(config),
+            Event::NodeRegistered(inventory) => {
+                self.nodes.insert(inventory.name.clone(), inventory.clone());
+            }
+            Event::CardsUsed { attempt, peak } => {
+                let slice = self.request(seen, attempt.job.number).and_then(|r| r.cards.as_ref()?.slice);
+                if let Some(held) =
+                    self.held.get_mut(&attempt.epoch).filter(|_| slice.is_some_and(|s| *peak > s))
+                {
+                    for (_, charge) in &mut held.charges {
+                        *charge = peak.0.max(*charge);
+                    }
+                }
+            }
+            Event::Checkpointed { attempt, at } => {
+                if let Some(held) = self.held.get_mut(&attempt.epoch) {
+                    held.checkpoint = Some((*at).min(seen.now.wall));
+                }
+            }
+            Event::AttemptStarted { attempt, at } if moved(seen, attempt.job.number, Cause::Confirmed) => {
+                if let Some(held) = self.held.get_mut(&attempt.epoch) {
+                    (held.since, held.began) = (*at, Some(*at));
+                }
+            }
+            Event::Submitted(submission) => {
+                let accepted = |d: &Decision| match d {
+                    Decision::Accepted { key, job } if *key == submission.key => Some(job.number),
+                    _ => None,
+                };
+                if let Some(number) = seen.out.iter().find_map(accepted) {
+                    let (hold, begin) = (submission.hold, submission.request.begin);
+                    self.jobs.insert(number, Known { hold, begin, ..Known::default() });
+                }
+            }
+            Event::Wished { job, wish, .. } if !refused(seen) => self.wished(job.number, wish),
+            _ => {}
+        }
+    }
+
+    fn wished(&mut self, job: JobNumber, wish: &Wish) {
+        let known = self.jobs.entry(job).or_default();
+        match wish {
+            Wish::Hold => known.hold = true,
+            Wish::Release => known.hold = false,
+            Wish::Update(change) => known.begin = change.begin.or(known.begin),
+            _ => {}
+        }
+    }
+
+    fn decided(&mut self, seen: &Seen<'_>, decision: &Decision) {
+        match decision {
+            Decision::Moved { job, to, .. } => {
+                self.jobs.entry(job.number).or_default().state = Some(*to);
+            }
+            Decision::Launch { attempt, allocation, .. } => self.launched(seen, *attempt, allocation),
+            Decision::Terminate { attempt, outcome, .. } => {
+                if let Some(held) = self.held.get_mut(&attempt.epoch) {
+                    held.ending.get_or_insert(*outcome);
+                }
+            }
+            Decision::Closed { attempt, end, .. } => {
+                let Some(held) = self.held.remove(&attempt.epoch) else { return };
+                self.closed.insert(attempt.epoch);
+                let retry = self.request(seen, attempt.job.number).map(|r| (r.retries, r.retry_delay));
+                let known = self.jobs.entry(attempt.job.number).or_default();
+                match end.outcome {
+                    Outcome::Preempted => {
+                        known.evictions += 1;
+                        let kept =
+                            held.checkpoint.zip(held.began).map_or(Span(0), |(safe, began)| safe - began);
+                        known.saved = known.saved + kept;
+                    }
+                    Outcome::Failed | Outcome::OutOfMemory => {
+                        if let Some((most, delay)) = retry.filter(|(most, _)| known.retries < *most) {
+                            known.backoff = Some(seen.now.boot + Span(delay.0 << known.retries));
+                            known.retries = (known.retries + 1).min(most);
+                        }
+                    }
+                    Outcome::LaunchFailed if known.attempts >= 2 => {
+                        known.backoff = Some(seen.now.boot + Span::seconds(1 << (known.attempts - 2).min(6)));
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn launched(&mut self, seen: &Seen<'_>, name: AttemptName, allocation: &Allocation) {
+        let mem = |index| {
+            self.nodes[&allocation.node].cards.iter().find(|c| c.index == index).map_or(0, |c| c.mem.0)
+        };
+        let charges = allocation
+            .cards
+            .iter()
+            .map(|c| (c.index, c.slice.map_or_else(|| mem(c.index), |s| s.0)))
+            .collect();
+        let job = seen.controller.job(name.job.number).expect("what is launched is there");
+        let known = self.jobs.entry(name.job.number).or_default();
+        known.attempts += 1;
+        let held = Held {
+            name,
+            queue: job.queue.clone(),
+            allocation: allocation.clone(),
+            charges,
+            since: seen.now.wall,
+            began: None,
+            planned: planned(job, &self.config),
+            checkpoint: None,
+            ending: None,
+        };
+        self.held.insert(name.epoch, held);
+    }
+
+    fn request<'s>(&self, seen: &Seen<'s>, job: JobNumber) -> Option<&'s Request> {
+        seen.controller.job(job).map(|job| &job.request)
+    }
+
+    /// What is held of a node.
+    pub(crate) fn on<'a>(&'a self, node: &'a HostName) -> impl Iterator<Item = &'a Held> {
+        self.held.values().filter(move |held| held.allocation.node == *node)
+    }
+
+    /// Jobs of a queue that hold something.
+    pub(crate) fn active(&self, queue: &QueueName) -> usize {
+        self.held.values().filter(|held| held.queue == *queue).count()
+    }
+
+    /// Whether somebody was asked to make room and is not gone yet.
+    pub(crate) fn evicting(&self) -> bool {
+        self.held.values().any(|held| held.ending == Some(Outcome::Preempted))
+    }
+}
+
+impl Held {
+    /// When it will be gone, as far as is known.
+    pub(crate) fn until(&self, now: Now) -> WallTime {
+        let planned = self.since + self.planned;
+        if planned > now.wall { planned } else { now.wall + Span::seconds(1) }
+    }
+}
+
+/// Whether a job moved for that cause.
+fn moved(seen: &Seen<'_>, number: JobNumber, why: Cause) -> bool {
+    seen.out.iter().any(
+        |d| matches!(d, Decision::Moved { job, cause: Some(cause), .. } if job.number == number && *cause == why),
+    )
+}
+
+/// Whether what was asked was refused.
+pub(crate) fn refused(seen: &Seen<'_>) -> bool {
+    seen.out.iter().any(|decision| matches!(decision, Decision::Refused { .. }))
+}

@@ -1,0 +1,170 @@
+//! The reference simulator's answers to random workloads (tests/fixtures/scheduling), attempt by attempt, wherever its
+//! rules and ours are the same.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use ax_core::config::{Config, Cost, Packing, Queue, QueueOrder, Scheduler};
+use ax_core::job::state::Outcome;
+use ax_core::sim::{Format, Options, simulate};
+use ax_core::time::Span;
+use serde_json::Value;
+
+use crate::span;
+
+/// The lines of a packed fixture.
+fn lines(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/scheduling").join(file);
+    let unpacked = Command::new("gzip").arg("-dc").arg(&path).output().unwrap();
+    assert!(unpacked.status.success(), "{path:?}");
+    let text = String::from_utf8(unpacked.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Where its rules are not ours: without observation it forgets what it saw; learning, it lets every job that ran out
+/// of memory grow, ours only one that was seen to use up what it asked for.
+fn has_our_rules(case: &Value) -> bool {
+    let config = &case["config"];
+    let loads = config["load_s"].as_f64().unwrap() > 0.0;
+    let job = |job: &Value| {
+        let (mem, used) = (job[5].as_u64().unwrap(), job[6].as_u64().unwrap());
+        mem == 0 || used * 10 >= mem * 9
+    };
+    let all_use_it_up = case["jobs"].as_array().unwrap().iter().all(job);
+    let strict_shares = config["order"] == "wfq" && config["depth"] == -1;
+    // It has no ageing in the orders by size.
+    let ages_by_size =
+        config["aging"].as_f64() > Some(0.0) && (config["order"] == "laf" || config["order"] == "saf");
+    // There a job that has a place kept finds its queue full when the place is free.
+    let keeps_places = config["depth"].as_i64() > Some(0);
+    let limits = keeps_places && !config["max_running"].as_object().unwrap().is_empty();
+    config["pack"] != "fgd"
+        && !limits
+        && !ages_by_size
+        && !strict_shares
+        && (!loads || config["observe"] == true)
+        && (!loads || config["learn"] == false || all_use_it_up)
+}
+
+fn config(said: &Value) -> Config {
+    let order = said["order"].as_str().unwrap();
+    let mut config = Config { queues: Vec::new(), ..Config::default() };
+    for name in ["alpha", "beta", "gamma"] {
+        let mut queue = Queue::named(name.parse().unwrap());
+        queue.priority = said["weights"][name].as_f64().map_or(1, |weight| weight as u32);
+        queue.max_running = said["max_running"][name].as_u64().map(|most| u32::try_from(most).unwrap());
+        queue.order = match order {
+            "fifo" => QueueOrder::Fifo,
+            "saf" => QueueOrder::Saf,
+            "laf" => QueueOrder::Laf,
+            _ => QueueOrder::Prio,
+        };
+        config.queues.push(queue);
+    }
+    config.resources.gpu_reserve = (said["reserve"].as_f64().unwrap() * 100.0).round() as u32;
+    let depth = said["depth"].as_i64().unwrap();
+    let aging = said["aging"].as_f64().unwrap();
+    let policy = &mut config.policy;
+    policy.scheduler = match (order, depth) {
+        ("wfq", _) => Scheduler::FairShare,
+        (_, -1) => Scheduler::FifoStrict,
+        _ => Scheduler::Fifo,
+    };
+    policy.reservations = u32::try_from(depth.max(0)).unwrap();
+    policy.starvation_bound = (aging > 0.0).then_some(Span((aging * 100_000.0) as u64));
+    policy.user_share = 0;
+    policy.cost = if said["cost"] == "count" { Cost::Count } else { Cost::Area };
+    policy.packing = match said["pack"].as_str().unwrap() {
+        "first" => Packing::First,
+        "worst" => Packing::Worst,
+        _ => Packing::Best,
+    };
+    policy.preemption = said["preempt"] == true;
+    policy.grow_memory = said["learn"] == true;
+    let number = |name: &str| u32::try_from(said[name].as_u64().unwrap()).unwrap();
+    policy.preempt_priority = u8::try_from(number("preempt_min")).unwrap();
+    policy.preempt_gap = u8::try_from(number("preempt_gap")).unwrap();
+    policy.max_preemptions = number("max_preempt");
+    policy.retry_count = number("max_retries");
+    config
+}
+
+fn workload(case: &Value) -> ax_core::sim::Workload {
+    let mut csv = "id,arrive,runtime,estimate,gpus,mem,mem_true,priority,queue,user,ckpt\n".to_owned();
+    for job in case["jobs"].as_array().unwrap() {
+        let fields: Vec<String> =
+            job.as_array().unwrap().iter().map(|f| f.as_str().map_or(f.to_string(), str::to_owned)).collect();
+        writeln!(csv, "{}", fields.join(",")).unwrap();
+    }
+    Format::Csv.read(&csv, None).unwrap()
+}
+
+/// start, end, job, node, cards and how it ended, one a line, in order.
+fn ours(case: &Value) -> Vec<String> {
+    let workload = workload(case);
+    let nodes = case["nodes"].as_array().unwrap().iter();
+    let nodes = nodes.map(|node| format!("{}x{}", node[0], node[1]).parse().unwrap()).collect();
+    let said = &case["config"];
+    let (tick, load) = (span(&said["tick"]), span(&said["load_s"]));
+    let run = simulate(&workload, &Options { config: config(said), nodes, tick, load }).unwrap();
+    let line = |stay: &ax_core::sim::run::Stay| {
+        let mut cards = stay.cards.clone();
+        cards.sort_unstable();
+        let how = match stay.how {
+            Outcome::Succeeded => "done",
+            Outcome::OutOfMemory => "oom",
+            Outcome::Preempted => "evict",
+            other => other.word(),
+        };
+        let id = &workload.tasks[stay.task].id;
+        format!("{:>9} {:>9} {id} on {} {cards:?} {how}", stay.from.0, stay.to.0, stay.node)
+    };
+    let mut lines: Vec<String> = run.stays.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+fn theirs(case: &Value) -> Vec<String> {
+    let mut open = std::collections::BTreeMap::new();
+    let mut lines = Vec::new();
+    for entry in case["log"].as_array().unwrap() {
+        let (at, job) = (span(&entry[0]).0, entry[2].to_string());
+        let mut cards: Vec<u64> = entry[4].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+        cards.sort_unstable();
+        match entry[1].as_str().unwrap() {
+            "start" => drop(open.insert(job, at)),
+            how => {
+                let from = open.remove(&job).unwrap();
+                lines.push(format!("{from:>9} {at:>9} {job} on {} {cards:?} {how}", entry[3]));
+            }
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn agrees_on(file: &str, at_least: usize) {
+    let cases: Vec<Value> = lines(file).into_iter().filter(has_our_rules).collect();
+    assert!(cases.len() >= at_least, "{} cases of {file} are under our rules", cases.len());
+    let mut different = String::new();
+    for case in &cases {
+        let (ours, theirs) = (ours(case), theirs(case));
+        if let Some((a, b)) = ours.iter().zip(&theirs).find(|(a, b)| a != b) {
+            writeln!(different, "{} ours: {a}; theirs: {b}", case["name"]).unwrap();
+        } else if ours.len() != theirs.len() {
+            writeln!(different, "{}: {} attempts, {}", case["name"], ours.len(), theirs.len()).unwrap();
+        }
+    }
+    assert_eq!(different, "", "of {} cases", cases.len());
+}
+
+#[test]
+fn random_workloads_run_as_in_the_reference_simulator() {
+    agrees_on("oracle/workloads.jsonl.gz", 100);
+}
+
+#[test]
+fn so_do_those_whose_jobs_age() {
+    agrees_on("oracle/aged.jsonl.gz", 2);
+}

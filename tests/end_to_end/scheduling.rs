@@ -1,0 +1,114 @@
+//! Scheduling by a real daemon with real processes: back-fill, urgency, fair shares. What is decided, and that it is so
+//! in every case, is ax-core's to prove; here it happens.
+
+use serde_json::Value;
+
+use crate::asking::with_cards;
+use crate::cluster::{ALICE, BOB, Cluster, as_root};
+
+fn instant(job: &Value, field: &str) -> String {
+    job[field].as_str().unwrap_or_else(|| panic!("{field} of {job}")).to_owned()
+}
+
+/// Runs until the file `go` is there; so does whoever else waits for it.
+const UNTIL_GO: &str = "#!/bin/sh\nuntil [ -e go ]; do sleep 0.02; done\n";
+
+#[test]
+fn a_job_for_two_cards_at_the_head_stops_no_job_for_one_and_does_not_starve() {
+    let cluster = Cluster::with_config(&with_cards(2, 80, ""));
+    let running = cluster.submit(ALICE, &["--gpus=1", "--time=1"], UNTIL_GO);
+    cluster.wait_state(&running, &["RUNNING"]);
+    let wide = cluster.submit(ALICE, &["--gpus=2", "--time=10"], "#!/bin/sh\n");
+    // As long as the first may run: it would delay the wide one.
+    let long = cluster.submit(ALICE, &["--gpus=1", "--time=60"], "#!/bin/sh\n");
+    let short = cluster.submit(ALICE, &["--gpus=1", "--time=0:20"], "#!/bin/sh\n");
+    cluster.wait_over(&short);
+    assert_eq!(cluster.state(&wide), "READY");
+    assert_eq!(cluster.state(&long), "READY");
+    cluster.write(ALICE, "go", "");
+    let (wide, long) = (cluster.wait_over(&wide), cluster.wait_over(&long));
+    assert!(instant(&wide, "started_at") <= instant(&long, "started_at"), "{wide} {long}");
+}
+
+#[test]
+fn an_urgent_job_takes_the_place_of_one_that_waits_again_and_ends() {
+    let cluster = Cluster::with_config(&with_cards(1, 80, "policy:\n  preemption: true\n  kill_wait: 1\n"));
+    let low = cluster.submit(ALICE, &["--gpus=1", "--priority=10", "--time=5"], UNTIL_GO);
+    cluster.wait_state(&low, &["RUNNING"]);
+    let near = cluster.submit(BOB, &["--gpus=1", "--priority=39", "--time=1"], "#!/bin/sh\n");
+    let urgent = cluster.submit(BOB, &["--gpus=1", "--priority=80", "--time=1"], "#!/bin/sh\nsleep 0.2\n");
+    let urgent = cluster.wait_over(&urgent);
+    assert_eq!(urgent["state"], "SUCCEEDED", "{urgent}");
+    cluster.write(ALICE, "go", "");
+    let low_job = cluster.wait_over(&low);
+    assert_eq!(low_job["state"], "SUCCEEDED", "{low_job}");
+    let attempts = low_job["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), 2, "{low_job}");
+    assert_eq!(attempts[0]["state"], "PREEMPTED", "{low_job}");
+    let story = cluster.run(ALICE, "ax", &["status", &low]).out;
+    let urgent_id = urgent["id"].as_str().unwrap();
+    assert!(story.contains(urgent_id), "who it made room for is said: {story}");
+    cluster.wait_over(&near);
+}
+
+#[test]
+fn nobody_is_ended_for_a_job_that_is_hardly_more_urgent() {
+    let cluster = Cluster::with_config(&with_cards(1, 80, "policy:\n  preemption: true\n"));
+    let running = cluster.submit(
+        ALICE,
+        &["--gpus=1", "--cpus-per-task=1", "--ram=100M", "--priority=50", "--time=5"],
+        UNTIL_GO,
+    );
+    cluster.wait_state(&running, &["RUNNING"]);
+    let more = cluster.submit(
+        BOB,
+        &["--gpus=1", "--cpus-per-task=1", "--ram=100M", "--priority=79", "--time=1"],
+        "#!/bin/sh\n",
+    );
+    let other = cluster.submit(BOB, &["--time=1"], "#!/bin/sh\n");
+    cluster.wait_over(&other);
+    assert_eq!((cluster.state(&running), cluster.state(&more)), ("RUNNING".into(), "READY".into()));
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&running)["attempts"].as_array().unwrap().len(), 1);
+    cluster.wait_over(&more);
+}
+
+/// The founding description's own figures: weights 10, 5 and 1 give 10, 5 and 1 of 16 starts, also when the daemon is
+/// started again in the middle.
+#[test]
+fn queues_get_their_weights_worth_of_starts_and_a_restart_forgets_nothing() {
+    if !as_root() {
+        return;
+    }
+    let queues = "queues:\n  - {name: high, priority: 10}\n  - {name: default, priority: 5}\n  - {name: dev, priority: 1}\n";
+    let policy = "policy:\n  scheduler: fair_share\n  cost: count\n";
+    let mut cluster = Cluster::with_config(&with_cards(1, 80, &format!("{queues}{policy}")));
+    let first = cluster.submit(ALICE, &["--gpus=1", "--time=10", "--queue=high"], UNTIL_GO);
+    cluster.wait_state(&first, &["RUNNING"]);
+    let script = "#!/bin/sh\necho $AX_QUEUE >> ../../order\n";
+    let order = cluster.root.join("order");
+    let mut jobs = Vec::new();
+    for _ in 0..18 {
+        for queue in ["dev", "default", "high"] {
+            let script = script.replace("../../order", order.to_str().unwrap());
+            jobs.push(cluster.submit(
+                ALICE,
+                &["--gpus=1", "--time=10", &format!("--queue={queue}")],
+                &script,
+            ));
+        }
+    }
+    std::fs::write(&order, "").unwrap();
+    std::os::unix::fs::chown(&order, Some(ALICE.uid), Some(ALICE.gid)).unwrap();
+    cluster.stop();
+    cluster.start();
+    cluster.write(ALICE, "go", "");
+    for job in &jobs {
+        cluster.wait_over(job);
+    }
+    let text = std::fs::read_to_string(&order).unwrap();
+    // The job that ran first was high's.
+    let starts: Vec<&str> = std::iter::once("high").chain(text.lines()).take(16).collect();
+    let count = |queue: &str| starts.iter().filter(|each| **each == queue).count();
+    assert_eq!((count("high"), count("default"), count("dev")), (10, 5, 1), "{starts:?}");
+}
