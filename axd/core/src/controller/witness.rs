@@ -145,6 +145,11 @@ impl Controller {
         Some((self.claimed(job)?, victims))
     }
 
+    /// The jobs for which others are being ended.
+    pub(crate) fn claiming(&self) -> impl Iterator<Item = &Job> {
+        self.claims.iter().filter_map(|number| self.job(*number))
+    }
+
     /// The job of a living attempt.
     pub(crate) fn job_of_epoch(&self, epoch: crate::node::AttemptKey) -> Option<JobId> {
         self.job(*self.by_epoch.get(&epoch)?).map(|job| job.id)

@@ -60,6 +60,17 @@ pub enum Condition {
         /// Some of them, those that were started first.
         jobs: Vec<JobId>,
     },
+    /// The last places of its queue are kept for jobs that go before it.
+    QueueKept {
+        /// The queue.
+        queue: QueueName,
+        /// Jobs that it runs.
+        active: u32,
+        /// As many as it may run.
+        max: u32,
+        /// Those for which its places are kept.
+        jobs: Vec<JobId>,
+    },
     /// There is no node.
     NoNodes,
     /// No node could hold it.
@@ -144,6 +155,12 @@ impl Condition {
                 };
                 format!("queue {queue} runs {active} of at most {}{who}", count(*max, "job"))
             }
+            Condition::QueueKept { queue, active, max, jobs } => format!(
+                "queue {queue} runs {active} of at most {}, and keeps {} for {}",
+                count(*max, "job"),
+                if jobs.len() == 1 { "a place" } else { "places" },
+                jobs_in_words(jobs, jobs.len())
+            ),
             Condition::NoNodes => "no node has registered yet".to_owned(),
             Condition::FitsNowhere => "no node here could hold it, even empty".to_owned(),
             Condition::TooSmall(lack) => lack.for_ever(),

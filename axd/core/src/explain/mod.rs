@@ -6,7 +6,7 @@ mod condition;
 mod plan;
 pub mod started;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::config::{QueueState, Scheduler};
@@ -179,6 +179,10 @@ struct Story<'a> {
     pass: Rehearsal,
     /// What that pass has kept before it looks at the next job.
     timeline: Timeline,
+    /// The queues in which it has kept a place for a job, and for which: for each that others are being ended for, and
+    /// for the first of each queue that has a place kept on a node.
+    kept: Vec<(QueueName, JobId)>,
+    reserved: BTreeSet<QueueName>,
     /// The nodes as jobs of one shape find them.
     known: BTreeMap<Shape, Rc<NodesFor>>,
     plan: Plan,
@@ -191,6 +195,8 @@ impl<'a> Story<'a> {
         let pass = controller.rehearse(now);
         Story {
             timeline: pass.after.timeline(now.wall),
+            kept: pass.after.claiming().map(|job| (job.queue.clone(), job.id)).collect(),
+            reserved: BTreeSet::new(),
             pass,
             controller,
             now,
@@ -213,6 +219,9 @@ impl<'a> Story<'a> {
         self.first.get_or_insert(job.id);
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
             self.timeline.reserve(place);
+            if self.reserved.insert(job.queue.clone()) {
+                self.kept.push((job.queue.clone(), job.id));
+            }
         }
         Explanation::new(self.now.wall, conditions, expected)
     }
@@ -220,6 +229,7 @@ impl<'a> Story<'a> {
     /// All that a ready job waits for.
     fn conditions(&mut self, job: &Job, misfit: bool) -> Vec<Condition> {
         let mut found = self.controller.queue_conditions(job);
+        found.extend(self.place_in_queue(job).filter(|_| found.is_empty() && !misfit));
         if self.controller.nodes().next().is_none() {
             found.push(Condition::NoNodes);
         } else if misfit {
@@ -236,6 +246,17 @@ impl<'a> Story<'a> {
             found = vec![Condition::StartsNow];
         }
         found
+    }
+
+    /// For whom the last places of its queue are kept.
+    fn place_in_queue(&self, job: &Job) -> Option<Condition> {
+        let queue = self.controller.config().queue(job.queue.as_str())?;
+        let (active, max) = (self.controller.active_in(&queue.name), queue.max_running?);
+        let kept = self.kept.iter().filter(|(of, id)| *of == queue.name && *id != job.id);
+        let jobs: Vec<JobId> = kept.map(|(_, id)| *id).collect();
+        let full = active as usize + jobs.len() >= max as usize;
+        (full && !jobs.is_empty() && self.pass.after.claim_of(job.id.number).is_none())
+            .then(|| Condition::QueueKept { queue: queue.name.clone(), active, max, jobs })
     }
 
     /// Why it has no place.

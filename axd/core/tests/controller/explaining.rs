@@ -114,6 +114,28 @@ fn a_full_queue_names_who_fills_it_and_a_stopped_one_says_so() {
 }
 
 #[test]
+fn a_place_in_a_queue_that_is_kept_is_named_with_its_owner() {
+    let mut controller = ready(config());
+    let high = |key, request| Submission { queue: "high".parse().unwrap(), ..submission(key, request) };
+    submit(&mut controller, 0, high(1, for_minutes(30, on_cards(3, None))));
+    let (wide, _) = submit(&mut controller, 1, high(2, on_cards(4, None)));
+    let (small, out) = submit(&mut controller, 2, high(3, for_minutes(5, on_cards(1, None))));
+    assert!(launched(&out).is_empty());
+    assert_eq!(
+        told(&controller, 2, small).reasons,
+        [
+            format!("queue high runs 1 of at most 2 jobs, and keeps a place for {wide}"),
+            format!("1 job before it, the first is {wide}"),
+        ]
+    );
+    assert_eq!(
+        controller.advise(at(2), small.number, &|_| true).unwrap().text,
+        "with --queue default at once on gpu-01 card 3"
+    );
+    assert_eq!(advice(&controller, 2, small), "no single change of what it asks for would start it at once");
+}
+
+#[test]
 fn nodes_that_lack_the_same_are_one_line() {
     let mut controller = cluster(config(), 12);
     for key in 0..12 {
