@@ -27,6 +27,7 @@ use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime};
+use attempt::hold_what_jobs_hold;
 use person::Asked;
 use schedule::Claim;
 
@@ -445,11 +446,6 @@ impl Controller {
         self.nodes.iter()
     }
 
-    /// What was asked of cards lately; only packing by fragmentation counts it.
-    pub fn mix(&self) -> &Mix {
-        &self.mix
-    }
-
     /// What the users have had of the cluster lately.
     pub fn usages(&self) -> &Usages {
         &self.usages
@@ -495,17 +491,4 @@ impl Controller {
 fn own_conditions_met(job: &Job, now: Now) -> bool {
     let begun = job.request.begin.is_none_or(|begin| begin <= now.wall);
     job.hold.is_none() && job.backoff_until.is_none() && begun
-}
-
-/// Gives a node's resources to the living attempts on it.
-fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, node: &mut Node) {
-    for job in jobs.values().filter(|j| j.state.is_active()) {
-        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == node.inventory.name) {
-            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
-            node.hold(attempt.name, attempt.allocation.clone(), start + attempt.planned);
-            if let Some(used) = attempt.card_used {
-                node.charge_at_least(attempt.name, used);
-            }
-        }
-    }
 }
