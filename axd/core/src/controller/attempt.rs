@@ -1,6 +1,7 @@
 //! The life of attempts: started, ending, ended, lost; and what becomes of the
 //! job then: its end, a retry with back-off, or another start.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::directive::signals;
@@ -306,5 +307,18 @@ fn in_words(end: &AttemptEnd) -> String {
         (Some(message), false) => format!("{message}; {what}"),
         (None, false) => what,
         (None, true) => end.outcome.word().to_owned(),
+    }
+}
+
+/// Gives a node's resources to the living attempts on it.
+pub(super) fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, node: &mut Node) {
+    for job in jobs.values().filter(|j| j.state.is_active()) {
+        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == node.inventory.name) {
+            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
+            node.hold(attempt.name, attempt.allocation.clone(), start + attempt.planned);
+            if let Some(used) = attempt.card_used {
+                node.charge_at_least(attempt.name, used);
+            }
+        }
     }
 }

@@ -31,6 +31,7 @@ use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime};
+use attempt::hold_what_jobs_hold;
 use person::Asked;
 use snapshot::hold_what_jobs_hold;
 
@@ -373,11 +374,6 @@ impl Controller {
     /// All nodes, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
-    }
-
-    /// What was asked of cards lately; only packing by fragmentation counts it.
-    pub fn mix(&self) -> &Mix {
-        &self.mix
     }
 
     /// What the users have had of the cluster lately.

@@ -7,6 +7,7 @@ use crate::config::{Packing, QueueState};
 use crate::id::{JobId, Uid};
 use crate::job::state::JobState;
 use crate::job::{Actor, Job};
+use crate::schedule::fragmentation::Mix;
 use crate::time::{Now, Span};
 
 use super::{Controller, Decision, Submission, own_conditions_met};
@@ -87,5 +88,10 @@ impl Controller {
                 Err((ErrorClass::TryAgain, why))
             }
         }
+    }
+
+    /// What was asked of cards lately; only packing by fragmentation counts it.
+    pub fn mix(&self) -> &Mix {
+        &self.mix
     }
 }

@@ -330,8 +330,8 @@ impl Index {
     }
 
     fn follow(&mut self, nodes: &[Node]) {
-        while self.room.nodes() < nodes.len() {
-            let next = self.room.nodes();
+        while self.room.entered() < nodes.len() {
+            let next = self.room.entered();
             self.room.enter(next, &nodes[next]);
         }
         for position in std::mem::take(&mut self.changed) {

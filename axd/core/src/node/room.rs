@@ -138,7 +138,7 @@ impl Room {
     }
 
     /// How many nodes are entered.
-    pub fn nodes(&self) -> usize {
+    pub fn entered(&self) -> usize {
         self.entries.len()
     }
 

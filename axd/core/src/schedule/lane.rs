@@ -354,6 +354,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn it_answers_like_a_plain_list(history in jobs(), after in 0..20_i64, shorter in 0..21_u64, from in 0..6_u8) {
             let mut lane = Lane::default();

@@ -431,3 +431,6 @@ impl Search<'_> {
         self.best.as_ref().map_or(WallTime(i64::MAX), |(at, _, _)| *at)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -301,6 +301,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         /// Whatever is passed at once, and although what starts on the way is taken out and less is worth a look.
         #[test]
         fn leaps_meet_the_same_jobs_as_steps(

@@ -1,0 +1,139 @@
+//! What is found along the index is what looking at every node finds.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::id::{AttemptName, Epoch, JobId, JobNumber};
+use crate::job::spec::PreemptMode;
+use crate::node::Inventory;
+use crate::schedule::timeline::Reservation;
+
+const NOW: WallTime = WallTime(1_000_000);
+
+/// Memory of a node's cards; whether the last of them is of another size.
+type Shape = (u64, usize, bool);
+
+/// Node, cards, slice, CPUs, end relative to now.
+type Held = (usize, u32, Option<u64>, u32, i64);
+
+fn request(cards: u32, slice: Option<u64>, cpus: u32) -> Request {
+    let wanted = CardRequest { count: cards, kind: None, slice: slice.map(Megabytes) };
+    Request {
+        cpus,
+        ram: Megabytes(u64::from(cpus)),
+        cards: (cards > 0).then_some(wanted),
+        exclusive: false,
+        only_nodes: vec![],
+        not_nodes: vec![],
+        time_limit: None,
+        estimate: None,
+        begin: None,
+        priority: 50,
+        idempotent: true,
+        requeue: true,
+        retries: 0,
+        retry_delay: Span::ZERO,
+        preempt: PreemptMode::Requeue,
+        retry_on: vec![],
+    }
+}
+
+fn node((mem, cards, mixed): Shape, number: usize) -> Node {
+    let card = |index: usize| {
+        let mem = if mixed && index + 1 == cards { mem / 2 } else { mem };
+        Card { index: index as u32, uuid: format!("{number}-{index}"), kind: None, mem: Megabytes(mem) }
+    };
+    let name = format!("node-{number}").parse().unwrap();
+    let cards = (0..cards).map(card).collect();
+    Node::new(Inventory { name, epoch: 1, cpus: 12, ram: Megabytes(12), cards })
+}
+
+fn requests() -> impl Strategy<Value = (u32, Option<u64>, u32)> {
+    (0..4_u32, proptest::option::of(1..=8_u64), 1..8_u32)
+}
+
+fn held() -> impl Strategy<Value = Held> {
+    (0..6_usize, 0..3_u32, proptest::option::of(1..=8_u64), 0..4_u32, -2..20_i64)
+}
+
+/// Gives something of a node out, if it fits.
+fn hold(nodes: &mut Nodes, rules: &Rules, (at, cards, slice, cpus, end): Held, number: u64) {
+    let at = at % nodes.as_slice().len();
+    let mut request = request(cards, slice, cpus);
+    request.only_nodes = vec![nodes.as_slice()[at].inventory.name.clone()];
+    let Some(place) = rules.place(nodes, &Timeline::new(NOW), &request, NOW, Span(1)) else { return };
+    let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
+    let allocation = nodes.as_slice()[at].allocation(&request, &cards, rules.reserve);
+    let job = JobId { number: JobNumber(number as u32), year: 2026 };
+    let attempt = AttemptName { job, epoch: Epoch(number) };
+    let name = allocation.node.clone();
+    nodes.get_mut(&name).unwrap().hold(attempt, allocation, WallTime(NOW.0 + end * 500));
+}
+
+fn give_back(nodes: &mut Nodes, number: u64) {
+    let job = JobId { number: JobNumber(number as u32), year: 2026 };
+    let holder = nodes.iter().find(|node| node.held().contains_key(&number));
+    let name = holder.map(|node| node.inventory.name.clone());
+    if let Some(node) = name.and_then(|name| nodes.get_mut(&name)) {
+        node.release(AttemptName { job, epoch: Epoch(number) });
+    }
+}
+
+fn kept(nodes: &Nodes, rules: &Rules, timeline: &Timeline, request: &Request) -> Option<Reservation> {
+    let (from, place) = rules.earliest(nodes, timeline, request, NOW, Span(5000))?;
+    Some(Reservation {
+        job: JobNumber(1),
+        node: place.node,
+        from,
+        until: from + Span(5000),
+        cards: place.cards,
+        cpus: request.cpus,
+        ram: request.ram,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_index_finds_what_a_look_at_all_finds(
+        shapes in proptest::collection::vec((prop_oneof![Just(8_u64), Just(6)], 0..4_usize, any::<bool>()), 1..6),
+        rounds in proptest::collection::vec(proptest::collection::vec(held(), 1..8), 1..6),
+        asks in proptest::collection::vec(requests(), 1..5),
+        reserve in prop_oneof![Just(0_u32), Just(25)],
+        length in 1..9000_u64,
+    ) {
+        let rules = Rules::new(Packing::Best, reserve, &Mix::default());
+        let mut nodes: Nodes = shapes.into_iter().zip(0..).map(|(shape, number)| node(shape, number)).collect();
+        let mut number = 0;
+        for round in rounds {
+            give_back(&mut nodes, number / 2);
+            for held in round {
+                number += 1;
+                hold(&mut nodes, &rules, held, number);
+            }
+            let mut timeline = Timeline::new(NOW);
+            for (cards, slice, cpus) in asks.iter().copied() {
+                let (request, length) = (request(cards, slice, cpus), Span(length));
+                let all = || Search {
+                    rules: &rules, nodes: nodes.as_slice(), timeline: &timeline, request: &request, length, best: None,
+                };
+                let mut now = all();
+                now.all(0..nodes.as_slice().len(), NOW);
+                let place = now.best.map(|(_, _, place)| place);
+                prop_assert_eq!(&rules.place(&nodes, &timeline, &request, NOW, length), &place);
+                if place.is_some() {
+                    continue;
+                }
+                let mut later = all();
+                (0..nodes.as_slice().len()).for_each(|position| later.when(position, NOW));
+                let later = later.best.map(|(at, _, place)| (at, place));
+                prop_assert_eq!(&rules.earliest(&nodes, &timeline, &request, NOW, length), &later);
+                if let Some(kept) = kept(&nodes, &rules, &timeline, &request) {
+                    timeline.reserve(kept);
+                }
+            }
+            prop_assert!(nodes.index_agrees());
+        }
+    }
+}
