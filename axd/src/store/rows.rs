@@ -230,7 +230,10 @@ fn written_for(decision: &Decision) -> Option<JobId> {
 fn may_charge(decision: &Decision) -> bool {
     matches!(
         decision,
-        Decision::Launch { .. } | Decision::Closed { .. } | Decision::Noted { .. } | Decision::Moved { to: JobState::Ready, .. }
+        Decision::Launch { .. }
+            | Decision::Closed { .. }
+            | Decision::Noted { .. }
+            | Decision::Moved { to: JobState::Ready, .. }
     )
 }
 
