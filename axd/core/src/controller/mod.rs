@@ -33,7 +33,6 @@ use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime};
 use attempt::hold_what_jobs_hold;
 use person::Asked;
-use snapshot::hold_what_jobs_hold;
 
 /// How long a finished job stays in memory, so that what is on its way about it
 /// still finds it; afterwards the accounts answer.

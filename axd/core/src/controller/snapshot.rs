@@ -16,6 +16,7 @@ use crate::schedule::usage::Usages;
 use crate::time::WallTime;
 
 use super::Controller;
+use super::attempt::hold_what_jobs_hold;
 
 /// What a restart hands back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,19 +100,6 @@ impl Controller {
             times: self.times.clone(),
             usages: self.usages.clone(),
             mix: self.mix.clone(),
-        }
-    }
-}
-
-/// Gives a node's resources to the living attempts on it.
-pub(super) fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, node: &mut Node) {
-    for job in jobs.values().filter(|j| j.state.is_active()) {
-        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == node.inventory.name) {
-            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
-            node.hold(attempt.name, attempt.allocation.clone(), start + attempt.planned);
-            if let Some(used) = attempt.card_used {
-                node.charge_at_least(attempt.name, used);
-            }
         }
     }
 }
