@@ -134,7 +134,7 @@ pub static KEYS: &[Key] = &[
     key("queues[].priority", Count(1, MOST, |d| &mut d.queue.priority), "1",
         "Weight of the queue under fair_share, rank under fifo; more is earlier."),
     key("queues[].max_running", Count(1, MOST, |d| &mut d.queue.max_running), "none",
-        "Most jobs of the queue that run at once.").absent(),
+        "Most jobs of the queue that run at once; a job that has a place kept for it counts among them.").absent(),
     key("queues[].state", Enum(STATES, |d| &mut d.queue.state), "open",
         "open accepts and starts jobs, stopped accepts but starts none, closed accepts none and runs out."),
     key("queues[].default_time", Duration(SECOND, YEAR, |d| &mut d.queue.default_time), "none",
