@@ -90,14 +90,14 @@ fn count_cards(
 
 fn declared_card(host: &HostName, declared: &GpuNode, index: u32) -> Card {
     let mem = declared.mem_per_gpu.unwrap_or_default();
-    Card { index, uuid: format!("{host}-{index}"), kind: declared.kind.clone(), mem }
+    Card::new(index, format!("{host}-{index}"), declared.kind.clone(), mem)
 }
 
 fn found_card(card: &nvml::Card, declared: Option<&GpuNode>) -> Card {
     let has = Megabytes::from_bytes(card.memory_bytes.saturating_sub(card.reserved_bytes));
     let kind = declared.and_then(|d| d.kind.clone()).unwrap_or_else(|| card.name.to_ascii_lowercase());
     let mem = declared.and_then(|d| d.mem_per_gpu).map_or(has, |mb| mb.min(has));
-    Card { index: card.index, uuid: card.uuid.clone(), kind: Some(kind), mem }
+    Card::new(card.index, card.uuid.clone(), Some(kind), mem)
 }
 
 fn both(host: &HostName, declared: &GpuNode, found: &[nvml::Card], warnings: &mut Vec<String>) -> Vec<Card> {

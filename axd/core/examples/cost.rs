@@ -54,8 +54,7 @@ fn config() -> Config {
 
 fn node(number: usize) -> Inventory {
     let mem = Megabytes(if number.is_multiple_of(4) { 40_000 } else { 80_000 });
-    let card =
-        |index| Card { index, uuid: format!("GPU-{number:06}-{index}"), kind: Some("a100".into()), mem };
+    let card = |index| Card::new(index, format!("GPU-{number:06}-{index}"), Some("a100".into()), mem);
     Inventory {
         name: format!("gpu-{number:05}").parse().unwrap(),
         epoch: 1,

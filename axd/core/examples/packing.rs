@@ -38,8 +38,7 @@ fn lines(path: &str) -> Vec<Vec<String>> {
 
 fn node(fields: &[String]) -> Option<Inventory> {
     let number = |at: usize| fields[at].parse::<u64>().unwrap_or(0);
-    let card =
-        |index| Card { index, uuid: format!("{}-{index}", fields[0]), kind: None, mem: Megabytes(WHOLE) };
+    let card = |index| Card::new(index, format!("{}-{index}", fields[0]), None, Megabytes(WHOLE));
     let cards: Vec<Card> = (0..number(3) as u32).map(card).collect();
     let (cpus, ram) = (number(1) as u32, Megabytes(number(2)));
     (!cards.is_empty()).then(|| Inventory { name: fields[0].parse().unwrap(), epoch: 1, cpus, ram, cards })

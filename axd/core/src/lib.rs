@@ -11,6 +11,7 @@ pub mod controller;
 pub mod directive;
 pub mod environment;
 pub mod explain;
+pub mod gpu;
 pub mod hostlist;
 pub mod id;
 pub mod invariants;

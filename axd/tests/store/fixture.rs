@@ -94,12 +94,7 @@ pub fn config() -> Config {
 }
 
 pub fn node(cpus: u32) -> Inventory {
-    let card = |index| Card {
-        index,
-        uuid: format!("card-{index}"),
-        kind: Some("a100".into()),
-        mem: Megabytes(80_000),
-    };
+    let card = |index| Card::new(index, format!("card-{index}"), Some("a100".into()), Megabytes(80_000));
     Inventory {
         name: "gpu-01".parse().unwrap(),
         epoch: 1,

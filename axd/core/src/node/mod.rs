@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::Hardware;
 use crate::id::{AttemptName, HostName};
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
@@ -47,6 +48,9 @@ pub struct Card {
     pub kind: Option<String>,
     /// Memory to give out.
     pub mem: Megabytes,
+    /// How it is built in.
+    #[serde(default)]
+    pub hardware: Hardware,
 }
 
 impl Inventory {
@@ -110,6 +114,11 @@ pub struct CardDemand {
 }
 
 impl Card {
+    /// A card of which no more is known than what is given out of it.
+    pub fn new(index: u32, uuid: String, kind: Option<String>, mem: Megabytes) -> Card {
+        Card { index, uuid, kind, mem, hardware: Hardware::default() }
+    }
+
     /// The part of a card that slices may share, with `reserve` percent of it kept back.
     pub fn shared(&self, reserve: u32) -> Megabytes {
         Megabytes(self.mem.0 * u64::from(100 - reserve.min(100)) / 100)

@@ -62,7 +62,7 @@ fn random_node(dice: &mut Dice<'_>, number: u64) -> Inventory {
     let name = format!("gpu-0{number}");
     let kind = dice.one(&[None, Some("small".to_owned()), Some("big".to_owned())]);
     let mem = Megabytes(dice.one(&[2000, 1000, 3500]));
-    let card = |index| Card { index, uuid: format!("{name}-{index}"), kind: kind.clone(), mem };
+    let card = |index| Card::new(index, format!("{name}-{index}"), kind.clone(), mem);
     Inventory {
         name: name.parse().unwrap(),
         epoch: number,

@@ -34,12 +34,7 @@ fn config() -> Config {
 }
 
 fn node() -> Inventory {
-    let card = |index| Card {
-        index,
-        uuid: format!("card-{index}"),
-        kind: Some("a100".into()),
-        mem: Megabytes(80_000),
-    };
+    let card = |index| Card::new(index, format!("card-{index}"), Some("a100".into()), Megabytes(80_000));
     Inventory {
         name: "gpu-01".parse().unwrap(),
         epoch: 1,

@@ -41,7 +41,7 @@ fn an_end_is_settled_by_what_was_charged_whatever_has_changed_meanwhile() {
         Event::ConfigLoaded(Box::new(config))
     };
     let larger = || {
-        let card = Card { index: 9, uuid: "large".into(), kind: None, mem: Megabytes(160_000) };
+        let card = Card::new(9, "large".into(), None, Megabytes(160_000));
         let mut cards = node().cards;
         cards.push(card);
         Event::NodeRegistered(Inventory { cards, ..node() })

@@ -113,12 +113,7 @@ pub(crate) fn node(which: u64, more: u64) -> Inventory {
         _ => (6, 32_000, 1, 80_000, "large"),
     };
     let name = format!("gpu-0{}", which % 3 + 1);
-    let card = |index| Card {
-        index,
-        uuid: format!("{name}-{index}"),
-        kind: Some(kind.to_owned()),
-        mem: Megabytes(mem),
-    };
+    let card = |index| Card::new(index, format!("{name}-{index}"), Some(kind.to_owned()), Megabytes(mem));
     Inventory {
         name: name.parse().unwrap(),
         epoch: 1 + more,

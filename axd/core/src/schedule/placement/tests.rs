@@ -41,7 +41,7 @@ fn request(cards: u32, slice: Option<u64>, cpus: u32) -> Request {
 fn node((mem, cards, mixed): Shape, number: usize) -> Node {
     let card = |index: usize| {
         let mem = if mixed && index + 1 == cards { mem / 2 } else { mem };
-        Card { index: index as u32, uuid: format!("{number}-{index}"), kind: None, mem: Megabytes(mem) }
+        Card::new(index as u32, format!("{number}-{index}"), None, Megabytes(mem))
     };
     let name = format!("node-{number}").parse().unwrap();
     let cards = (0..cards).map(card).collect();

@@ -100,7 +100,7 @@ impl Cluster {
 }
 
 fn inventory(name: HostName, shape: &NodeShape, cpus: u32) -> Inventory {
-    let card = |index| Card { index, uuid: format!("{name}-card-{index}"), kind: None, mem: shape.mem };
+    let card = |index| Card::new(index, format!("{name}-card-{index}"), None, shape.mem);
     let cards = (0..shape.cards).map(card).collect();
     Inventory { cpus, ram: Megabytes(u64::from(cpus)), epoch: 1, cards, name }
 }

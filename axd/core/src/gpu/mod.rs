@@ -1,0 +1,123 @@
+//! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
+//! cards is `node`'s, where a job goes is `schedule::placement`'s.
+
+mod sample;
+
+pub use sample::{CardSeen, HolderSeen, Sample};
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::size::Megabytes;
+
+/// How a card is built in, as far as the driver says; all of it unknown for cards that are only declared.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Hardware {
+    /// Product name as the driver gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Place on the bus, `00000000:3B:00.0`; numbers of cards follow its order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<String>,
+    /// Its device file is `/dev/nvidiaMINOR`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minor: Option<u32>,
+    /// Its NUMA node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<u32>,
+    /// UUIDs of the cards to which it has a direct link (NVLink), and how many lanes of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<(String, u32)>,
+    /// It is a part (MIG) of a card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<Mig>,
+    /// Who holds jobs to their slice of it.
+    #[serde(default)]
+    pub limit: Rung,
+}
+
+/// Which part of which card a MIG instance is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mig {
+    /// UUID of the card.
+    pub parent: String,
+    /// Number of the GPU instance.
+    pub gpu_instance: u32,
+    /// Number of the compute instance.
+    pub compute_instance: u32,
+}
+
+/// Who holds a job to its slice of a card, from the strongest to nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// The driver: a limit on the job's control group.
+    Driver,
+    /// An MPS server.
+    Mps,
+    /// The frameworks' own settings, and what is seen is watched.
+    Env,
+    /// What is seen is watched: who uses more is ended.
+    Watch,
+    /// Nobody: nothing can be seen.
+    #[default]
+    None,
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rung::Driver => "driver",
+            Rung::Mps => "mps",
+            Rung::Env => "env",
+            Rung::Watch => "watch",
+            Rung::None => "none",
+        })
+    }
+}
+
+/// Whether a card is fit to be given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// It is.
+    #[default]
+    Healthy,
+    /// It did something odd or does not answer: nothing new is started on it until that has passed.
+    Suspect,
+    /// It needs a person: nothing is started on it until `ax node resume NODE --gpu N`.
+    Drained,
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Health::Healthy => "healthy",
+            Health::Suspect => "suspect",
+            Health::Drained => "drained",
+        })
+    }
+}
+
+/// What is known of a card beyond what jobs hold of it. The shell tells it when it has changed enough to matter; the
+/// controller keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CardState {
+    /// Whether it is fit to be given out.
+    pub health: Health,
+    /// Why it is not, in words, with what the maker advises.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Memory held by processes that are no job's, the 95th percentile of the window.
+    pub foreign: Megabytes,
+    /// Memory in use that no process accounts for, the same percentile.
+    pub unexplained: Megabytes,
+    /// Who holds the foreign memory, in words, the largest first:
+    /// `21 GB held by pid 4711 python of user li, not a job`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<String>,
+    /// Memory that really is free by the window, conservative; absent where nobody measures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<Megabytes>,
+}

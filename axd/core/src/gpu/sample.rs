@@ -1,0 +1,69 @@
+//! What one look at the cards of a node sees. It crosses from the process that asks the driver to the daemon.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AttemptName, Uid};
+use crate::size::Megabytes;
+
+/// One look at all cards of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Sample {
+    /// Those that could be asked. One that is missing could not, or is gone.
+    pub cards: Vec<CardSeen>,
+}
+
+/// A card at one moment. What the driver does not say is absent, never zero.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CardSeen {
+    /// Which.
+    pub uuid: String,
+    /// Memory in use, without what the driver reserves for itself.
+    pub used: Megabytes,
+    /// Memory free.
+    pub free: Megabytes,
+    /// Processes with memory on it, each once.
+    pub holders: Vec<HolderSeen>,
+    /// Share of the last second in which a kernel ran, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<u32>,
+    /// Degrees Celsius.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<u32>,
+    /// Milliwatts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_mw: Option<u32>,
+    /// Uncorrected memory errors since the driver was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecc_uncorrected: Option<u64>,
+    /// Pages or rows wait to be taken out of use at the next reset, or could not be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retirement_pending: Option<bool>,
+    /// Xid events since the last sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub xids: Vec<u32>,
+}
+
+/// A process with memory on a card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderSeen {
+    /// Its number on the host; 0 if it is hidden from us.
+    pub pid: i32,
+    /// Its start, clock ticks since boot: with the number it never names another process. Absent if it was gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ticks: Option<u64>,
+    /// Memory that it holds; absent where the driver does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Megabytes>,
+    /// Its user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Uid>,
+    /// Its command's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The container that it is in, by its control group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// The attempt in whose control group it is, living or over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<AttemptName>,
+}
