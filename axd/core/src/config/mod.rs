@@ -73,6 +73,9 @@ pub struct Resources {
     pub gpu_reserve: u32,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
+    /// `gpu_fragmentation_warning`: percent of a shared card that may be bound and not used.
+    #[serde(default)]
+    pub gpu_fragmentation_warning: u32,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -125,6 +128,8 @@ pub struct Queue {
     pub order: QueueOrder,
     /// `lease`.
     pub lease: LeaseMode,
+    /// `restart_slices_every`: after so long slice jobs begin anew at a checkpoint.
+    pub restart_slices_every: Option<Span>,
     /// `cards`: only these, as `host:index` or by UUID; empty: all.
     pub cards: Vec<String>,
 }
@@ -215,6 +220,8 @@ pub struct Policy {
     pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
     pub idle: Option<Span>,
+    /// `idle_end`: after how long of that it is ended.
+    pub idle_end: Option<Span>,
 }
 
 impl Policy {
@@ -317,6 +324,7 @@ impl Default for Resources {
             ram: None,
             gpu_reserve: 0,
             gpu_context: Megabytes(512),
+            gpu_fragmentation_warning: 30,
             gpu_nodes: Vec::new(),
         }
     }
@@ -348,6 +356,7 @@ impl Default for Policy {
             max_preemptions: 2,
             grow_memory: true,
             idle: None,
+            idle_end: None,
         }
     }
 }
@@ -378,6 +387,7 @@ impl Queue {
             preempt: PreemptMode::Requeue,
             order: QueueOrder::Prio,
             lease: LeaseMode::Fixed,
+            restart_slices_every: None,
             cards: Vec::new(),
         }
     }

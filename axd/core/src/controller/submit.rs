@@ -48,6 +48,7 @@ impl Controller {
             evictions: 0,
             saved: Span(0),
             claim: None,
+            kept_until: None,
             attempt: None,
             note: None,
             owner,
