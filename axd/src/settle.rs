@@ -137,6 +137,12 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
     })))
 }
 
+/// The living processes of an attempt, as far as its record of the start names them by groups.
+pub(crate) fn containment_of(paths: &Paths, attempt: AttemptName) -> Option<Containment> {
+    let started = started(paths, attempt).ok()??;
+    (!started.cgroups.is_empty()).then(|| containment(&started).ok())?
+}
+
 /// Where no group could be made, descendants and marked processes are the job.
 fn containment(started: &Started) -> Result<Containment, SysError> {
     if !started.cgroups.is_empty() {

@@ -5,6 +5,7 @@
 
 mod actions;
 mod attempts;
+mod card_views;
 mod cleaning;
 mod commit;
 mod effects;
@@ -22,6 +23,7 @@ mod stop;
 mod stored;
 mod strays;
 mod tokens;
+mod watched;
 mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -61,6 +63,7 @@ use parked::Parked;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
+use watched::Watched;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -98,6 +101,7 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    watched: Watched,
     launcher: Launcher,
     /// Launches that the launcher has no room for.
     launches: Queued,
@@ -168,6 +172,7 @@ impl Engine {
         if nothing_runs_on {
             containment::clear(&self.paths);
         }
+        self.watched.finish();
         self.writer.close().map_err(|e| e.to_string())
     }
 

@@ -2,7 +2,7 @@
 //! holds them, from the accounts otherwise. Nothing is changed here.
 
 use ax_core::advice::Advice;
-use ax_core::api::{ApiError, CardView, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeView};
+use ax_core::api::{ApiError, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeView};
 use ax_core::config::Queue;
 use ax_core::controller::Controller;
 use ax_core::explain::Explanation;
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// Everybody sees all jobs, unless the cluster keeps them private.
-    fn may_see(&self, id: JobId, person: &Person) -> bool {
+    pub(super) fn may_see(&self, id: JobId, person: &Person) -> bool {
         if !self.controller.config().cluster.private_jobs || person.is_admin(self.controller.config()) {
             return true;
         }
@@ -264,6 +264,7 @@ impl Engine {
                 if let Some(stored) = stored {
                     take_stored(&mut view, stored);
                 }
+                tell_idle(&mut view, job);
                 view
             }
             (Ok(None), None) => return Response::error(&refused(format!("there is no job {number}"))),
@@ -350,7 +351,7 @@ impl Engine {
     }
 
     /// The jobs that hold something of a node, as far as this person sees them.
-    fn jobs_on(
+    pub(super) fn jobs_on(
         &self,
         node: &Node,
         person: &Person,
@@ -364,32 +365,6 @@ impl Engine {
         here.map(|job| job.id).filter(|id| self.may_see(*id, person)).collect()
     }
 
-    fn cards(&self, person: &Person) -> Vec<CardView> {
-        let nodes = self.controller.nodes();
-        let of = |node| move |card| self.card(node, card, person);
-        nodes.flat_map(|node| node.inventory.cards.iter().map(of(node))).collect()
-    }
-
-    fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
-        let reserved = node.card_reserved(card);
-        CardView {
-            node: node.inventory.name.to_string(),
-            index: card.index,
-            uuid: card.uuid.clone(),
-            name: card.kind.clone().unwrap_or_else(|| "card".to_owned()),
-            mem_mb: card.mem.0,
-            free_mb: (card.mem - reserved).0,
-            reserved_mb: reserved.0,
-            used_mb: None,
-            p95_mb: None,
-            load: None,
-            jobs: self.jobs_on(node, person, |a| a.cards.iter().any(|share| share.index == card.index)),
-            foreign: Vec::new(),
-            limit: "none".to_owned(),
-            health: "healthy".to_owned(),
-        }
-    }
-
     fn daemon(&self) -> DaemonView {
         let count = |which: fn(&Job) -> bool| self.controller.jobs().filter(|j| which(j)).count() as u64;
         DaemonView {
@@ -401,6 +376,14 @@ impl Engine {
             read_only: self.read_only.clone(),
             missing: self.missing.clone(),
         }
+    }
+}
+
+/// The idle time of the attempt that lives is written down now and then only.
+fn tell_idle(view: &mut JobView, job: &Job) {
+    let Some(attempt) = job.attempt.as_deref().filter(|attempt| !attempt.idle.is_none()) else { return };
+    for shown in view.attempts.iter_mut().filter(|shown| shown.epoch == attempt.name.epoch.0) {
+        shown.idle_s = Some(attempt.idle.total().as_seconds());
     }
 }
 

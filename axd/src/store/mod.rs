@@ -31,6 +31,7 @@ pub(crate) mod testing;
 pub use blobs::{Content, Footprint};
 pub use details::{Details, Environment, OutputFiles, Usage};
 pub use error::{Result, StoreError};
+pub(crate) use open::make_private as open_private;
 pub use open::{Store, adopt};
 pub use read::{AttemptRecord, Finished, Reader};
 pub use restore::{Broken, Holding, Restored};
