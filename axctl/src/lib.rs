@@ -8,6 +8,7 @@ pub mod ax;
 pub mod axbatch;
 pub mod axctl;
 mod axrun;
+mod chart;
 pub mod client;
 mod cmd;
 pub mod connect;
