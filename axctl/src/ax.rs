@@ -19,6 +19,7 @@ use crate::connect;
 use crate::failure::{Failure, finish};
 use crate::session::Session;
 use crate::shown::shown;
+use crate::top;
 use crate::when::{Clock, Zone};
 use crate::world::{Screen, World, with_process};
 
@@ -52,6 +53,7 @@ enum Command {
     Acct(acct::Arguments),
     Eff(eff::Arguments),
     Resource(resource::Arguments),
+    Top(top::Arguments),
     Node(node::Arguments),
     Reload(reload::Arguments),
     Completions(completions::Arguments),
@@ -116,6 +118,7 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>, screen: Screen, zone: Z
         Command::Acct(arguments) => arguments.run(&mut session),
         Command::Eff(arguments) => arguments.run(&mut session),
         Command::Resource(arguments) => arguments.run(&mut session),
+        Command::Top(arguments) => arguments.run(&mut session),
         Command::Node(arguments) => arguments.run(&mut session),
         Command::Reload(arguments) => arguments.run(&mut session),
         Command::Completions(arguments) => arguments.run(&mut session),

@@ -24,5 +24,6 @@ mod stop;
 mod style;
 mod submit;
 mod table;
+mod top;
 pub mod when;
 pub mod world;

@@ -1,6 +1,6 @@
 //! The terminal of a program that fills the screen: keys as they are pressed, and everything as it was afterwards.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use crate::error::{Doing, Result, check};
 use nix::sys::signal::{Signal, raise};
@@ -18,12 +18,13 @@ impl Settings {
     ///
     /// # Errors
     /// When it is no terminal.
-    pub fn take_over(tty: BorrowedFd<'static>) -> Result<Settings> {
+    pub fn take_over(tty: &impl AsFd) -> Result<Settings> {
         let tty = tty.as_fd().as_raw_fd();
         // SAFETY: a structure of numbers, for which all zeroes is a value.
         let mut before: libc::termios = unsafe { std::mem::zeroed() };
         // SAFETY: the structure is ours and as large as the call expects.
-        check(unsafe { libc::tcgetattr(tty, &mut before) }).doing("ask for the settings of", "the terminal")?;
+        check(unsafe { libc::tcgetattr(tty, &mut before) })
+            .doing("ask for the settings of", "the terminal")?;
         let settings = Settings { tty, before };
         settings.again()?;
         Ok(settings)
