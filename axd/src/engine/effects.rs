@@ -20,6 +20,9 @@ impl Engine {
         match decision {
             Decision::Launch { attempt, number, allocation, .. } => {
                 crash_point!("decision committed");
+                if let Some(cards) = self.cards.as_mut().filter(|_| !allocation.cards.is_empty()) {
+                    cards.set_busy(true, now().boot);
+                }
                 self.launch(Launch { attempt, number, allocation });
             }
             Decision::Terminate { attempt, outcome, message } => {

@@ -3,7 +3,7 @@
 
 mod sample;
 
-pub use sample::{CardSeen, HolderSeen, Sample};
+pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
 
 use std::fmt;
 
