@@ -39,6 +39,8 @@ impl Engine {
             | Decision::Accepted { .. }
             | Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
+            | Decision::CardMoved { .. }
+            | Decision::NodeMoved { .. }
             | Decision::Ignored { .. } => {}
         }
     }
