@@ -60,7 +60,9 @@ static FIELDS: [Field<Row>; 20] = [
     right("unused", "UNUSED", |row, _| Cell::maybe(row.card.unused_mb.map(card_memory))),
     right("load", "LOAD", |row, _| Cell::maybe(row.card.load.map(|load| format!("{load}%")))),
     right("temp", "TEMP", |row, _| Cell::maybe(row.card.temperature.map(|degrees| format!("{degrees}C")))),
-    right("power", "POWER", |row, _| Cell::maybe(row.card.power_w.map(|watts| format!("{watts}W")))),
+    right("power", "POWER", |row, _| {
+        Cell::maybe(row.card.power_mw.map(|power| format!("{}W", power.div_ceil(1000))))
+    }),
     left("limit", "LIMIT", Last(5), |row, _| Cell::new(&row.card.limit)),
     left("health", "HEALTH", Last(7), |row, _| Cell::painted(&row.card.health, paint(&row.card.health))),
     left("owner", "OWNER", Last(5), |row, _| Cell::new(&row.owner)),

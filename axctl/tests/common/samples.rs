@@ -275,11 +275,12 @@ pub fn cards() -> String {
             held(id("ax-2026-0007"), "bob", Some(38_146)),
         ],
         temperature: Some(61),
-        power_w: Some(244),
+        power_mw: Some(243_500),
         unexplained_mb: Some(0),
         unused_mb: Some(46_292),
         fragmentation: Some(57),
         warning: Some("57% of it is bound and not used".into()),
+        hardware: Default::default(),
     };
     let whole = CardView {
         index: 1,
@@ -303,7 +304,7 @@ pub fn cards() -> String {
         p95_mb: None,
         load: None,
         temperature: None,
-        power_w: None,
+        power_mw: None,
         jobs: vec![],
         held: vec![],
         limit: "none".into(),

@@ -1,8 +1,8 @@
 //! Cards as they are shown: what jobs hold of them, what is seen on them, and what somebody should know.
 
 use ax_core::api::{CardView, HeldView};
-use ax_core::gpu::CardSeen;
 use ax_core::gpu::seen::memory_of;
+use ax_core::gpu::{CardSeen, Health};
 use ax_core::job::{Attempt, Job};
 use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
@@ -20,13 +20,16 @@ impl Engine {
 
     fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
         let reserved = node.card_reserved(card);
-        let seen = self.watched.card(&card.uuid, now().boot);
+        let percentile = self.watched.percentile(&card.uuid, now().boot);
+        // What was seen too long ago says nothing.
+        let seen = self.seen(card).filter(|_| percentile.is_some());
+        let why = self.why_not(node, card);
         let holders = self.holders(node, card);
         let held = |(job, attempt, share): &(&Job, &Attempt, &CardShare)| HeldView {
             job: job.id,
             user: job.owner.name.to_string(),
             mem_mb: share.slice.map(|mb| mb.0),
-            used_mb: seen.and_then(|(seen, _)| used_by(seen, attempt, share)).map(|mb| mb.0),
+            used_mb: seen.and_then(|seen| used_by(seen, attempt, share)).map(|mb| mb.0),
         };
         let held: Vec<HeldView> =
             holders.iter().filter(|(job, ..)| self.may_see(job.id, person)).map(held).collect();
@@ -41,15 +44,18 @@ impl Engine {
             jobs: held.iter().map(|held| held.job).collect(),
             held,
             limit: card.hardware.limit.to_string(),
-            health: "healthy".to_owned(),
+            foreign: seen.map(super::cards::strangers).unwrap_or_default(),
+            health: if why.is_some() { Health::Suspect } else { Health::Healthy }.to_string(),
+            why,
+            p95_mb: percentile.map(|used| used.0),
+            hardware: card.hardware.clone(),
             ..CardView::default()
         };
-        if let Some((seen, p95)) = seen {
+        if let Some(seen) = seen {
             view.used_mb = Some(seen.used.0);
-            view.p95_mb = Some(p95.0);
             view.load = seen.load;
             view.temperature = seen.temperature;
-            view.power_w = seen.power_mw.map(|power| power.div_ceil(1000));
+            view.power_mw = seen.power_mw;
             self.tell_fragmentation(&mut view, seen, &holders);
         }
         view
@@ -59,7 +65,8 @@ impl Engine {
     fn holders<'c>(&'c self, node: &Node, card: &Card) -> Vec<(&'c Job, &'c Attempt, &'c CardShare)> {
         let of = |job: &'c Job| {
             let attempt = job.attempt.as_deref().filter(|a| a.allocation.node == node.inventory.name)?;
-            let share = attempt.allocation.cards.iter().find(|share| share.index == card.index)?;
+            let share =
+                attempt.allocation.cards.iter().find(|share| card.is_of(share, &node.inventory.name))?;
             Some((job, attempt, share))
         };
         self.controller.active_jobs().filter_map(of).collect()

@@ -16,6 +16,7 @@ use ax_core::time::WallTime;
 use super::{Engine, now};
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
+use crate::cards::Cards;
 use crate::people::Person;
 use crate::store::{StoreError, view};
 use crate::submission::may_use;
@@ -330,7 +331,8 @@ impl Engine {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
         let warnings = if has.name == self.local.inventory.name {
-            self.local.warnings.join("; ")
+            let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
+            self.local.warnings.iter().cloned().chain(cards).collect::<Vec<_>>().join("; ")
         } else {
             String::new()
         };
@@ -351,7 +353,7 @@ impl Engine {
     }
 
     /// The jobs that hold something of a node, as far as this person sees them.
-    pub(super) fn jobs_on(
+    fn jobs_on(
         &self,
         node: &Node,
         person: &Person,

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ax_core::api::{ApiError, CardHistory, ErrorClass};
+use ax_core::gpu::Sample;
 use ax_core::gpu::idle::IdleWatch;
 use ax_core::gpu::seen::{AttemptSeen, Held, of_attempts};
-use ax_core::gpu::{CardSeen, Sample};
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
@@ -38,10 +38,9 @@ pub(super) struct Watched {
     peaks: BTreeMap<AttemptName, Megabytes>,
 }
 
-/// A card as it was seen lately.
+/// What was used of a card lately.
 struct Recent {
     at: BootTime,
-    seen: CardSeen,
     used: VecDeque<Megabytes>,
 }
 
@@ -50,14 +49,14 @@ impl Watched {
         Watched { samples, idle: IdleWatch::default(), cards: BTreeMap::new(), peaks: BTreeMap::new() }
     }
 
-    /// A card as it was seen last, unless that is too long ago, and the 95th percentile of its use.
-    pub(super) fn card(&self, uuid: &str, now: BootTime) -> Option<(&CardSeen, Megabytes)> {
+    /// The 95th percentile of what was used of a card lately; nothing if it is no longer measured.
+    pub(super) fn percentile(&self, uuid: &str, now: BootTime) -> Option<Megabytes> {
         let recent = self.cards.get(uuid).filter(|recent| now - recent.at <= FRESH)?;
         let mut used: Vec<Megabytes> = recent.used.iter().copied().collect();
         used.sort();
         // Of up to 19 figures it is the largest.
         let place = (used.len() * 95).div_ceil(100).max(1) - 1;
-        Some((&recent.seen, used.get(place).copied().unwrap_or(recent.seen.used)))
+        used.get(place).copied()
     }
 
     /// The most that an attempt was seen to use on one of its cards; asked once it is over.
@@ -79,7 +78,7 @@ impl Watched {
             while used.len() > WINDOW {
                 used.pop_front();
             }
-            self.cards.insert(card.uuid.clone(), Recent { at, seen: card.clone(), used });
+            self.cards.insert(card.uuid.clone(), Recent { at, used });
         }
         let living: BTreeMap<AttemptName, Option<Megabytes>> =
             seen.iter().map(|attempt| (attempt.attempt, attempt.memory())).collect();
@@ -219,6 +218,7 @@ fn history_query(request: &Request) -> Result<(u64, u32), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ax_core::gpu::CardSeen;
 
     #[test]
     fn a_spike_does_not_move_the_percentile_and_a_lasting_rise_does() {
@@ -230,8 +230,8 @@ mod tests {
         let mut look = |second: u64, used: u64| {
             let card = CardSeen { uuid: "a".into(), used: Megabytes(used), ..CardSeen::default() };
             let at = BootTime(second * 1000);
-            watched.take(at, &Sample { cards: vec![card] }, &[]);
-            watched.card("a", at).unwrap().1
+            watched.take(at, &Sample { cards: vec![card], ..Sample::default() }, &[]);
+            watched.percentile("a", at).unwrap()
         };
         for second in 0..60 {
             look(second, 100);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(look(60, 9000), Megabytes(100));
         let risen: Vec<Megabytes> = (61..66).map(|second| look(second, 9000)).collect();
         assert_eq!(risen.last(), Some(&Megabytes(9000)));
-        assert!(watched.card("a", BootTime(96_000)).is_none());
+        assert!(watched.percentile("a", BootTime(96_000)).is_none());
         watched.finish();
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::Hardware;
 use crate::gpu::thin::Figure;
 use crate::id::JobId;
 use crate::time::WallTime;
@@ -46,9 +47,12 @@ pub struct CardView {
     /// Degrees Celsius.
     #[serde(default)]
     pub temperature: Option<u32>,
-    /// Watts.
+    /// Milliwatts.
     #[serde(default)]
-    pub power_w: Option<u32>,
+    pub power_mw: Option<u32>,
+    /// How it is built in.
+    #[serde(default)]
+    pub hardware: Hardware,
     /// Memory in use that no process accounts for, MB.
     #[serde(default)]
     pub unexplained_mb: Option<u64>,

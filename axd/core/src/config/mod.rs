@@ -71,11 +71,20 @@ pub struct Resources {
     pub ram: Option<Megabytes>,
     /// `gpu_reserve`: percent of a card that slices may not take.
     pub gpu_reserve: u32,
+    /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
+    #[serde(default = "Resources::usual_bound")]
+    pub gpu_foreign_bound: Megabytes,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
     /// `gpu_fragmentation_warning`: percent of a shared card that may be bound and not used.
     #[serde(default)]
     pub gpu_fragmentation_warning: u32,
+    /// `gpu_sample`: how often cards with jobs are looked at.
+    #[serde(default = "gpu_sample")]
+    pub gpu_sample: Span,
+    /// `gpu_timeout`: how long a look at the cards may take.
+    #[serde(default = "gpu_timeout")]
+    pub gpu_timeout: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -317,16 +326,34 @@ impl Default for Cluster {
     }
 }
 
+fn gpu_sample() -> Span {
+    Span::seconds(1)
+}
+
+fn gpu_timeout() -> Span {
+    Span::seconds(5)
+}
+
 impl Default for Resources {
     fn default() -> Self {
         Resources {
             cpus: None,
             ram: None,
             gpu_reserve: 0,
+            gpu_foreign_bound: Resources::usual_bound(),
             gpu_context: Megabytes(512),
             gpu_fragmentation_warning: 30,
+            gpu_sample: gpu_sample(),
+            gpu_timeout: gpu_timeout(),
             gpu_nodes: Vec::new(),
         }
+    }
+}
+
+impl Resources {
+    /// A gigabyte: also of recorded configurations that are older than the key.
+    fn usual_bound() -> Megabytes {
+        Megabytes::from_bytes(1_000_000_000)
     }
 }
 

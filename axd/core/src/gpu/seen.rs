@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn each_attempt_has_its_own_part() {
         let holders = vec![holder(1, Some(100)), holder(1, Some(50)), holder(2, Some(300))];
-        let sample = Sample { cards: vec![card("a", holders, 40), card("b", vec![], 20)] };
+        let sample =
+            Sample { cards: vec![card("a", holders, 40), card("b", vec![], 20)], ..Sample::default() };
         let seen = of_attempts(&sample, [held(1, "a", false), held(2, "a", false), held(2, "b", false)]);
         assert_eq!((seen[0].memory(), seen[0].load()), (Some(Megabytes(150)), Some(40.0)));
         assert_eq!((seen[1].memory(), seen[1].load()), (Some(Megabytes(300)), Some(30.0)));
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_not_measured_is_unknown_and_not_zero() {
-        let sample = Sample { cards: vec![card("a", vec![holder(1, None)], 40)] };
+        let sample = Sample { cards: vec![card("a", vec![holder(1, None)], 40)], ..Sample::default() };
         let seen = of_attempts(&sample, [held(1, "a", false), held(2, "a", true), held(2, "gone", true)]);
         assert_eq!((seen[0].memory(), seen[0].load()), (None, Some(40.0)));
         assert_eq!((seen[1].memory(), seen[1].load()), (None, None));
