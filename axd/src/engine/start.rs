@@ -112,6 +112,8 @@ impl Engine {
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,
+            history: restored.history,
+            losses: restored.losses,
             config,
         });
         let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;

@@ -9,6 +9,7 @@ use rusqlite::{Connection, Error, Result, named_params};
 
 use super::blobs::Blobs;
 use super::meta;
+use super::profiles;
 use super::rows::{AttemptClosed, AttemptOpened, Batch, LogKind, LogRow, NewJob, Row};
 
 /// What the writer keeps from one transaction to the next.
@@ -57,6 +58,8 @@ impl Applier {
                 .map(drop),
             Row::AttemptClosed(closed) => attempt_closed(connection, closed),
             Row::Mix(mix) => meta::set(connection, meta::MIX, &json(mix)?),
+            Row::Learnt(learnt) => profiles::write(connection, learnt),
+            Row::Losses(losses) => meta::set(connection, meta::LOSSES, &json(losses)?),
             Row::Shares(shares) => meta::set(connection, meta::SHARES, &json(shares)?),
             Row::Boot(id) => meta::set(connection, meta::BOOT, id),
         }

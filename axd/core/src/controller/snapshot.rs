@@ -10,6 +10,8 @@ use crate::id::{Epoch, JobNumber};
 use crate::job::Job;
 use crate::node::{Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::Usages;
@@ -40,6 +42,12 @@ pub struct Snapshot {
     /// What was asked of cards lately.
     #[serde(default)]
     pub mix: Mix,
+    /// What jobs took.
+    #[serde(default)]
+    pub history: History,
+    /// What making room has cost lately.
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 impl Controller {
@@ -54,6 +62,8 @@ impl Controller {
             usages: snapshot.usages,
             seen: WallTime::default(),
             mix: snapshot.mix,
+            history: Arc::new(snapshot.history),
+            losses: snapshot.losses,
             claims: BTreeSet::new(),
             pass_due: false,
             nodes,
@@ -100,6 +110,8 @@ impl Controller {
             times: self.times.clone(),
             usages: self.usages.clone(),
             mix: self.mix.clone(),
+            history: History::clone(&self.history),
+            losses: self.losses.clone(),
         }
     }
 }

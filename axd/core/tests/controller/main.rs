@@ -6,6 +6,7 @@ mod advice;
 mod any_events;
 mod backoff;
 mod explaining;
+mod learning;
 mod room;
 mod shares;
 
@@ -62,6 +63,7 @@ fn request(cpus: u32) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        fit_memory: false,
     }
 }
 
