@@ -120,6 +120,8 @@ impl Engine {
             usages: restored.shares.1,
             mix: restored.mix,
             known: restored.known,
+            history: restored.history,
+            losses: restored.losses,
             config,
         });
         let at = now();

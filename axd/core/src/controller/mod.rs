@@ -7,6 +7,7 @@ mod attempt;
 mod cards;
 mod event;
 mod evict;
+mod learn;
 mod person;
 mod schedule;
 mod sketch;
@@ -28,6 +29,8 @@ use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
@@ -56,6 +59,11 @@ pub struct Controller {
     times: VirtualTimes,
     /// What the users have had.
     usages: Usages,
+    /// What jobs took.
+    /// Shared with sketches.
+    history: Arc<History>,
+    /// What making room has cost lately.
+    losses: Losses,
     /// The time of the last event.
     seen: WallTime,
     /// What was asked of cards lately.
@@ -123,6 +131,8 @@ impl Controller {
             usages: Usages::default(),
             mix: Mix::default(),
             known: BTreeMap::new(),
+            history: History::default(),
+            losses: Losses::default(),
         })
     }
 
@@ -175,6 +185,7 @@ impl Controller {
 
     /// Jobs whose begin time or back-off has come; finished jobs that may go.
     fn pass_time(&mut self, now: Now, out: &mut Vec<Decision>) {
+        self.losses.forget_old(now.wall);
         let mut due = BTreeSet::new();
         while let Some(&(at, number)) = self.begins.first().filter(|(at, _)| *at <= now.wall) {
             self.begins.remove(&(at, number));
@@ -206,7 +217,10 @@ impl Controller {
     pub fn next_wake(&self) -> Wake {
         let boot = self.backoffs.first().map(|(at, _)| *at);
         let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
-        Wake { boot, wall: self.begins.first().map(|(at, _)| *at) }
+        let begin = self.begins.first().map(|(at, _)| *at);
+        // Somebody may be waiting for others to be ended.
+        let budget = self.no_evictions_until().filter(|_| self.order.anybody_waits());
+        Wake { boot, wall: begin.into_iter().chain(budget).min() }
     }
 
     fn config_loaded(&mut self, config: Config) {

@@ -7,6 +7,7 @@ mod any_events;
 mod backoff;
 mod cards;
 mod explaining;
+mod learning;
 mod room;
 mod shares;
 
@@ -64,6 +65,7 @@ fn request(cpus: u32) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        fit_memory: false,
     }
 }
 
