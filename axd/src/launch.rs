@@ -176,6 +176,7 @@ impl Plan<'_> {
             cgroup_parents: self.cgroup_parents.to_vec(),
             station: self.station.to_vec(),
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
+            card_limits: None,
         })
     }
 

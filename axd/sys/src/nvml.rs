@@ -170,6 +170,13 @@ impl Session {
     }
 }
 
+impl Session {
+    /// The library itself, for calls that are not here.
+    pub(crate) fn raw(&self) -> &Nvml {
+        &self.nvml
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         // The wrapper panics when the library has no shutdown function; then it stays loaded.
