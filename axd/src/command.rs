@@ -11,6 +11,7 @@ use ax_core::text::count;
 use ax_core::time::WallTime;
 use clap::Parser;
 
+use crate::card_limit;
 use crate::config;
 use crate::engine::{Engine, Setup, StartError};
 use crate::recorded::{self, PrintError, Wanted};
@@ -44,6 +45,18 @@ struct Arguments {
     /// Print the recorded events and exit; the daemon may run
     #[arg(long, group = "instead")]
     db_events: bool,
+    /// Limit what the processes of a control group have of cards, for a supervisor, and exit
+    #[arg(long, value_name = "DEED", value_enum, requires = "of_group", group = "instead", hide = true)]
+    nvml_limit: Option<card_limit::Deed>,
+    /// The control group
+    #[arg(id = "of_group", long = "group", value_name = "DIR", requires = "nvml_limit", hide = true)]
+    of_group: Option<PathBuf>,
+    /// NVML, where it is not in its usual place
+    #[arg(long, value_name = "PATH", requires = "nvml_limit", hide = true)]
+    library: Option<PathBuf>,
+    /// A card, and what the group has of it
+    #[arg(long = "card", value_name = "UUID=MB", requires = "nvml_limit", hide = true)]
+    limit_cards: Vec<card_limit::CardWord>,
     /// Only events at or after this time, such as 2026-11-29T15:32:14Z
     #[arg(long, value_name = "TIME", requires = "db_events")]
     from: Option<WallTime>,
@@ -58,6 +71,9 @@ struct Arguments {
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let (Some(deed), Some(group)) = (arguments.nvml_limit, &arguments.of_group) {
+        return card_limit::run(deed, arguments.library.as_deref(), group, &arguments.limit_cards);
+    }
     let paths = match paths(arguments.root.as_deref()) {
         Ok(paths) => paths,
         Err(why) => return fail(ErrorClass::Usage, &why),

@@ -90,6 +90,9 @@ impl Engine {
             let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
             // The groups may have been taken away from under us.
             self.launcher.renew_groups();
+            if result.limit_refused {
+                self.driver_refused(attempt, &why);
+            }
             return self.not_started(attempt, why);
         }
         let state = self.state_of(attempt);

@@ -11,11 +11,13 @@ mod effects;
 mod fairness;
 mod guard;
 mod launches;
+
 mod names;
 mod parked;
 mod queries;
 mod reload;
 mod requests;
+mod rungs;
 mod spool;
 mod start;
 mod stop;
@@ -58,6 +60,7 @@ use guard::Guard;
 use launches::Queued;
 use names::NameCheck;
 use parked::Parked;
+use rungs::Rungs;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
@@ -84,6 +87,8 @@ pub(crate) struct Engine {
     calendar: Calendar,
     controller: Controller,
     local: Local,
+    /// Who holds jobs to their slices of this node's cards.
+    rungs: Rungs,
     missing: Vec<String>,
     writer: Writer,
     reader: Reader,

@@ -72,6 +72,7 @@ impl Engine {
     fn go_by(&mut self, config: Config) {
         let host = self.local.inventory.name.clone();
         self.local = local::look(&host, &config, self.nvml.as_deref(), self.gives_cards);
+        self.rungs.mark(&mut self.local.inventory);
         self.step(Event::ConfigLoaded(Box::new(config)));
         self.step(Event::NodeRegistered(self.local.inventory.clone()));
         self.check_names();

@@ -24,7 +24,9 @@ use thiserror::Error;
 use super::attempts::Attempts;
 use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
+
 use super::parked::Parked;
+use super::rungs::Rungs;
 use super::stored::Stored;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
@@ -103,7 +105,11 @@ impl Engine {
         let same_boot = restored.boot.as_deref().is_none_or(|boot| boot == boot_id);
         let host = local::host_name().map_err(failed("learn this machine's name"))?;
         let nvml = config.paths.nvml.as_ref().map(PathBuf::from);
-        let local = local::look(&host, &config, nvml.as_deref(), setup.cards);
+        let mut local = local::look(&host, &config, nvml.as_deref(), setup.cards);
+        let containment = containment::prepare(&paths);
+        let axd = setup.axrun.with_file_name("axd");
+        let rungs = Rungs::probe(&local.inventory, &axd, nvml.as_deref(), &containment.parents);
+        rungs.mark(&mut local.inventory);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
@@ -117,10 +123,10 @@ impl Engine {
         let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let at = now();
         let scheduling_interval = controller.config().policy.scheduling_interval;
-        let containment = containment::prepare(&paths);
         let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
-        let site = Site { paths: paths.clone(), starter, containment, as_root };
+        let library = nvml.clone();
+        let site = Site { paths: paths.clone(), starter, containment, as_root, axd, library };
         let launcher = Launcher::start(site, &loop_parts.waker).map_err(failed("set up the loop"))?;
         let mut engine = Engine {
             log: Log::open(&paths.log, setup.log_to_stderr),
@@ -132,6 +138,7 @@ impl Engine {
             calendar: Calendar,
             controller,
             local,
+            rungs,
             missing,
             writer: loop_parts.writer,
             reader,
@@ -188,6 +195,9 @@ impl Engine {
         let warnings = config.iter().chain(notices).chain(&self.local.warnings).chain(&self.missing);
         for warning in warnings {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
+        }
+        for why in self.rungs.reasons() {
+            self.log.line(Level::Info, &Line::new("cards_not_limited_by_driver").text("why", &why));
         }
         for job in broken {
             let line = Line::new("broken").text("job", &job.id).text("reason", &job.reason);

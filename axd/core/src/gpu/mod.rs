@@ -2,8 +2,10 @@
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
 mod sample;
+mod slices;
 
 pub use sample::{CardSeen, HolderSeen, Sample};
+pub use slices::{Grant, slices, weakest};
 
 use std::fmt;
 
