@@ -73,6 +73,15 @@ pub struct Resources {
     pub gpu_reserve: u32,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
+    /// `gpu_tolerance_mb`: what a job may be seen to use beyond its slice.
+    #[serde(default)]
+    pub gpu_tolerance: Megabytes,
+    /// `gpu_over_samples`: in a row, after which one that uses more is ended; 0: never.
+    #[serde(default)]
+    pub gpu_over_samples: u32,
+    /// `gpu_clean_wait`: how long ends wait for processes to leave their cards.
+    #[serde(default)]
+    pub gpu_clean_wait: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -317,6 +326,9 @@ impl Default for Resources {
             ram: None,
             gpu_reserve: 0,
             gpu_context: Megabytes(512),
+            gpu_tolerance: Megabytes(512),
+            gpu_over_samples: 3,
+            gpu_clean_wait: Span::seconds(30),
             gpu_nodes: Vec::new(),
         }
     }

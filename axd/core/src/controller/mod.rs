@@ -6,6 +6,7 @@
 mod attempt;
 mod event;
 mod evict;
+mod overuse;
 mod person;
 mod schedule;
 mod sketch;
@@ -158,6 +159,9 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::OverSlice { attempt, words, peak, ends } => {
+                self.over_slice(attempt, (words, peak), ends, &mut out);
+            }
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
             Event::Tick => {}
         }

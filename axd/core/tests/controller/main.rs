@@ -6,6 +6,7 @@ mod advice;
 mod any_events;
 mod backoff;
 mod explaining;
+mod overuse;
 mod room;
 mod shares;
 
