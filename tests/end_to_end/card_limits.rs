@@ -85,7 +85,7 @@ fn slices_are_limited_before_they_run_and_freed_before_their_group_goes_as_root(
     assert_eq!(calls(&fake), expected);
     let seen = cluster.read(ALICE, "seen");
     assert_eq!(seen.lines().filter(|line| line.contains(&job)).count(), 2, "{seen}");
-    assert!(seen.contains(&format!(" /sys/fs/cgroup/ax-")), "by its whole path: {seen}");
+    assert!(seen.contains(" /sys/fs/cgroup/ax-"), "by its whole path: {seen}");
     assert_eq!(kept(&fake), "");
     let whole = cluster.submit(ALICE, &["--gpus", "1"], "#!/bin/sh\n");
     let none = cluster.submit(ALICE, &[], "#!/bin/sh\n");

@@ -21,15 +21,6 @@ pub struct Leftover {
     pub card: String,
 }
 
-/// An attempt that need not wait any longer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
-    /// The attempt.
-    pub attempt: AttemptName,
-    /// Cards that are not clean all the same, and why.
-    pub unclean: Vec<(String, String)>,
-}
-
 /// An attempt that is leaving.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Leaving {
@@ -40,11 +31,13 @@ struct Leaving {
 /// A process as it was seen while its attempt ran; it may be listed on longer than it can be looked at.
 type Seen = (i32, u64);
 
-/// All that is known of who was on the cards and who is leaving.
+/// All that is known of who was on the cards, who is leaving, and who has gone and left something there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leavings {
     leaving: BTreeMap<AttemptName, Leaving>,
     seen: BTreeMap<AttemptName, BTreeSet<Seen>>,
+    /// By attempt and card: why the card is not clean.
+    troubles: BTreeMap<(AttemptName, String), String>,
 }
 
 impl Leavings {
@@ -68,6 +61,11 @@ impl Leavings {
         self.leaving.values().map(|each| each.since + patience).min()
     }
 
+    /// Why a card is not clean, if somebody left it like that.
+    pub fn trouble(&self, card: &str) -> Option<&str> {
+        self.troubles.iter().find(|((_, of), _)| of == card).map(|(_, why)| why.as_str())
+    }
+
     /// Takes in a look at the cards that was begun at this time. Those whose cards were seen clean since they were over
     /// may go.
     pub fn look(
@@ -75,48 +73,54 @@ impl Leavings {
         begun: BootTime,
         sample: &Sample,
         lives: impl Fn(AttemptName) -> bool,
-    ) -> Vec<Left> {
+    ) -> Vec<AttemptName> {
         self.remember(sample, &lives);
+        let is_clean = |attempt: AttemptName, uuid: &str| {
+            let card = sample.cards.iter().find(|card| card.uuid == uuid);
+            card.is_some_and(|card| self.of(attempt, card).next().is_none())
+        };
         let clean = |attempt: &AttemptName, each: &Leaving| {
-            each.since <= begun
-                && each.cards.iter().all(|uuid| {
-                    let card = sample.cards.iter().find(|card| card.uuid == *uuid);
-                    card.is_some_and(|card| self.of(*attempt, card).next().is_none())
-                })
+            each.since <= begun && each.cards.iter().all(|uuid| is_clean(*attempt, uuid))
         };
         let gone: Vec<AttemptName> =
             self.leaving.iter().filter(|(attempt, each)| clean(attempt, each)).map(|(a, _)| *a).collect();
-        gone.into_iter().map(|attempt| self.go(attempt, Vec::new())).collect()
+        let over: Vec<(AttemptName, String)> =
+            self.troubles.keys().filter(|(attempt, uuid)| is_clean(*attempt, uuid)).cloned().collect();
+        over.iter().for_each(|trouble| drop(self.troubles.remove(trouble)));
+        gone.iter().for_each(|attempt| drop(self.leaving.remove(attempt)));
+        gone
     }
 
-    /// Those who have waited for so long go; what is left of them is said of the cards. `last`: the last look, if any.
-    pub fn give_up(&mut self, now: BootTime, patience: Span, last: Option<&Sample>) -> Vec<Left> {
+    /// Those who have waited for so long go; what is left of them is the cards' trouble until it is gone. `last`: the
+    /// last look, if any. Who went, and what is new of cards.
+    pub fn give_up(
+        &mut self,
+        now: BootTime,
+        patience: Span,
+        last: Option<&Sample>,
+    ) -> (Vec<AttemptName>, Vec<(String, String)>) {
         let due = self.leaving.iter().filter(|(_, each)| each.since + patience <= now);
-        let due: Vec<(AttemptName, Vec<(String, String)>)> = due
-            .map(|(attempt, each)| {
-                let unclean = each.cards.iter().filter_map(|uuid| {
-                    let why = self.why_unclean(*attempt, uuid, last)?;
-                    Some((uuid.clone(), why))
-                });
-                (*attempt, unclean.collect())
-            })
-            .collect();
-        due.into_iter().map(|(attempt, unclean)| self.go(attempt, unclean)).collect()
+        let due: Vec<(AttemptName, Vec<String>)> = due.map(|(a, each)| (*a, each.cards.clone())).collect();
+        let mut new = Vec::new();
+        for (attempt, cards) in &due {
+            self.leaving.remove(attempt);
+            for uuid in cards {
+                if let Some(why) = self.why_unclean(*attempt, uuid, last) {
+                    self.troubles.insert((*attempt, uuid.clone()), why.clone());
+                    new.push((uuid.clone(), why));
+                }
+            }
+        }
+        (due.into_iter().map(|(attempt, _)| attempt).collect(), new)
     }
 
     fn why_unclean(&self, attempt: AttemptName, uuid: &str, last: Option<&Sample>) -> Option<String> {
         let card = last.and_then(|sample| sample.cards.iter().find(|card| card.uuid == uuid));
         let Some(card) = card else {
-            return Some(format!("it could not be asked whether {} is gone from it", attempt.job));
+            return Some(format!("nobody can say whether {} is gone from it", attempt.job));
         };
         let left: Vec<String> = self.of(attempt, card).map(in_words).collect();
         (!left.is_empty()).then(|| format!("{} is over and still there: {}", attempt.job, left.join(", ")))
-    }
-
-    fn go(&mut self, attempt: AttemptName, unclean: Vec<(String, String)>) -> Left {
-        self.leaving.remove(&attempt);
-        self.seen.remove(&attempt);
-        Left { attempt, unclean }
     }
 
     /// Processes of an attempt on a card: in its group, or known to have been, even if they are dead and can't be
@@ -133,11 +137,17 @@ impl Leavings {
     }
 
     fn remember(&mut self, sample: &Sample, lives: &impl Fn(AttemptName) -> bool) {
-        let leaving = &self.leaving;
-        self.seen.retain(|attempt, _| lives(*attempt) || leaving.contains_key(attempt));
+        let (leaving, troubles) = (&self.leaving, &self.troubles);
+        let concerns = |attempt: AttemptName| {
+            let left = troubles.range((attempt, String::new())..).next();
+            lives(attempt)
+                || leaving.contains_key(&attempt)
+                || left.is_some_and(|((of, _), _)| *of == attempt)
+        };
+        self.seen.retain(|attempt, _| concerns(*attempt));
         for holder in sample.cards.iter().flat_map(|card| &card.holders) {
             if let (Some(attempt), Some(start)) = (holder.attempt, holder.start_ticks)
-                && (lives(attempt) || leaving.contains_key(&attempt))
+                && concerns(attempt)
             {
                 self.seen.entry(attempt).or_default().insert((holder.pid, start));
             }
@@ -201,7 +211,7 @@ mod tests {
         assert!(leavings.look(BootTime(999), &sample(vec![]), |_| false).is_empty(), "begun before");
         let other = sample(vec![holder(7, Some(70), None), holder(8, Some(80), Some(name(2)))]);
         let left = leavings.look(BootTime(1000), &other, |attempt| attempt == name(2));
-        assert_eq!(left, [Left { attempt: name(1), unclean: vec![] }], "neighbours and strangers may stay");
+        assert_eq!(left, [name(1)], "neighbours and strangers may stay");
         assert!(!leavings.any());
     }
 
@@ -217,6 +227,7 @@ mod tests {
         assert!(leavings.look(BootTime(13), &Sample::default(), |_| false).is_empty(), "nobody could look");
         let reused = sample(vec![holder(7, Some(99), None)]);
         assert_eq!(leavings.look(BootTime(14), &reused, |_| false).len(), 1);
+        leavings.look(BootTime(15), &reused, |_| false);
         assert_eq!(leavings, Leavings::default(), "nothing is remembered of who is gone");
     }
 
@@ -227,13 +238,20 @@ mod tests {
         leavings.leave(name(1), cards(), BootTime(10));
         assert_eq!(leavings.next_due(PATIENCE), Some(BootTime(30_010)));
         let dead = sample(vec![holder(7, None, None)]);
-        assert!(leavings.give_up(BootTime(30_009), PATIENCE, Some(&dead)).is_empty());
-        let left = leavings.give_up(BootTime(30_010), PATIENCE, Some(&dead));
+        assert!(leavings.give_up(BootTime(30_009), PATIENCE, Some(&dead)).0.is_empty());
+        let (gone, new) = leavings.give_up(BootTime(30_010), PATIENCE, Some(&dead));
         let why = "ax-2026-0001 is over and still there: pid 7 (ended) with 2.1 GB";
-        assert_eq!(left[0].unclean, [("GPU-a".to_owned(), why.to_owned())]);
+        assert_eq!((gone, new), (vec![name(1)], vec![("GPU-a".to_owned(), why.to_owned())]));
+        leavings.look(BootTime(30_011), &dead, |_| false);
+        leavings.look(BootTime(30_012), &Sample::default(), |_| false);
+        assert_eq!(leavings.trouble("GPU-a"), Some(why), "until it is seen that it is gone");
+        leavings.look(BootTime(30_013), &sample(vec![]), |_| false);
+        assert_eq!(leavings.trouble("GPU-a"), None);
         leavings.leave(name(2), cards(), BootTime(0));
-        let left = leavings.give_up(BootTime(30_010), PATIENCE, None);
-        assert!(left[0].unclean[0].1.contains("could not be asked"), "{left:?}");
+        let (_, new) = leavings.give_up(BootTime(30_010), PATIENCE, None);
+        assert!(new[0].1.contains("nobody can say"), "{new:?}");
+        leavings.look(BootTime(30_014), &sample(vec![]), |_| false);
+        assert_eq!(leavings.trouble("GPU-a"), None, "it could be asked");
     }
 
     #[test]
