@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::advice::Advice;
 use crate::explain::Condition;
+use crate::gpu::Hardware;
 use crate::id::{JobId, SubmissionKey};
 use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
@@ -492,4 +493,16 @@ pub struct CardView {
     pub limit: String,
     /// `healthy`, `suspect`, `drained`.
     pub health: String,
+    /// Why it is not healthy.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// Degrees Celsius.
+    #[serde(default)]
+    pub temperature: Option<u32>,
+    /// Milliwatts.
+    #[serde(default)]
+    pub power_mw: Option<u32>,
+    /// How it is built in.
+    #[serde(default)]
+    pub hardware: Hardware,
 }

@@ -31,6 +31,7 @@ use super::stored::Stored;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
+use crate::cards::Cards;
 use crate::containment;
 use crate::launcher::{Launcher, Site};
 use crate::local;
@@ -104,11 +105,17 @@ impl Engine {
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
         let same_boot = restored.boot.as_deref().is_none_or(|boot| boot == boot_id);
         let host = local::host_name().map_err(failed("learn this machine's name"))?;
-        let nvml = config.paths.nvml.as_ref().map(PathBuf::from);
-        let mut local = local::look(&host, &config, nvml.as_deref(), setup.cards);
+        let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let containment = containment::prepare(&paths);
+        let cards = setup.cards.then(|| {
+            let mut cards = super::cards::new(&host, &config, &containment.parents);
+            cards.begin(&loop_parts.poller, now().boot);
+            cards
+        });
+        let mut local = local::look(&host, &config, cards.as_ref().map(Cards::known));
+        let library = config.paths.nvml.as_ref().map(PathBuf::from);
         let axd = setup.axrun.with_file_name("axd");
-        let rungs = Rungs::probe(&local.inventory, &axd, nvml.as_deref(), &containment.parents);
+        let rungs = Rungs::probe(&local.inventory, &axd, library.as_deref(), &containment.parents);
         rungs.mark(&mut local.inventory);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
@@ -120,12 +127,11 @@ impl Engine {
             mix: restored.mix,
             config,
         });
-        let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let at = now();
         let scheduling_interval = controller.config().policy.scheduling_interval;
         let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
-        let library = nvml.clone();
+        let cgroup_parents = containment.parents.clone();
         let site = Site { paths: paths.clone(), starter, containment, as_root, axd, library };
         let launcher = Launcher::start(site, &loop_parts.waker).map_err(failed("set up the loop"))?;
         let mut engine = Engine {
@@ -133,12 +139,14 @@ impl Engine {
             guard: Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot),
             server: listen(&paths, as_root)?,
             config_file: setup.config_file,
-            nvml,
-            gives_cards: setup.cards,
+            cards,
+            sample: Default::default(),
             calendar: Calendar,
             controller,
             local,
             rungs,
+            card_watch: Default::default(),
+            cgroup_parents,
             missing,
             writer: loop_parts.writer,
             reader,

@@ -73,6 +73,12 @@ pub struct Resources {
     pub gpu_reserve: u32,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
+    /// `gpu_sample`: how often cards with jobs are looked at.
+    #[serde(default = "gpu_sample")]
+    pub gpu_sample: Span,
+    /// `gpu_timeout`: how long a look at the cards may take.
+    #[serde(default = "gpu_timeout")]
+    pub gpu_timeout: Span,
     /// `gpu_tolerance_mb`: what a job may be seen to use beyond its slice.
     #[serde(default)]
     pub gpu_tolerance: Megabytes,
@@ -319,6 +325,14 @@ impl Default for Cluster {
     }
 }
 
+fn gpu_sample() -> Span {
+    Span::seconds(1)
+}
+
+fn gpu_timeout() -> Span {
+    Span::seconds(5)
+}
+
 impl Default for Resources {
     fn default() -> Self {
         Resources {
@@ -326,6 +340,8 @@ impl Default for Resources {
             ram: None,
             gpu_reserve: 0,
             gpu_context: Megabytes(512),
+            gpu_sample: gpu_sample(),
+            gpu_timeout: gpu_timeout(),
             gpu_tolerance: Megabytes(512),
             gpu_over_samples: 3,
             gpu_clean_wait: Span::seconds(30),

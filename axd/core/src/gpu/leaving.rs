@@ -123,17 +123,25 @@ impl Leavings {
         (!left.is_empty()).then(|| format!("{} is over and still there: {}", attempt.job, left.join(", ")))
     }
 
-    /// Processes of an attempt on a card: in its group, or known to have been, even if they are dead and can't be
-    /// looked at any more.
+    /// Processes of an attempt on a card: in its group, or known to have been; and those that are listed and can't be
+    /// looked at any more, unless they are known to be another's. Waiting for one of those too many does no harm.
     fn of<'a>(&'a self, attempt: AttemptName, card: &'a CardSeen) -> impl Iterator<Item = &'a HolderSeen> {
-        let seen = self.seen.get(&attempt);
-        let known = move |holder: &HolderSeen| match holder.start_ticks {
-            Some(start) => seen.is_some_and(|seen| seen.contains(&(holder.pid, start))),
-            None => {
-                seen.is_some_and(|seen| seen.range((holder.pid, 0)..=(holder.pid, u64::MAX)).next().is_some())
+        let ours = move |holder: &HolderSeen| match (holder.attempt, holder.start_ticks) {
+            (Some(of), _) => of == attempt,
+            (None, Some(start)) => self.was(attempt, holder.pid, Some(start)),
+            (None, None) => {
+                let others = self.seen.keys().any(|of| *of != attempt && self.was(*of, holder.pid, None));
+                holder.pid > 0 && (!others || self.was(attempt, holder.pid, None))
             }
         };
-        card.holders.iter().filter(move |holder| holder.attempt == Some(attempt) || known(holder))
+        card.holders.iter().filter(move |holder| ours(holder))
+    }
+
+    /// Whether a process with this number, and start if that is known, was seen in an attempt's group.
+    fn was(&self, attempt: AttemptName, pid: i32, start: Option<u64>) -> bool {
+        let (first, last) = start.map_or((0, u64::MAX), |start| (start, start));
+        let seen = self.seen.get(&attempt);
+        seen.is_some_and(|seen| seen.range((pid, first)..=(pid, last)).next().is_some())
     }
 
     fn remember(&mut self, sample: &Sample, lives: &impl Fn(AttemptName) -> bool) {
@@ -248,10 +256,21 @@ mod tests {
         leavings.look(BootTime(30_013), &sample(vec![]), |_| false);
         assert_eq!(leavings.trouble("GPU-a"), None);
         leavings.leave(name(2), cards(), BootTime(0));
+        assert!(leavings.look(BootTime(1), &dead, |_| false).is_empty(), "nobody knows whose that was");
         let (_, new) = leavings.give_up(BootTime(30_010), PATIENCE, None);
         assert!(new[0].1.contains("nobody can say"), "{new:?}");
         leavings.look(BootTime(30_014), &sample(vec![]), |_| false);
         assert_eq!(leavings.trouble("GPU-a"), None, "it could be asked");
+    }
+
+    #[test]
+    fn a_neighbour_s_dead_are_not_waited_for() {
+        let mut leavings = Leavings::default();
+        let runs = sample(vec![holder(7, Some(70), Some(name(1))), holder(8, Some(80), Some(name(2)))]);
+        leavings.look(BootTime(1), &runs, |_| true);
+        leavings.leave(name(1), cards(), BootTime(2));
+        let dead = sample(vec![holder(8, None, None), holder(0, None, None)]);
+        assert_eq!(leavings.look(BootTime(3), &dead, |attempt| attempt == name(2)), [name(1)]);
     }
 
     #[test]

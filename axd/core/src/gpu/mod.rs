@@ -6,7 +6,7 @@ mod sample;
 mod slices;
 pub mod watch;
 
-pub use sample::{CardSeen, HolderSeen, Sample};
+pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
 pub use slices::{Grant, slices, weakest};
 
 use std::fmt;

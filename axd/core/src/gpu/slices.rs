@@ -23,10 +23,11 @@ pub fn slices<'a>(
 ) -> impl Iterator<Item = (Grant, Rung)> + 'a {
     allocation.cards.iter().filter_map(move |share| {
         let mem = share.slice?;
-        let card = cards.iter().find(|card| card.uuid == share.uuid);
+        let card = cards.iter().find(|card| card.is_of(share, &allocation.node));
         let own = card.map_or(Rung::None, |card| card.hardware.limit);
         let rung = if mps && own < Rung::None { own.min(Rung::Mps) } else { own };
-        Some((Grant { uuid: share.uuid.clone(), mem }, rung))
+        let uuid = card.map_or(&share.uuid, |card| &card.uuid).clone();
+        Some((Grant { uuid, mem }, rung))
     })
 }
 
