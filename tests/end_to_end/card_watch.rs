@@ -98,8 +98,8 @@ fn a_spike_is_warned_of_and_what_the_driver_does_not_say_is_held_against_nobody_
     let Some((cluster, fake)) = world("  gpu_over_samples: 1000\n") else { return };
     let script = fake.script().display();
     let spike = format!(
-        "#!/bin/sh\nsleep 1000 &\necho \"process $! GPU-aaaa 40000\" >> {script}\n\
-         while [ ! -e seen ]; do sleep 0.05; done\nkill %1\nwait\nwhile [ ! -e done ]; do sleep 0.05; done\n"
+        "#!/bin/sh\nsleep 1000 &\nspike=$!\necho \"process $spike GPU-aaaa 40000\" >> {script}\n\
+         while [ ! -e seen ]; do sleep 0.05; done\nkill $spike\nwait\nwhile [ ! -e done ]; do sleep 0.05; done\n"
     );
     let spike = slice(&cluster, &spike);
     wait_for("the warning", || cluster.log().contains("over_slice"));
@@ -107,7 +107,7 @@ fn a_spike_is_warned_of_and_what_the_driver_does_not_say_is_held_against_nobody_
     assert!(history.out.contains("of a 20 GB slice"), "in the job's record: {history:?}");
     cluster.write(ALICE, "seen", "");
     cluster.configure(&format!("{}resources:\n  gpu_sample: 50ms\n", fake.config()));
-    assert_eq!(cluster.run(ROOT, "axctl", &["reload"]).code, 0);
+    assert_eq!(cluster.run(ROOT, "ax", &["reload"]).code, 0);
     let silent = slice(&cluster, &holding(&fake, "-", "done"));
     cluster.wait_state(&silent, &["RUNNING"]);
     fake.add("trace");
