@@ -82,6 +82,15 @@ pub struct Resources {
     /// `gpu_timeout`: how long a look at the cards may take.
     #[serde(default = "gpu_timeout")]
     pub gpu_timeout: Span,
+    /// `gpu_tolerance_mb`: what a job may be seen to use beyond its slice.
+    #[serde(default)]
+    pub gpu_tolerance: Megabytes,
+    /// `gpu_over_samples`: in a row, after which one that uses more is ended; 0: never.
+    #[serde(default)]
+    pub gpu_over_samples: u32,
+    /// `gpu_clean_wait`: how long ends wait for processes to leave their cards.
+    #[serde(default)]
+    pub gpu_clean_wait: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -359,6 +368,9 @@ impl Default for Resources {
             gpu_context: Megabytes(512),
             gpu_sample: gpu_sample(),
             gpu_timeout: gpu_timeout(),
+            gpu_tolerance: Megabytes(512),
+            gpu_over_samples: 3,
+            gpu_clean_wait: Span::seconds(30),
             gpu_nodes: Vec::new(),
         }
     }

@@ -8,6 +8,7 @@ mod backoff;
 mod cards;
 mod explaining;
 mod learning;
+mod overuse;
 mod room;
 mod shares;
 
