@@ -73,6 +73,9 @@ _ax() {
             ax,suspend)
                 cmd="ax__subcmd__suspend"
                 ;;
+            ax,top)
+                cmd="ax__subcmd__top"
+                ;;
             ax,update)
                 cmd="ax__subcmd__update"
                 ;;
@@ -89,7 +92,7 @@ _ax() {
 
     case "${cmd}" in
         ax)
-            opts="-h -V --root --help --version queue status logs cancel hold release suspend resume resolve keep checkpointed update why acct eff resource node reload completions demo submit"
+            opts="-h -V --root --help --version queue status logs cancel hold release suspend resume resolve keep checkpointed update why acct eff resource top node reload completions demo submit"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -970,6 +973,24 @@ _ax() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__top)
+            opts="-m -h --mine --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -43,6 +43,7 @@ complete -c ax -n "__fish_ax_needs_command" -f -a "why" -d 'Explain what was dec
 complete -c ax -n "__fish_ax_needs_command" -f -a "acct" -d 'List finished jobs and what they used'
 complete -c ax -n "__fish_ax_needs_command" -f -a "eff" -d 'Show what jobs used of what they held, and what to ask for next time'
 complete -c ax -n "__fish_ax_needs_command" -f -a "resource" -d 'Show every card: owner, slices, memory, load, health'
+complete -c ax -n "__fish_ax_needs_command" -f -a "top" -d 'Show cards and jobs live, on the whole screen'
 complete -c ax -n "__fish_ax_needs_command" -f -a "node" -d 'Show the nodes'
 complete -c ax -n "__fish_ax_needs_command" -f -a "reload" -d 'Read the configuration again: all of it or, on an error, none of it'
 complete -c ax -n "__fish_ax_needs_command" -f -a "completions" -d 'Print the completion file of a shell'
@@ -138,6 +139,9 @@ complete -c ax -n "__fish_ax_using_subcommand resource" -s l -l long -l wide -d 
 complete -c ax -n "__fish_ax_using_subcommand resource" -l noheader -d 'Without the line of titles'
 complete -c ax -n "__fish_ax_using_subcommand resource" -l json -d 'One JSON document with everything'
 complete -c ax -n "__fish_ax_using_subcommand resource" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand top" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand top" -s m -l mine -d 'Only my own jobs'
+complete -c ax -n "__fish_ax_using_subcommand top" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -f -a "list" -d 'List the nodes and what of them is in use'

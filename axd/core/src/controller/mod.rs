@@ -8,6 +8,8 @@ mod cards;
 mod event;
 mod evict;
 mod idle;
+mod learn;
+mod overuse;
 mod person;
 mod schedule;
 mod sketch;
@@ -29,6 +31,8 @@ use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
@@ -57,6 +61,11 @@ pub struct Controller {
     times: VirtualTimes,
     /// What the users have had.
     usages: Usages,
+    /// What jobs took.
+    /// Shared with sketches.
+    history: Arc<History>,
+    /// What making room has cost lately.
+    losses: Losses,
     /// The time of the last event.
     seen: WallTime,
     /// What was asked of cards lately.
@@ -124,6 +133,8 @@ impl Controller {
             usages: Usages::default(),
             mix: Mix::default(),
             known: BTreeMap::new(),
+            history: History::default(),
+            losses: Losses::default(),
         })
     }
 
@@ -165,6 +176,9 @@ impl Controller {
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
             Event::CardsIdle { attempt, lasted } => self.cards_idle(now, attempt, lasted, &mut out),
             Event::CardsBusy { attempt } => self.cards_busy(attempt),
+            Event::OverSlice { attempt, words, peak, ends } => {
+                self.over_slice(attempt, (words, peak), ends, &mut out);
+            }
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
             Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
             Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),
@@ -178,6 +192,7 @@ impl Controller {
 
     /// Jobs whose begin time or back-off has come; finished jobs that may go.
     fn pass_time(&mut self, now: Now, out: &mut Vec<Decision>) {
+        self.losses.forget_old(now.wall);
         let mut due = BTreeSet::new();
         while let Some(&(at, number)) = self.begins.first().filter(|(at, _)| *at <= now.wall) {
             self.begins.remove(&(at, number));
@@ -209,7 +224,10 @@ impl Controller {
     pub fn next_wake(&self) -> Wake {
         let boot = self.backoffs.first().map(|(at, _)| *at);
         let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
-        Wake { boot, wall: self.begins.first().map(|(at, _)| *at) }
+        let begin = self.begins.first().map(|(at, _)| *at);
+        // Somebody may be waiting for others to be ended.
+        let budget = self.no_evictions_until().filter(|_| self.order.anybody_waits());
+        Wake { boot, wall: begin.into_iter().chain(budget).min() }
     }
 
     fn config_loaded(&mut self, config: Config) {

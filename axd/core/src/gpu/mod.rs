@@ -2,11 +2,15 @@
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
 pub mod idle;
+pub mod leaving;
 mod sample;
 pub mod seen;
+mod slices;
 pub mod thin;
+pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
+pub use slices::{Grant, slices, weakest};
 
 use std::fmt;
 
