@@ -6,6 +6,7 @@ mod advice;
 mod any_events;
 mod backoff;
 mod explaining;
+mod identity;
 mod room;
 mod shares;
 
