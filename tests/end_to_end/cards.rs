@@ -1,11 +1,11 @@
 //! Cards: found, compared with what is declared, known again whatever their order; and a driver that hangs, loses cards
 //! or is not there, which costs the cards that it concerns and nothing else.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
 
+use crate::cards_hang::THREE;
 use crate::cluster::{ALICE, Cluster, ROOT, as_root, processes, signal, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
@@ -40,7 +40,7 @@ fn numbers(cluster: &Cluster) -> Vec<(String, u64)> {
     cards(cluster).iter().map(of).collect()
 }
 
-fn wait_health(cluster: &Cluster, uuid: &str, health: &str) -> Value {
+pub(crate) fn wait_health(cluster: &Cluster, uuid: &str, health: &str) -> Value {
     wait_for(&format!("{uuid} to be {health}"), || {
         cards(cluster).iter().any(|card| card["uuid"] == uuid && card["health"] == health)
     });
@@ -146,90 +146,213 @@ fn jobs_run_as_root_while_a_card_is_lost_and_it_comes_back() {
     wait_health(&cluster, "GPU-bbbb", "healthy");
 }
 
-/// Three cards: two with links, and one that is divided.
-const THREE: &str = "\
-card GPU-aaaa name=NVIDIA_A100 minor=0 pci=00000000:3B:00.0 memory=81920 reserved=600 temp=34 power=61000 load=0 ecc=0 pages_pending=0 rows=0,0,0,0 recovery=0
-card GPU-bbbb name=NVIDIA_A100 minor=1 pci=00000000:86:00.0 memory=81920 reserved=600 temp=35 power=62000 load=0 ecc=0 pages_pending=0 rows=0,0,0,0 recovery=0
-card GPU-cccc name=NVIDIA_A100 minor=2 pci=00000000:AF:00.0 memory=81920 reserved=600 temp=36 power=63000 load=0 ecc=0
-mig MIG-1111 parent=GPU-cccc gi=1 ci=0 profile=1g.10gb memory=9728 temp=36
-mig MIG-2222 parent=GPU-cccc gi=2 ci=0 profile=3g.40gb memory=40192 temp=36
-link GPU-aaaa GPU-bbbb 4
-";
-
-/// Cards that are given out of these.
-const GIVEN: [&str; 4] = ["GPU-aaaa", "GPU-bbbb", "MIG-1111", "MIG-2222"];
-
-/// At which card a call is to hang, and which are suspect then.
-fn victim(call: &str) -> (&'static str, &'static [&'static str]) {
-    match call {
-        "nvmlInit_v2"
-        | "nvmlSystemGetDriverVersion"
-        | "nvmlDeviceGetCount_v2"
-        | "nvmlEventSetCreate"
-        | "nvmlEventSetWait_v2" => ("", &GIVEN),
-        "nvmlDeviceGetMaxMigDeviceCount" | "nvmlDeviceGetMigDeviceHandleByIndex" => {
-            ("GPU-cccc", &["MIG-1111", "MIG-2222"])
-        }
-        "nvmlDeviceGetGpuInstanceId" | "nvmlDeviceGetComputeInstanceId" => ("MIG-2222", &["MIG-2222"]),
-        _ => ("GPU-aaaa", &["GPU-aaaa"]),
-    }
+#[test]
+fn parts_of_a_card_are_cards_of_their_own() {
+    let (cluster, _fake) = with_cards(THREE, "");
+    let part = card(&cluster, "MIG-1111");
+    assert_eq!((&part["name"], &part["mem_mb"]), (&"mig-1g.10gb".into(), &9_728.into()));
+    let mig = serde_json::json!({"parent": "GPU-cccc", "gpu_instance": 1, "compute_instance": 0});
+    assert_eq!(part["hardware"]["mig"], mig);
+    assert_eq!(part["hardware"]["minor"], 2, "its device file is that of the card");
+    let expected = [("GPU-aaaa", 0), ("GPU-bbbb", 1), ("MIG-1111", 3), ("MIG-2222", 4)];
+    assert_eq!(numbers(&cluster), expected.map(|(uuid, number)| (uuid.to_owned(), number)));
+    let job = cluster.submit(ROOT, &["--gpus=mig-3g.40gb:1"], "#!/bin/sh\ntrue\n");
+    assert_eq!(cluster.wait_over(&job)["gpu_uuids"], serde_json::json!(["MIG-2222"]));
 }
 
-/// Every call of a part of the list hangs in turn.
-fn each_hangs(calls: &[&str]) {
+/// Lines about cards in another order, which is that of the library's numbers.
+fn turned(script: &str) -> String {
+    let lines: Vec<&str> = script.lines().rev().collect();
+    lines.join("\n") + "\n"
+}
+
+/// A job that holds a whole card until this file is there; its id and the card.
+fn holding(cluster: &Cluster, go: &str) -> (String, String) {
+    let go = cluster.home(ALICE).join(go);
+    let script = format!("#!/bin/sh\nwhile [ ! -e {} ]; do sleep 0.05; done\n", go.display());
+    let job = cluster.submit(ALICE, &["--gpus=1"], &script);
+    let uuid = cluster.wait_state(&job, &["RUNNING"])["gpu_uuids"][0].as_str().unwrap().to_owned();
+    (job, uuid)
+}
+
+fn held(cluster: &Cluster, uuid: &str) -> bool {
+    card(cluster, uuid)["reserved_mb"] != 0
+}
+
+#[test]
+fn cards_are_numbered_by_their_places_on_the_bus_and_jobs_keep_theirs_as_root() {
     if !as_root() {
         return;
     }
-    let (cluster, fake) = with_cards(THREE, "");
-    let healthy = |uuid: &str| card(&cluster, uuid)["health"] == "healthy";
-    wait_for("a sample", || card(&cluster, "MIG-2222")["temperature"] == 36);
-    for call in calls {
-        let (at, suspect) = victim(call);
-        fake.set(&format!("{THREE}hang {call} {at}\n"));
-        // Some are called only when cards are looked for.
-        signal(cluster.pid(), "HUP");
-        for uuid in suspect {
-            let sick = wait_health(&cluster, uuid, "suspect");
-            // This one is called by the one before it.
-            let named = if *call == "nvmlSystemGetDriverVersion" { "nvmlInit_v2" } else { call };
-            assert_eq!(sick["why"], format!("{named} does not return"), "{uuid}");
-        }
-        for uuid in GIVEN.iter().filter(|uuid| !suspect.contains(uuid)) {
-            assert!(healthy(uuid), "{call} hangs at {at}, and {uuid} is taken for sick: {}", cluster.log());
-        }
-        let job = cluster.submit(ALICE, &[], "#!/bin/sh\ntrue\n");
-        cluster.wait_state(&job, &["SUCCEEDED"]);
-        fake.set(THREE);
-        for uuid in GIVEN {
-            wait_for(&format!("{uuid} after {call} to be well"), || healthy(uuid));
-        }
+    let (mut cluster, fake) = with_cards(TWO, "");
+    let (job, uuid) = holding(&cluster, "go");
+    let other = if uuid == "GPU-aaaa" { "GPU-bbbb" } else { "GPU-aaaa" };
+    let before = numbers(&cluster);
+    cluster.kill();
+    fake.set(&turned(TWO));
+    cluster.start();
+    assert_eq!(numbers(&cluster), before, "as nvidia-smi does, whatever the library's numbers are");
+    assert!(held(&cluster, &uuid) && !held(&cluster, other));
+    // They were put into other slots.
+    cluster.kill();
+    let places = TWO.replace(":3B:", ":xx:").replace(":86:", ":3B:").replace(":xx:", ":86:");
+    fake.set(&places);
+    cluster.start();
+    assert_eq!(numbers(&cluster), [("GPU-bbbb".to_owned(), 0), ("GPU-aaaa".to_owned(), 1)]);
+    assert!(held(&cluster, &uuid) && !held(&cluster, other), "{:#?}", cards(&cluster));
+    assert_eq!(card(&cluster, &uuid)["jobs"], serde_json::json!([job]));
+    let next = cluster.submit(ALICE, &["--gpus=1"], "#!/bin/sh\ntrue\n");
+    assert_eq!(cluster.wait_over(&next)["gpu_uuids"], serde_json::json!([other]));
+    cluster.write(ALICE, "go", "");
+    cluster.wait_state(&job, &["SUCCEEDED"]);
+    wait_for("the card to be free", || !held(&cluster, &uuid));
+}
+
+#[test]
+fn a_card_that_vanishes_is_suspect_and_is_itself_when_it_comes_back_as_root() {
+    if !as_root() {
+        return;
     }
-    let log = cluster.log();
-    let suspected = log.lines().filter(|line| line.contains("card=GPU-bbbb") && line.contains("suspect="));
-    assert_eq!(suspected.count(), 0, "no call hung at it: {log}");
+    let (mut cluster, fake) = with_cards(TWO, "");
+    let (job, uuid) = holding(&cluster, "go");
+    let gone: String = TWO
+        .lines()
+        .filter(|line| !line.contains(&format!("card {uuid}")))
+        .fold(String::new(), |all, line| all + line + "\n");
+    fake.set(&gone.replace("link", "#"));
+    let sick = wait_health(&cluster, &uuid, "suspect");
+    assert_eq!(sick["jobs"], serde_json::json!([job]), "what is on it is still known");
+    wait_for("the driver to be asked again", || {
+        card(&cluster, &uuid)["why"] == "the driver does not find it any more"
+    });
+    fake.set(TWO);
+    wait_health(&cluster, &uuid, "healthy");
+    // The same while the daemon is away.
+    cluster.kill();
+    fake.set(&gone.replace("link", "#"));
+    cluster.start();
+    assert!(!numbers(&cluster).iter().any(|(found, _)| *found == uuid));
+    fake.set(TWO);
+    signal(cluster.pid(), "HUP");
+    wait_for("the card to be back", || numbers(&cluster).iter().any(|(found, _)| *found == uuid));
+    assert!(held(&cluster, &uuid));
+    cluster.write(ALICE, "go", "");
+    cluster.wait_state(&job, &["SUCCEEDED"]);
 }
 
 #[test]
-fn a_hang_in_each_call_costs_its_card_alone_slow_as_root_1() {
-    each_hangs(&ax_sys::nvml::CALLS[..10]);
+fn a_daemon_whose_driver_hangs_comes_up_and_counts_what_it_can() {
+    let mut cluster = Cluster::stopped("");
+    let fake = FakeCards::new(&cluster, &format!("{TWO}hang nvmlDeviceGetHandleByIndex_v2 GPU-aaaa\n"));
+    cluster.configure(&format!("{}{FAST}", fake.config()));
+    cluster.start();
+    wait_for("the other card", || numbers(&cluster) == [("GPU-bbbb".to_owned(), 1)]);
+    assert!(warnings(&cluster).contains("card #0 is not counted: nvmlDeviceGetHandleByIndex_v2"));
+    fake.set(TWO);
+    wait_for("the card", || numbers(&cluster).len() == 2);
+    assert_eq!(card(&cluster, "GPU-aaaa")["index"], 0);
+    wait_for("no warning", || warnings(&cluster).is_empty());
+    cluster.kill();
+    fake.set(&format!("{TWO}hang nvmlInit_v2\n"));
+    cluster.start();
+    wait_for("the reason", || warnings(&cluster).contains("nvmlInit_v2 does not return"));
+    fake.set(TWO);
+    wait_for("the cards", || numbers(&cluster).len() == 2 && warnings(&cluster).is_empty());
 }
 
 #[test]
-fn a_hang_in_each_call_costs_its_card_alone_slow_as_root_2() {
-    each_hangs(&ax_sys::nvml::CALLS[10..20]);
+fn the_process_that_asks_is_there_as_long_as_the_daemon_and_comes_again() {
+    let (mut cluster, fake) = with_cards(TWO, "");
+    let mut first = 0;
+    wait_for("the process", || {
+        first = helpers(&cluster).first().copied().unwrap_or(0);
+        first > 0
+    });
+    signal(first, "KILL");
+    wait_for("another one", || helpers(&cluster).iter().any(|pid| *pid != first));
+    fake.add(&format!("process {} GPU-aaaa 300", std::process::id()));
+    wait_for("it to look", || card(&cluster, "GPU-aaaa")["used_mb"] == 300);
+    assert_eq!(helpers(&cluster).len(), 1, "one at a time");
+    // Even one that hangs does not outlive the daemon.
+    fake.add("hang nvmlEventSetWait_v2");
+    wait_health(&cluster, "GPU-aaaa", "suspect");
+    wait_for("another try", || !helpers(&cluster).is_empty());
+    let all = helpers(&cluster);
+    cluster.kill();
+    let lives =
+        |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "axd-nvml\n");
+    wait_for("them to end", || !all.iter().any(lives));
 }
 
 #[test]
-fn a_hang_in_each_call_costs_its_card_alone_slow_as_root_3() {
-    each_hangs(&ax_sys::nvml::CALLS[20..]);
+fn an_older_driver_says_less_and_its_cards_are_used_all_the_same() {
+    let mut cluster = Cluster::stopped("");
+    let fake = FakeCards::new(&cluster, TWO).without(&[
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetRemappedRows",
+        "nvmlDeviceGetFieldValues",
+        "nvmlDeviceGetPowerUsage",
+        "nvmlEventSetCreate",
+        "nvmlShutdown",
+    ]);
+    cluster.configure(&format!("{}{FAST}", fake.config()));
+    cluster.start();
+    wait_for("a sample", || card(&cluster, "GPU-aaaa")["temperature"] == 34);
+    let one = card(&cluster, "GPU-aaaa");
+    assert_eq!((&one["health"], &one["power_mw"]), (&"healthy".into(), &Value::Null));
+    assert_eq!(one["hardware"]["links"], Value::Null);
 }
 
 #[test]
-fn every_call_that_is_made_is_in_the_list() {
-    let (cluster, fake) = with_cards(&format!("trace\n{THREE}"), "");
-    wait_for("a sample", || card(&cluster, "MIG-2222")["temperature"] == 36);
-    let made: BTreeSet<String> =
-        fake.log().lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
-    let listed: BTreeSet<String> = ax_sys::nvml::CALLS.iter().map(|call| (*call).to_owned()).collect();
-    assert_eq!(made, listed, "a hang of one that is not listed is not tried");
+fn a_driver_that_is_not_loaded_is_said_and_is_used_once_it_is() {
+    let mut cluster = Cluster::stopped("");
+    let fake = FakeCards::new(&cluster, &format!("{TWO}fail nvmlInit_v2 9\n"));
+    cluster.configure(&format!("{}{FAST}", fake.config()));
+    cluster.start();
+    assert_eq!(cards(&cluster), [0; 0].map(Value::from));
+    assert!(warnings(&cluster).contains("NVML does not start"), "{}", warnings(&cluster));
+    fake.set(TWO);
+    wait_for("the cards", || numbers(&cluster).len() == 2);
+    wait_for("no warning", || warnings(&cluster).is_empty());
+}
+
+/// Adds itself to the script, as if it had memory on a card, and waits.
+fn computing(fake: &FakeCards, uuid: &str) -> String {
+    let line = format!("process $$ {uuid} 5000");
+    format!(
+        "#!/bin/sh\necho \"{line}\" >> {}\nwhile [ ! -e go ]; do sleep 0.05; done\n",
+        fake.script().display()
+    )
+}
+
+#[test]
+fn cards_with_jobs_are_looked_at_more_often_and_jobs_are_no_strangers_as_root() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::stopped("");
+    let fake = FakeCards::new(&cluster, TWO);
+    // Without jobs the next look would be after longer than any test waits.
+    cluster.configure(&format!("{}resources:\n  gpu_sample: 8s\n", fake.config()));
+    cluster.start();
+    wait_for("the first look", || card(&cluster, "GPU-aaaa")["temperature"] == 34);
+    let script = computing(&fake, "GPU-aaaa");
+    let job = cluster.submit(ALICE, &["--gpus=2"], &script);
+    cluster.wait_state(&job, &["RUNNING"]);
+    wait_for("a look", || card(&cluster, "GPU-aaaa")["used_mb"] == 5000);
+    assert_eq!(card(&cluster, "GPU-aaaa")["foreign"], serde_json::json!([]));
+    cluster.write(ALICE, "go", "");
+    cluster.wait_state(&job, &["SUCCEEDED"]);
+}
+
+#[test]
+fn nobody_but_the_daemon_is_answered_by_the_process_that_asks() {
+    let cluster = Cluster::stopped("");
+    for user in [ROOT, ALICE] {
+        let ran = cluster.run(user, "axd", &["--nvml", "--library", "/etc/passwd"]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+        assert!(ran.err.contains("is for the daemon"), "{ran:?}");
+    }
 }
