@@ -119,6 +119,7 @@ impl Engine {
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,
+            known: restored.known,
             config,
         });
         let at = now();

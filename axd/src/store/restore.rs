@@ -1,7 +1,10 @@
 //! What a restart gets back: the jobs that are not over, and where the numbers
 //! go on. A record that can't be read is set aside, and the daemon goes on.
 
-use ax_core::id::{AttemptName, Epoch, JobNumber, Uid};
+use std::collections::BTreeMap;
+
+use ax_core::controller::Known;
+use ax_core::id::{AttemptName, Epoch, HostName, JobNumber, Uid};
 use ax_core::job::Job;
 use ax_core::schedule::fragmentation::Mix;
 use ax_core::schedule::share::VirtualTimes;
@@ -26,6 +29,8 @@ pub struct Restored {
     pub shares: (VirtualTimes, Usages),
     /// What was asked of cards lately.
     pub mix: Mix,
+    /// What is known of nodes and cards.
+    pub known: BTreeMap<HostName, Known>,
     /// The boot whose clock the jobs' boot times refer to, if one was recorded.
     pub boot: Option<String>,
     /// Jobs that could not be read, now and before.
@@ -84,6 +89,7 @@ impl Store {
             next_epoch,
             shares: self.shares()?,
             mix: self.mix()?,
+            known: self.known()?,
             boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
             broken: self.broken()?,
         })

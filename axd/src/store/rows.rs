@@ -17,6 +17,7 @@ use ax_core::time::{Now, WallTime};
 
 use super::blobs::{Content, Footprint};
 use super::details::{Details, Environment, OutputFiles, Usage};
+use super::nodes::{NodeChange, NodeRow};
 
 /// Rows that become durable together.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +55,8 @@ pub enum Row {
     },
     /// An attempt is over.
     AttemptClosed(Box<AttemptClosed>),
+    /// Something about a node or a card.
+    Node(Box<NodeRow>),
     /// What the queues and the users have had, under fair share.
     Shares(Box<(VirtualTimes, Usages)>),
     /// What was asked of cards lately.
@@ -199,6 +202,7 @@ impl Batch {
         for decision in decisions {
             self.rows.extend(attempt_row(now, decision, controller, beside));
             self.rows.extend(log_row(now, decision).map(Row::Log));
+            self.rows.extend(node_row(now, decision).map(|row| Row::Node(Box::new(row))));
         }
         let jobs = changed.into_iter().filter_map(|number| controller.job(number));
         self.rows.extend(jobs.map(|job| Row::JobChanged(Box::new(job.clone()))));
@@ -275,6 +279,20 @@ fn attempt_row(
         }))),
         _ => None,
     }
+}
+
+/// What a decision changes of a node, if it does.
+fn node_row(now: Now, decision: &Decision) -> Option<NodeRow> {
+    let (node, change, actor, text) = match decision {
+        Decision::CardMoved { node, uuid, state, actor, what } => {
+            (node, NodeChange::Card { uuid: uuid.clone(), state: state.clone() }, actor, what)
+        }
+        Decision::NodeMoved { node, drained, actor, what } => {
+            (node, NodeChange::Drained(drained.clone()), actor, what)
+        }
+        _ => return None,
+    };
+    Some(NodeRow { node: node.clone(), change, at: now.wall, actor: Arc::clone(actor), text: text.clone() })
 }
 
 /// The line of the log that a decision leaves, if it leaves one.

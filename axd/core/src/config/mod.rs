@@ -71,6 +71,9 @@ pub struct Resources {
     pub ram: Option<Megabytes>,
     /// `gpu_reserve`: percent of a card that slices may not take.
     pub gpu_reserve: u32,
+    /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
+    #[serde(default = "Resources::usual_bound")]
+    pub gpu_foreign_bound: Megabytes,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
     /// `gpu_sample`: how often cards with jobs are looked at.
@@ -330,11 +333,19 @@ impl Default for Resources {
             cpus: None,
             ram: None,
             gpu_reserve: 0,
+            gpu_foreign_bound: Resources::usual_bound(),
             gpu_context: Megabytes(512),
             gpu_sample: gpu_sample(),
             gpu_timeout: gpu_timeout(),
             gpu_nodes: Vec::new(),
         }
+    }
+}
+
+impl Resources {
+    /// A gigabyte: also of recorded configurations that are older than the key.
+    fn usual_bound() -> Megabytes {
+        Megabytes::from_bytes(1_000_000_000)
     }
 }
 

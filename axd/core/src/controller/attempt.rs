@@ -87,6 +87,8 @@ impl Controller {
         let at = at.min(now.wall);
         let at = attempt.started_at.map_or(at, |started| at.max(started));
         let end = counted_as(end, attempt);
+        let end = self.blamed_on_card(name.job.number, end);
+        let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
         self.settle_share(name.job.number, at);
@@ -108,6 +110,17 @@ impl Controller {
         if let Some(job) = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_final()) {
             job.ended_at = Some(at);
         }
+    }
+
+    /// What fails on a card that has an error of its own counts as lost with it, if the job may be started again, and
+    /// nobody has asked for its end.
+    fn blamed_on_card(&self, number: JobNumber, end: AttemptEnd) -> AttemptEnd {
+        let Some(job) = self.jobs.get(&number).filter(|_| end.outcome == Outcome::Failed) else { return end };
+        let asked = job.attempt.as_ref().is_some_and(|attempt| attempt.ending.is_some());
+        let Some(fault) = self.faults_under(job).filter(|_| !asked) else { return end };
+        let again = job.request.idempotent && job.request.requeue;
+        let outcome = if again { Outcome::NodeFail } else { end.outcome };
+        AttemptEnd { outcome, message: Some(end.message.unwrap_or(fault)), ..end }
     }
 
     fn follow(&mut self, now: Now, number: JobNumber, next: Next, end: &AttemptEnd, out: &mut Vec<Decision>) {

@@ -12,6 +12,7 @@ use crate::schedule::order::ShapeId;
 use crate::schedule::placement::Place;
 use crate::schedule::preempt::{Eviction, Loss, make_room};
 use crate::schedule::timeline::{Reservation, Timeline};
+use crate::size::Megabytes;
 use crate::text::count;
 use crate::time::{Now, WallTime};
 
@@ -69,15 +70,15 @@ impl Controller {
 
     fn still_fits(&self, job: &Job, node: &Node, place: &Place) -> bool {
         let has = &node.inventory;
-        let room = |(at, charge): &(usize, _)| {
-            let limit = job.request.cards.as_ref().and_then(|wanted| {
-                Some(has.cards.get(*at)?.demand(wanted, self.config.resources.gpu_reserve)?.limit)
-            });
-            limit.is_some_and(|limit| node.cards_used()[*at].charged + *charge <= limit)
+        let reserve = self.config.resources.gpu_reserve;
+        let room = |(at, _): &(usize, Megabytes)| {
+            let charged = node.cards_used().get(*at)?.charged;
+            node.withheld()[*at].fit(&has.cards[*at], charged, job.request.cards.as_ref()?, reserve)
         };
-        node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
+        node.drained().is_none()
+            && node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
             && node.ram_used() + has.ram_for(&job.request) <= has.ram
-            && place.cards.iter().all(room)
+            && place.cards.iter().all(|card| room(card).is_some())
     }
 
     pub(super) fn find_victims(

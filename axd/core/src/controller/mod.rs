@@ -4,6 +4,7 @@
 //! events at the same times give the same decisions, bit for bit.
 
 mod attempt;
+mod cards;
 mod event;
 mod evict;
 mod person;
@@ -15,14 +16,14 @@ mod witness;
 
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
-pub use event::{Change, Decision, Event, Submission, Wish};
-pub use snapshot::Snapshot;
+pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
+pub use snapshot::{Known, Snapshot};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::{Config, Scheduler};
-use crate::id::{Epoch, JobId, JobNumber, SubmissionKey, Uid};
+use crate::id::{Epoch, HostName, JobId, JobNumber, SubmissionKey, Uid};
 use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
@@ -59,6 +60,8 @@ pub struct Controller {
     seen: WallTime,
     /// What was asked of cards lately.
     mix: Mix,
+    /// What is known of nodes that have not registered.
+    absent: BTreeMap<HostName, Known>,
     /// Jobs for which victims are leaving their places.
     claims: BTreeSet<JobNumber>,
     /// Whether the last pass wants another one at once.
@@ -119,6 +122,7 @@ impl Controller {
             times: VirtualTimes::default(),
             usages: Usages::default(),
             mix: Mix::default(),
+            known: BTreeMap::new(),
         })
     }
 
@@ -159,6 +163,11 @@ impl Controller {
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
+            Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
+            Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),
+            Event::NodeWished { node, card, actor, wish } => {
+                self.node_wished(&node, card.as_ref(), &actor, &wish, &mut out);
+            }
             Event::Tick => {}
         }
         out
@@ -202,11 +211,13 @@ impl Controller {
 
     fn config_loaded(&mut self, config: Config) {
         self.config = Arc::new(config);
+        self.weigh_cards();
         self.enter_order_anew();
     }
 
     fn node_registered(&mut self, inventory: crate::node::Inventory) {
         let mut node = Node::new(inventory);
+        self.remember(&mut node);
         hold_what_jobs_hold(&self.jobs, &mut node);
         // What was to be free there may be gone.
         self.drop_claims_on(&node.inventory.name);

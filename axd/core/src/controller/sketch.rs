@@ -27,6 +27,7 @@ impl Controller {
             usages: self.usages.clone(),
             seen: self.seen,
             mix: self.mix.clone(),
+            absent: BTreeMap::new(),
             claims: BTreeSet::new(),
             pass_due: false,
             begins: BTreeSet::new(),

@@ -79,6 +79,16 @@ pub enum Condition {
     TooSmall(Lack),
     /// What nodes lack for it now.
     Lacks(Lack),
+    /// A card that it could have is withheld from jobs, or a part of it.
+    Withheld {
+        /// The card, and why: `gpu-01 card 3: 21 GB held by pid 4711 python of user li, not a job`.
+        why: String,
+    },
+    /// Further such cards.
+    MoreWithheld {
+        /// How many.
+        cards: u32,
+    },
     /// Further nodes that lack yet other things.
     MoreNodes {
         /// How many.
@@ -165,6 +175,16 @@ impl Condition {
             Condition::FitsNowhere => "no node here could hold it, even empty".to_owned(),
             Condition::TooSmall(lack) => lack.for_ever(),
             Condition::Lacks(lack) => lack.now(),
+            Condition::Withheld { why } => why.clone(),
+            Condition::MoreWithheld { cards } => {
+                format!(
+                    "{} withheld from jobs; 'ax resource' names them",
+                    match cards {
+                        1 => "1 more card is".to_owned(),
+                        more => format!("{more} more cards are"),
+                    }
+                )
+            }
             Condition::MoreNodes { nodes } => {
                 format!("does not fit on {} either", count(*nodes, "other node"))
             }

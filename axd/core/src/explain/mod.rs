@@ -285,9 +285,27 @@ impl<'a> Story<'a> {
         let (lacking, fitting): (Vec<_>, Vec<_>) = needs.enumerate().partition(|(_, (_, n))| !n.is_empty());
         let lacks = Lack::collected(lacking.into_iter().map(|(_, lacking)| lacking));
         let fitting = fitting.into_iter().map(|(position, _)| position).collect();
-        let known = Rc::new(NodesFor { lacks: few_lines(lacks, Condition::Lacks), fitting });
+        let mut lacks = few_lines(lacks, Condition::Lacks);
+        lacks.extend(self.withheld_from(job));
+        let known = Rc::new(NodesFor { lacks, fitting });
         self.known.insert(shape, Rc::clone(&known));
         known
+    }
+
+    /// The cards that it could have and that are withheld from jobs.
+    fn withheld_from(&self, job: &Job) -> Vec<Condition> {
+        let Some(wanted) = &job.request.cards else { return Vec::new() };
+        let reserve = self.controller.config().resources.gpu_reserve;
+        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
+        let nodes = self.pass.after.nodes().filter(open);
+        let withheld =
+            nodes.flat_map(|node| node.withheld_from(wanted, reserve).map(move |card| (node, card)));
+        let mut withheld = withheld.filter_map(|(node, card)| node.card_in_words(&card.uuid));
+        let mut lines: Vec<Condition> =
+            withheld.by_ref().take(LINES).map(|why| Condition::Withheld { why }).collect();
+        let more = withheld.count() as u32;
+        lines.extend((more > 0).then_some(Condition::MoreWithheld { cards: more }));
+        lines
     }
 
     /// On which of the nodes where it would fit it may run longest, and whose place ends that.

@@ -5,6 +5,7 @@
 mod advice;
 mod any_events;
 mod backoff;
+mod cards;
 mod explaining;
 mod identity;
 mod room;
@@ -42,6 +43,7 @@ fn node() -> Inventory {
         cpus: 8,
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
+        numa_cpus: vec![],
     }
 }
 

@@ -120,6 +120,7 @@ pub(crate) fn node(which: u64, more: u64) -> Inventory {
         cpus: cpus + more as u32,
         ram: Megabytes(ram + 1000 * more),
         cards: (0..cards + more as u32).map(card).collect(),
+        numa_cpus: vec![],
     }
 }
 
