@@ -5,6 +5,7 @@ use ax_core::config::{Config, GpuNode};
 use ax_core::id::HostName;
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
+use ax_core::text;
 use ax_sys::sched;
 
 use crate::cards::Known;
@@ -128,7 +129,8 @@ fn both(
     let count = found.iter().filter(|card| card.hardware.mig.is_none()).count();
     if count != declared.gpus as usize {
         let smaller = count.min(declared.gpus as usize);
-        warnings.push(format!("{host}: {} cards declared, {count} found; {smaller} counted", declared.gpus));
+        let declared = text::count(u64::from(declared.gpus), "card");
+        warnings.push(format!("{host}: {declared} declared, {count} found; {smaller} counted"));
     }
     let cards = found_cards(found, silent, declared.gpus as usize, Some(declared));
     for card in cards.iter().filter(|card| card.hardware.mig.is_none()) {

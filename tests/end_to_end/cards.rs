@@ -86,12 +86,14 @@ fn cards_are_found_with_all_that_the_driver_says_of_them() {
     assert_eq!(card(&cluster, "GPU-aaaa")["used_mb"], 0);
 }
 
+/// So many cards of 40 GB are declared for this machine.
+fn declared(gpus: u32) -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    format!("  gpu_nodes:\n  - host: {}\n    gpus: {gpus}\n    mem_per_gpu: 40G\n", host.trim())
+}
+
 #[test]
 fn the_smaller_of_declared_and_found_counts() {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    let host = host.trim();
-    let declared =
-        |gpus: u32| format!("  gpu_nodes:\n  - host: {host}\n    gpus: {gpus}\n    mem_per_gpu: 40G\n");
     let (cluster, _fake) = with_cards(TWO, &declared(4));
     assert_eq!(cards(&cluster).len(), 2);
     assert_eq!(cards(&cluster)[0]["mem_mb"], 38_146, "less is declared than found");
@@ -99,19 +101,14 @@ fn the_smaller_of_declared_and_found_counts() {
     drop(cluster);
     let (cluster, _fake) = with_cards(TWO, &declared(1));
     assert_eq!(numbers(&cluster), [("GPU-aaaa".to_owned(), 0)]);
-    assert!(warnings(&cluster).contains("1 cards declared, 2 found; 1 counted"), "{}", warnings(&cluster));
+    assert!(warnings(&cluster).contains("1 card declared, 2 found; 1 counted"), "{}", warnings(&cluster));
 }
 
 #[test]
 fn without_a_library_declared_cards_count_and_nothing_asks_for_others() {
     let mut cluster = Cluster::stopped("");
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let library = cluster.root.join("nowhere.so");
-    cluster.configure(&format!(
-        "paths:\n  nvml: {}\n{FAST}  gpu_nodes:\n  - host: {}\n    gpus: 2\n    mem_per_gpu: 40G\n",
-        library.display(),
-        host.trim()
-    ));
+    cluster.configure(&format!("paths:\n  nvml: {}\n{FAST}{}", library.display(), declared(2)));
     cluster.start();
     let all = cards(&cluster);
     assert_eq!((all.len(), &all[0]["health"], &all[0]["used_mb"]), (2, &"healthy".into(), &Value::Null));
@@ -303,6 +300,24 @@ fn an_older_driver_says_less_and_its_cards_are_used_all_the_same() {
     let one = card(&cluster, "GPU-aaaa");
     assert_eq!((&one["health"], &one["power_mw"]), (&"healthy".into(), &Value::Null));
     assert_eq!(one["hardware"]["links"], Value::Null);
+}
+
+#[test]
+fn declared_cards_are_suspect_while_their_driver_does_not_say_anything() {
+    let mut cluster = Cluster::stopped("");
+    let fake = FakeCards::new(&cluster, &format!("{TWO}hang nvmlDeviceGetCount_v2\n"));
+    cluster.configure(&format!("{}{FAST}{}", fake.config(), declared(2)));
+    cluster.start();
+    wait_for("the reason", || {
+        let all = cards(&cluster);
+        let suspect = |card: &Value| {
+            card["health"] == "suspect" && card["why"] == "nvmlDeviceGetCount_v2 does not return"
+        };
+        all.len() == 2 && all.iter().all(suspect)
+    });
+    fake.set(TWO);
+    wait_health(&cluster, "GPU-aaaa", "healthy");
+    assert_eq!(card(&cluster, "GPU-aaaa")["mem_mb"], 38_146);
 }
 
 #[test]
