@@ -12,6 +12,7 @@ mod books;
 mod card_limits;
 mod card_watch;
 mod cards;
+mod cards_hang;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod commands;

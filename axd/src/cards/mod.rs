@@ -59,14 +59,15 @@ pub(crate) struct Pace {
 }
 
 /// Which cards this machine has, as far as is known.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Known<'a> {
     /// There is no library: nobody can say.
     Nothing,
     /// The driver does not say: why.
     Unclear(&'a str),
-    /// These, by their places on the bus.
-    These(&'a [Found]),
+    /// These, by their places on the bus; and at these numbers of the driver's cards that say nothing, not even who they
+    /// are.
+    These(&'a [Found], Vec<u32>),
 }
 
 /// What the process is about.
@@ -148,7 +149,10 @@ impl Cards {
         match self.ward.driver() {
             Some(why) if self.known.is_empty() => Known::Unclear(why),
             _ if !self.library => Known::Nothing,
-            _ => Known::These(&self.known),
+            _ => {
+                let nameless = self.ward.cards().filter_map(|(card, _)| card.strip_prefix('#')?.parse().ok());
+                Known::These(&self.known, nameless.collect())
+            }
         }
     }
 

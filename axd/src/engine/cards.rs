@@ -2,7 +2,7 @@
 
 use ax_core::config::Config;
 use ax_core::controller::Event;
-use ax_core::gpu::{CardSeen, HolderSeen, Sample};
+use ax_core::gpu::{CardSeen, HolderSeen, Sample, Unseen};
 use ax_core::id::HostName;
 use ax_core::node::{Card, Node};
 use ax_core::time::BootTime;
@@ -102,10 +102,23 @@ impl Engine {
         }
     }
 
-    fn on_sample(&mut self, begun: BootTime, sample: Sample) {
+    fn on_sample(&mut self, begun: BootTime, mut sample: Sample) {
+        self.add_unasked(&mut sample);
         self.watch_cards(begun, &sample);
         self.sample = sample;
         self.pace_cards();
+    }
+
+    /// Cards that count as declared while the driver does not work are none of those that it was asked about.
+    fn add_unasked(&self, sample: &mut Sample) {
+        let Some(cards) = &self.cards else { return };
+        for card in &self.local.inventory.cards {
+            let told = sample.cards.iter().any(|seen| seen.uuid == card.uuid)
+                || sample.unseen.iter().any(|unseen| unseen.uuid == card.uuid);
+            if let Some(why) = cards.why_not(&card.uuid).filter(|_| !told) {
+                sample.unseen.push(Unseen { uuid: card.uuid.clone(), why: why.to_owned(), xids: Vec::new() });
+            }
+        }
     }
 
     /// What a card was last seen to do.
