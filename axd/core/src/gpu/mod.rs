@@ -1,9 +1,12 @@
 //! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
+pub mod health;
+pub mod holders;
+pub mod ledger;
 mod sample;
 
-pub use sample::{CardSeen, HolderSeen, Sample};
+pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
 
 use std::fmt;
 
