@@ -260,6 +260,10 @@ pub fn cards() -> String {
         foreign: vec!["pid 4711 (carol)".into()],
         limit: "framework settings".into(),
         health: "healthy".into(),
+        why: None,
+        temperature: Some(61),
+        power_mw: Some(250_000),
+        hardware: Default::default(),
     };
     let free = CardView {
         index: 1,

@@ -3,6 +3,7 @@
 
 mod daemon;
 mod forecast;
+mod nodes;
 
 use std::collections::BTreeMap;
 
@@ -10,12 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::advice::Advice;
 use crate::explain::Condition;
+use crate::gpu::Hardware;
 use crate::id::{JobId, SubmissionKey};
 use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
 
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
 pub use forecast::Forecast;
+pub use nodes::{NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
 
 /// Exit codes of the commands, and the class of every error on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -432,35 +435,6 @@ pub struct ActionResult {
     pub error: Option<ApiError>,
 }
 
-/// A node: `GET /api/v1/nodes`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeView {
-    /// Name.
-    pub name: String,
-    /// `up`, `never registered`.
-    pub state: String,
-    /// Warnings and reasons.
-    pub reason: Option<String>,
-    /// CPUs counted.
-    pub cpus: u32,
-    /// CPUs given out.
-    pub cpus_used: u32,
-    /// Host memory counted, MB.
-    pub ram_mb: u64,
-    /// Host memory given out, MB.
-    pub ram_used_mb: u64,
-    /// Cards counted.
-    pub gpus: u32,
-    /// Cards given out, wholly or in part.
-    pub gpus_used: u32,
-    /// The node's epoch.
-    pub epoch: u64,
-    /// Last sign of life.
-    pub last_heartbeat_at: Option<WallTime>,
-    /// Jobs on it.
-    pub jobs: Vec<JobId>,
-}
-
 /// A card: `GET /api/v1/cards`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CardView {
@@ -492,4 +466,16 @@ pub struct CardView {
     pub limit: String,
     /// `healthy`, `suspect`, `drained`.
     pub health: String,
+    /// Why it is not healthy.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// Degrees Celsius.
+    #[serde(default)]
+    pub temperature: Option<u32>,
+    /// Milliwatts.
+    #[serde(default)]
+    pub power_mw: Option<u32>,
+    /// How it is built in.
+    #[serde(default)]
+    pub hardware: Hardware,
 }

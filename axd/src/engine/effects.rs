@@ -20,6 +20,9 @@ impl Engine {
         match decision {
             Decision::Launch { attempt, number, allocation, .. } => {
                 crash_point!("decision committed");
+                if let Some(cards) = self.cards.as_mut().filter(|_| !allocation.cards.is_empty()) {
+                    cards.set_busy(true, now().boot);
+                }
                 self.launch(Launch { attempt, number, allocation });
             }
             Decision::Terminate { attempt, outcome, message } => {
@@ -101,7 +104,8 @@ impl Engine {
         }
         // News that comes twice finds no end to be entered with: nobody would take the figures out again.
         if self.is_living(attempt) {
-            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
+            let max_gpu_mem = self.ledger.peak(attempt);
+            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem };
             self.usage.insert(attempt, usage);
         }
         let end = AttemptEnd {
@@ -109,7 +113,7 @@ impl Engine {
             exit_code: result.exit_code,
             signal: result.signal,
             message: result.message,
-            card_peak: None,
+            card_peak: self.ledger.peak(attempt),
         };
         self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }
@@ -125,7 +129,7 @@ impl Engine {
         self.controller.job(attempt.job.number).map(|job| job.state)
     }
 
-    fn is_living(&self, attempt: AttemptName) -> bool {
+    pub(super) fn is_living(&self, attempt: AttemptName) -> bool {
         let job = self.controller.job(attempt.job.number).filter(|job| job.state.is_active());
         let own = job.and_then(|job| job.attempt.as_ref());
         own.is_some_and(|own| own.name == attempt && own.end.is_none())

@@ -80,7 +80,7 @@ impl Engine {
         let cards = &self.local.inventory.cards;
         let card_mem = allocation.cards.first();
         let card_mem =
-            card_mem.and_then(|share| cards.iter().find(|c| c.index == share.index)).map(|c| c.mem);
+            card_mem.and_then(|share| cards.iter().find(|c| c.is_of(share, &allocation.node))).map(|c| c.mem);
         self.launcher.launch(Order {
             attempt,
             number,

@@ -74,8 +74,17 @@ pub struct Resources {
     /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
     #[serde(default = "Resources::usual_bound")]
     pub gpu_foreign_bound: Megabytes,
+    /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
+    #[serde(default = "Resources::usual_suspicion")]
+    pub gpu_suspect_time: Span,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
+    /// `gpu_sample`: how often cards with jobs are looked at.
+    #[serde(default = "gpu_sample")]
+    pub gpu_sample: Span,
+    /// `gpu_timeout`: how long a look at the cards may take.
+    #[serde(default = "gpu_timeout")]
+    pub gpu_timeout: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -313,6 +322,14 @@ impl Default for Cluster {
     }
 }
 
+fn gpu_sample() -> Span {
+    Span::seconds(1)
+}
+
+fn gpu_timeout() -> Span {
+    Span::seconds(5)
+}
+
 impl Default for Resources {
     fn default() -> Self {
         Resources {
@@ -320,7 +337,10 @@ impl Default for Resources {
             ram: None,
             gpu_reserve: 0,
             gpu_foreign_bound: Resources::usual_bound(),
+            gpu_suspect_time: Resources::usual_suspicion(),
             gpu_context: Megabytes(512),
+            gpu_sample: gpu_sample(),
+            gpu_timeout: gpu_timeout(),
             gpu_nodes: Vec::new(),
         }
     }
@@ -330,6 +350,10 @@ impl Resources {
     /// A gigabyte: also of recorded configurations that are older than the key.
     fn usual_bound() -> Megabytes {
         Megabytes::from_bytes(1_000_000_000)
+    }
+
+    fn usual_suspicion() -> Span {
+        Span::seconds(300)
     }
 }
 

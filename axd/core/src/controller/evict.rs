@@ -161,7 +161,7 @@ impl Controller {
 /// Cards' worth of what an attempt holds, in millionths: a part of a card by its memory.
 fn card_millionths(node: &Node, attempt: &Attempt) -> u128 {
     let part = |share: &crate::node::CardShare| {
-        let card = node.inventory.cards.iter().find(|card| card.index == share.index)?;
+        let card = node.inventory.cards.iter().find(|card| card.is_of(share, &node.inventory.name))?;
         let slice = share.slice.unwrap_or(card.mem);
         Some(u128::from(slice.0) * 1_000_000 / u128::from(card.mem.0.max(1)))
     };

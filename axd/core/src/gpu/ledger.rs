@@ -9,7 +9,7 @@ use crate::time::{BootTime, Span};
 
 use super::health::{Memory, Signs, Verdict};
 use super::holders::{Accounts, Stranger, in_words, stranger};
-use super::{CardSeen, CardState, Health, Sample};
+use super::{CardSeen, CardState, Health, Sample, Unseen};
 
 /// Samples in the window.
 pub const WINDOW: usize = 60;
@@ -153,6 +153,11 @@ impl Ledger {
         let mut used: BTreeMap<AttemptName, Megabytes> = BTreeMap::new();
         for given in cards {
             let seen = sample.cards.iter().find(|seen| seen.uuid == given.uuid);
+            let unseen = sample.unseen.iter().find(|unseen| unseen.uuid == given.uuid);
+            // Not looked at: nobody measures it, or another card was the matter.
+            if seen.is_none() && unseen.is_none() && given.odd.is_none() {
+                continue;
+            }
             let card = self.cards.entry(given.uuid.clone()).or_default();
             if let Some(seen) = seen {
                 card.enter(seen, around);
@@ -165,7 +170,7 @@ impl Ledger {
                     *peak = now.max(*peak);
                 }
             }
-            let signs = signs(sample, seen, given);
+            let signs = signs(seen, unseen, given);
             card.trouble = trouble(&signs);
             let before = &given.state;
             let (health, why, faulty) = (before.health, before.why.clone(), before.faulty);
@@ -205,16 +210,13 @@ impl Ledger {
     }
 }
 
-fn signs(sample: &Sample, seen: Option<&CardSeen>, given: &Given) -> Signs {
-    let unseen = sample.unseen.iter().find(|unseen| unseen.uuid == given.uuid);
-    let lost = unseen.map(|unseen| format!("it can't be looked at: {}", unseen.why));
-    let lost = lost.or_else(|| seen.is_none().then(|| "it does not answer, or is gone".to_owned()));
+fn signs(seen: Option<&CardSeen>, unseen: Option<&Unseen>, given: &Given) -> Signs {
     Signs {
         xids: seen.map(|seen| &seen.xids).or(unseen.map(|unseen| &unseen.xids)).cloned().unwrap_or_default(),
         ecc: seen.and_then(|seen| seen.ecc_uncorrected),
         retirement_pending: seen.and_then(|seen| seen.retirement_pending) == Some(true),
         recovery: seen.and_then(|seen| seen.recovery.clone()),
-        odd: lost.or_else(|| given.odd.clone()),
+        odd: given.odd.clone().or_else(|| unseen.map(|unseen| unseen.why.clone())),
     }
 }
 

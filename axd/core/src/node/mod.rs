@@ -127,6 +127,20 @@ impl Card {
         Card { index, uuid, kind, mem, hardware: Hardware::default() }
     }
 
+    /// The name of a card of which no driver says the UUID.
+    pub fn declared_name(node: &HostName, index: u32) -> String {
+        format!("{node}-{index}")
+    }
+
+    /// Whether it is what a share was given of. Its UUID says that, whatever number it has now; its number where it had
+    /// no UUID then, or has none now.
+    pub fn is_of(&self, share: &CardShare, node: &HostName) -> bool {
+        let nameless = |uuid: &str, index: u32| uuid == Card::declared_name(node, index);
+        self.uuid == share.uuid
+            || (self.index == share.index
+                && (nameless(&self.uuid, self.index) || nameless(&share.uuid, share.index)))
+    }
+
     /// The part of a card that slices may share, with `reserve` percent of it kept back.
     pub fn shared(&self, reserve: u32) -> Megabytes {
         Megabytes(self.mem.0 * u64::from(100 - reserve.min(100)) / 100)
@@ -299,7 +313,8 @@ impl Node {
     /// Gives out what was placed, until then as far as is known.
     pub fn hold(&mut self, attempt: AttemptName, allocation: Allocation, until: WallTime) {
         let charge = |share: &CardShare| {
-            let position = self.position(share.index)?;
+            let has = &self.inventory;
+            let position = has.cards.iter().position(|card| card.is_of(share, &has.name))?;
             Some((position, share.slice.unwrap_or(self.inventory.cards[position].mem)))
         };
         let charges: Vec<_> = allocation.cards.iter().filter_map(charge).collect();

@@ -213,6 +213,9 @@ fn a_card_that_is_not_seen_is_suspect_and_keeps_its_holders() {
     let mut desk = Desk::default();
     desk.times(10, &[process(7, 21_000, None)], 0);
     desk.sample(&Sample::default());
+    assert_eq!(desk.state.health, Health::Healthy, "it was not looked at");
+    let unseen = Unseen { uuid: "GPU-0".to_owned(), why: "it does not answer".to_owned(), xids: vec![] };
+    desk.sample(&Sample { cards: vec![], unseen: vec![unseen] });
     assert_eq!(desk.state.health, Health::Suspect);
     assert_eq!(desk.state.holders.len(), 1);
     assert!(desk.ledger.trouble("GPU-0").unwrap().contains("does not answer"));
