@@ -203,7 +203,8 @@ mod tests {
     }
 
     fn sample(holders: Vec<HolderSeen>) -> Sample {
-        Sample { cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() }] }
+        let card = CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() };
+        Sample { cards: vec![card], ..Sample::default() }
     }
 
     fn cards() -> Vec<String> {
