@@ -59,7 +59,11 @@ pub(crate) fn look(host: &HostName, config: &Config, cards: Option<Known<'_>>) -
             .push(format!("resources.ram declares {ram}, there are {has_ram}: jobs may run out of memory"));
     }
     let cards = cards.map(|known| count_cards(host, config, known, &mut warnings)).unwrap_or_default();
-    Local { inventory: Inventory { name: host.clone(), epoch: 1, cpus, ram, cards }, real_cpus, warnings }
+    Local {
+        inventory: Inventory { name: host.clone(), epoch: 1, cpus, ram, cards, numa_cpus: Vec::new() },
+        real_cpus,
+        warnings,
+    }
 }
 
 /// Declared and found cards, the smaller of both.
@@ -137,7 +141,8 @@ mod tests {
 
     fn local(counted: u32, real: &[u32]) -> Local {
         let name = "gpu-01".parse().unwrap();
-        let inventory = Inventory { name, epoch: 1, cpus: counted, ram: Megabytes(1), cards: vec![] };
+        let inventory =
+            Inventory { name, epoch: 1, cpus: counted, ram: Megabytes(1), cards: vec![], numa_cpus: vec![] };
         Local { inventory, real_cpus: real.to_vec(), warnings: vec![] }
     }
 

@@ -42,6 +42,8 @@ impl Engine {
             | Decision::Accepted { .. }
             | Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
+            | Decision::CardMoved { .. }
+            | Decision::NodeMoved { .. }
             | Decision::Ignored { .. } => {}
         }
     }

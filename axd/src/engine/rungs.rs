@@ -114,7 +114,14 @@ mod tests {
     }
 
     fn inventory(cards: Vec<Card>) -> Inventory {
-        Inventory { name: "gpu-01".parse().unwrap(), epoch: 1, cpus: 1, ram: Megabytes(1), cards }
+        Inventory {
+            name: "gpu-01".parse().unwrap(),
+            epoch: 1,
+            cpus: 1,
+            ram: Megabytes(1),
+            cards,
+            numa_cpus: vec![],
+        }
     }
 
     #[test]

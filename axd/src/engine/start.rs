@@ -125,6 +125,9 @@ impl Engine {
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,
+            known: restored.known,
+            history: restored.history,
+            losses: restored.losses,
             config,
         });
         let at = now();

@@ -203,8 +203,10 @@ mod tests {
     }
 
     fn sample(holders: Vec<HolderSeen>) -> Sample {
-        let card = CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() };
-        Sample { cards: vec![card], ..Sample::default() }
+        Sample {
+            cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() }],
+            unseen: vec![],
+        }
     }
 
     fn cards() -> Vec<String> {

@@ -158,8 +158,10 @@ mod tests {
 
     fn sample(uses: &[(Option<AttemptName>, Option<u64>)]) -> Sample {
         let holders = uses.iter().map(|(attempt, used)| holder(*attempt, *used)).collect();
-        let card = CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() };
-        Sample { cards: vec![card], ..Sample::default() }
+        Sample {
+            cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() }],
+            unseen: vec![],
+        }
     }
 
     fn watched(number: u32, slice: u64) -> Watched {
