@@ -1,13 +1,13 @@
 //! Cards as they are shown: what jobs hold of them, what is seen on them, and what somebody should know.
 
 use ax_core::api::{CardView, HeldView};
+use ax_core::gpu::CardSeen;
 use ax_core::gpu::seen::memory_of;
-use ax_core::gpu::{CardSeen, Health};
 use ax_core::job::{Attempt, Job};
 use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
 
-use super::{Engine, now};
+use super::Engine;
 use crate::people::Person;
 
 impl Engine {
@@ -18,12 +18,12 @@ impl Engine {
         nodes.flat_map(|node| node.inventory.cards.iter().map(of(node))).collect()
     }
 
-    fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
+    pub(super) fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
         let reserved = node.card_reserved(card);
-        let percentile = self.watched.percentile(&card.uuid, now().boot);
         // What was seen too long ago says nothing.
-        let seen = self.seen(card).filter(|_| percentile.is_some());
-        let why = self.why_not(node, card);
+        let seen = self.seen(card).filter(|_| self.sees_now());
+        let state = node.card_state(&card.uuid).cloned().unwrap_or_default();
+        let figures = seen.and_then(|_| self.ledger.figures(&card.uuid));
         let holders = self.holders(node, card);
         let held = |(job, attempt, share): &(&Job, &Attempt, &CardShare)| HeldView {
             job: job.id,
@@ -39,15 +39,16 @@ impl Engine {
             uuid: card.uuid.clone(),
             name: card.kind.clone().unwrap_or_else(|| "card".to_owned()),
             mem_mb: card.mem.0,
-            free_mb: (card.mem - reserved).0,
+            free_mb: node.card_free(card).0,
             reserved_mb: reserved.0,
             jobs: held.iter().map(|held| held.job).collect(),
             held,
             limit: card.hardware.limit.to_string(),
-            foreign: seen.map(super::cards::strangers).unwrap_or_default(),
-            health: if why.is_some() { Health::Suspect } else { Health::Healthy }.to_string(),
-            why,
-            p95_mb: percentile.map(|used| used.0),
+            foreign: state.holders,
+            health: state.health.to_string(),
+            why: state.why,
+            p95_mb: figures.map(|figures| figures.p95.0),
+            unexplained_mb: seen.map(|_| state.unexplained.0),
             hardware: card.hardware.clone(),
             ..CardView::default()
         };

@@ -115,10 +115,10 @@ impl Engine {
     /// An attempt is over and has left its cards.
     pub(super) fn attempt_over(&mut self, result: AttemptResult) {
         let attempt = result.attempt;
-        let card_peak = self.watched.take_peak(attempt);
         // News that comes twice finds no end to be entered with: nobody would take the figures out again.
         if self.is_living(attempt) {
-            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: card_peak };
+            let max_gpu_mem = self.ledger.peak(attempt);
+            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem };
             self.usage.insert(attempt, usage);
         }
         let end = AttemptEnd {
@@ -126,7 +126,7 @@ impl Engine {
             exit_code: result.exit_code,
             signal: result.signal,
             message: result.message,
-            card_peak,
+            card_peak: self.ledger.peak(attempt),
         };
         self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }

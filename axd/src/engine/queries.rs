@@ -2,7 +2,7 @@
 //! holds them, from the accounts otherwise. Nothing is changed here.
 
 use ax_core::advice::Advice;
-use ax_core::api::{ApiError, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeView};
+use ax_core::api::{ApiError, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeShow, NodeView};
 use ax_core::config::Queue;
 use ax_core::controller::Controller;
 use ax_core::explain::Explanation;
@@ -98,6 +98,7 @@ impl Engine {
     pub(super) fn query(&self, path: &[&str], person: &Person) -> Option<Response> {
         let answer = match path {
             ["jobs", job, "why"] => self.why(job, person),
+            ["nodes", node] => self.show_node(node, person),
             ["nodes"] => Ok(Response::json(200, &self.nodes(person))),
             ["cards"] => Ok(Response::json(200, &self.cards(person))),
             ["status"] => Ok(Response::json(200, &self.daemon())),
@@ -327,6 +328,16 @@ impl Engine {
         views
     }
 
+    fn show_node(&self, name: &str, person: &Person) -> Result<Response, ApiError> {
+        let unknown = || refused(format!("there is no node {}; 'ax node list' shows them", quoted(name)));
+        let node = self.controller.nodes().find(|node| node.inventory.name.as_str() == name);
+        let node = node.ok_or_else(unknown)?;
+        let read = |e: StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
+        let cards = node.inventory.cards.iter().map(|card| self.card(node, card, person)).collect();
+        let decisions = self.reader.node_log(&node.inventory.name).map_err(read)?;
+        Ok(Response::json(200, &NodeShow { node: self.node(node, person), cards, decisions }))
+    }
+
     fn node(&self, node: &Node, person: &Person) -> NodeView {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
@@ -338,8 +349,13 @@ impl Engine {
         };
         NodeView {
             name: has.name.to_string(),
-            state: "up".to_owned(),
-            reason: (!warnings.is_empty()).then_some(warnings),
+            state: match node.drained() {
+                None => "up",
+                Some(_) if node.held().is_empty() => "drained",
+                Some(_) => "draining",
+            }
+            .to_owned(),
+            reason: node.drained().map(str::to_owned).or((!warnings.is_empty()).then_some(warnings)),
             cpus: has.cpus,
             cpus_used: has.cpus - node.free_cpus(),
             ram_mb: has.ram.0,

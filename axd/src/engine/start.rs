@@ -146,6 +146,7 @@ impl Engine {
             config_file: setup.config_file,
             cards,
             sample: Default::default(),
+            ledger: Default::default(),
             calendar: Calendar,
             controller,
             local,

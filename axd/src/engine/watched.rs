@@ -1,8 +1,6 @@
 //! What samples of cards are kept for: the latest, for whoever asks now; the database, for whoever asks later; and since
 //! when the cards of jobs do nothing, which the controller is told.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use ax_core::api::{ApiError, CardHistory, ErrorClass};
 use ax_core::gpu::Sample;
 use ax_core::gpu::idle::IdleWatch;
@@ -10,7 +8,6 @@ use ax_core::gpu::seen::{AttemptSeen, Held, of_attempts};
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
-use ax_core::size::Megabytes;
 use ax_core::time::{BootTime, Now, Span, WallTime};
 
 use super::{Engine, now};
@@ -19,10 +16,8 @@ use crate::api::server::ConnId;
 use crate::people::Person;
 use crate::samples::{Asked, Look, Question, Samples, Series, What};
 
-/// A card of which nothing was seen for so long is no longer measured.
-const FRESH: Span = Span::seconds(30);
-/// So many of the last figures the 95th percentile is of.
-const WINDOW: usize = 60;
+/// What was seen longer ago than so many times the pace of samples says nothing of now.
+const FRESH: u64 = 30;
 /// How often idle cards are told, or sooner where the first limit is shorter.
 const TELL_IDLE: Span = Span::seconds(60);
 /// Most points of a card's history, and its longest span: what is kept by the hour.
@@ -33,61 +28,18 @@ const LONGEST_SPAN: u64 = 366 * 86_400;
 pub(super) struct Watched {
     samples: Samples,
     idle: IdleWatch,
-    cards: BTreeMap<String, Recent>,
-    /// The most that living attempts were seen to use on a card.
-    peaks: BTreeMap<AttemptName, Megabytes>,
-}
-
-/// What was used of a card lately.
-struct Recent {
-    at: BootTime,
-    used: VecDeque<Megabytes>,
+    /// When the last one came.
+    last: Option<BootTime>,
 }
 
 impl Watched {
     pub(super) fn new(samples: Samples) -> Watched {
-        Watched { samples, idle: IdleWatch::default(), cards: BTreeMap::new(), peaks: BTreeMap::new() }
-    }
-
-    /// The 95th percentile of what was used of a card lately; nothing if it is no longer measured.
-    pub(super) fn percentile(&self, uuid: &str, now: BootTime) -> Option<Megabytes> {
-        let recent = self.cards.get(uuid).filter(|recent| now - recent.at <= FRESH)?;
-        let mut used: Vec<Megabytes> = recent.used.iter().copied().collect();
-        used.sort();
-        // Of up to 19 figures it is the largest.
-        let place = (used.len() * 95).div_ceil(100).max(1) - 1;
-        used.get(place).copied()
-    }
-
-    /// The most that an attempt was seen to use on one of its cards; asked once it is over.
-    pub(super) fn take_peak(&mut self, attempt: AttemptName) -> Option<Megabytes> {
-        self.peaks.remove(&attempt)
+        Watched { samples, idle: IdleWatch::default(), last: None }
     }
 
     /// Writes what waits to be written.
     pub(super) fn finish(&mut self) {
         self.samples.finish();
-    }
-
-    fn take(&mut self, at: BootTime, sample: &Sample, seen: &[AttemptSeen]) {
-        self.cards.retain(|_, recent| at - recent.at <= FRESH);
-        for card in &sample.cards {
-            let known = self.cards.remove(&card.uuid);
-            let mut used = known.map(|known| known.used).unwrap_or_default();
-            used.push_back(card.used);
-            while used.len() > WINDOW {
-                used.pop_front();
-            }
-            self.cards.insert(card.uuid.clone(), Recent { at, used });
-        }
-        let living: BTreeMap<AttemptName, Option<Megabytes>> =
-            seen.iter().map(|attempt| (attempt.attempt, attempt.memory())).collect();
-        for (attempt, memory) in &living {
-            if let Some(memory) = memory {
-                let peak = self.peaks.entry(*attempt).or_default();
-                *peak = (*peak).max(*memory);
-            }
-        }
     }
 }
 
@@ -121,12 +73,18 @@ impl Engine {
     pub(super) fn keep_sample(&mut self, sample: &Sample) {
         let Now { boot, wall } = now();
         let seen = of_attempts(sample, self.held_cards());
-        self.watched.take(boot, sample, &seen);
+        self.watched.last = Some(boot);
         self.watched.samples.keep(look_of(wall, sample, &seen));
         let every = self.controller.config().policy.idle.map_or(TELL_IDLE, |idle| idle.min(TELL_IDLE));
         for event in self.watched.idle.look(boot, &seen, every) {
             self.happened(event);
         }
+    }
+
+    /// Whether the last sample says something of now.
+    pub(super) fn sees_now(&self) -> bool {
+        let every = self.controller.config().resources.gpu_sample.max(Span::seconds(1));
+        self.watched.last.is_some_and(|last| now().boot - last <= Span(every.0.saturating_mul(FRESH)))
     }
 
     /// The cards of this node's running jobs. One that is on its way up or down is not expected to use them.
@@ -213,33 +171,4 @@ fn history_query(request: &Request) -> Result<(u64, u32), ApiError> {
     };
     let points = number("points", 60, u64::from(MOST_POINTS))?;
     Ok((number("span_s", 3600, LONGEST_SPAN)?, u32::try_from(points).unwrap_or(MOST_POINTS)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ax_core::gpu::CardSeen;
-
-    #[test]
-    fn a_spike_does_not_move_the_percentile_and_a_lasting_rise_does() {
-        let dir = crate::store::testing::TempDir::new();
-        let paths = ax_core::paths::Paths::under(dir.path());
-        let (report, _answers) = std::sync::mpsc::channel();
-        let waker = std::sync::Arc::new(ax_sys::socket::Waker::new().unwrap());
-        let mut watched = Watched::new(Samples::start(&paths, report, &waker).unwrap());
-        let mut look = |second: u64, used: u64| {
-            let card = CardSeen { uuid: "a".into(), used: Megabytes(used), ..CardSeen::default() };
-            let at = BootTime(second * 1000);
-            watched.take(at, &Sample { cards: vec![card], ..Sample::default() }, &[]);
-            watched.percentile("a", at).unwrap()
-        };
-        for second in 0..60 {
-            look(second, 100);
-        }
-        assert_eq!(look(60, 9000), Megabytes(100));
-        let risen: Vec<Megabytes> = (61..66).map(|second| look(second, 9000)).collect();
-        assert_eq!(risen.last(), Some(&Megabytes(9000)));
-        assert!(watched.percentile("a", BootTime(96_000)).is_none());
-        watched.finish();
-    }
 }
