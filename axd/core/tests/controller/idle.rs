@@ -235,6 +235,17 @@ fn whole_cards_and_jobs_that_may_not_be_requeued_are_left_alone() {
 }
 
 #[test]
+fn a_checkpoint_may_be_told_before_the_start_is_heard_of() {
+    let mut controller = ready(config());
+    let (job, out) = submit(&mut controller, 1, submission(1, with_card(None)));
+    let epoch = launched(&out)[0].epoch.0;
+    assert_eq!(state(&controller, job), JobState::Starting);
+    assert!(noted(&tells(&mut controller, job, 0, Some(epoch))).is_some());
+    let (waits, _) = submit(&mut controller, 2, Submission { hold: true, ..submission(2, request(1)) });
+    assert!(matches!(&tells(&mut controller, waits, 0, None)[..], [Decision::Refused { .. }]));
+}
+
+#[test]
 fn a_checkpoint_of_another_attempt_is_refused() {
     let (mut controller, job, attempt) = restarting(with_card(Some(8000)));
     let out = tells(&mut controller, job, 100, Some(attempt.epoch.0 + 1));
