@@ -99,7 +99,7 @@ impl Engine {
             .map_err(failed("make the guard's shared words"))?;
         let mut store = Store::open(&paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
-        let stored = Stored::of(store.holdings().map_err(failed("read the store"))?);
+        let stored = Stored::of(&store).map_err(failed("read the store"))?;
         let notices = store.notices().to_vec();
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
