@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ax_core::controller::{Controller, Event, Snapshot};
+use ax_core::controller::{Controller, Event, Snapshot, Troubles};
 use ax_core::id::AttemptName;
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Attempt, AttemptEnd, Job};
@@ -122,6 +122,7 @@ impl Engine {
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
             next_number: restored.next_number,
             next_epoch: restored.next_epoch,
+            troubles: Troubles::since(restored.next_epoch),
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,
