@@ -135,6 +135,9 @@ impl Attempt {
             // Where it stays in the unit it started in, it works as well.
             let _ = self.station.enter_unified();
         }
+        if self.timers.take_tell(clock::boot_ms()) {
+            self.tell_started();
+        }
         while let Some(event) = self.timers.take_due(clock::boot_ms()) {
             self.on_for(event, Some(Cause::Limit(self.assignment.ending.limit)));
         }
