@@ -94,7 +94,7 @@ fn after_each_of_many_bad_ends_the_card_is_clean_or_its_holder_is_named_slow_as_
     }
     let mut cluster = Cluster::stopped("");
     let fake = FakeCards::new(&cluster, ONE);
-    let resources = "resources:\n  gpu_sample: 50ms\n";
+    let resources = "resources:\n  gpu_sample: 50ms\n  gpu_suspect_time: 1s\n";
     let policy = "policy:\n  kill_wait: 100ms\n";
     let config = |wait: &str| format!("{}{resources}  gpu_clean_wait: {wait}\n{policy}", fake.config());
     cluster.configure(&config("1h"));

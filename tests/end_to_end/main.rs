@@ -11,8 +11,10 @@ mod bad_words;
 mod books;
 mod card_limits;
 mod card_rounds;
+mod card_use;
 mod card_watch;
 mod cards;
+mod cards_hang;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod commands;

@@ -59,14 +59,15 @@ pub(crate) struct Pace {
 }
 
 /// Which cards this machine has, as far as is known.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Known<'a> {
     /// There is no library: nobody can say.
     Nothing,
     /// The driver does not say: why.
     Unclear(&'a str),
-    /// These, by their places on the bus.
-    These(&'a [Found]),
+    /// These, by their places on the bus; and at these numbers of the driver's cards that say nothing, not even who they
+    /// are.
+    These(&'a [Found], Vec<u32>),
 }
 
 /// What the process is about.
@@ -148,7 +149,10 @@ impl Cards {
         match self.ward.driver() {
             Some(why) if self.known.is_empty() => Known::Unclear(why),
             _ if !self.library => Known::Nothing,
-            _ => Known::These(&self.known),
+            _ => {
+                let nameless = self.ward.cards().filter_map(|(card, _)| card.strip_prefix('#')?.parse().ok());
+                Known::These(&self.known, nameless.collect())
+            }
         }
     }
 
@@ -157,6 +161,11 @@ impl Cards {
         let found = self.known.iter().find(|found| found.uuid == uuid);
         let whole = found.and_then(|found| found.hardware.mig.as_ref()).map(|mig| mig.parent.as_str());
         self.ward.why(uuid).or_else(|| self.ward.why(whole?))
+    }
+
+    /// What is wrong with the driver as a whole.
+    pub(crate) fn driver_trouble(&self) -> Option<&str> {
+        self.ward.driver()
     }
 
     /// What is wrong with cards that have no name, and with the driver, in words.

@@ -5,6 +5,7 @@
 
 mod actions;
 mod attempts;
+mod card_use;
 mod cards;
 mod cleaning;
 mod commit;
@@ -36,6 +37,7 @@ use std::time::Duration;
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::gpu::Sample;
+use ax_core::gpu::ledger::Ledger;
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
@@ -89,6 +91,8 @@ pub(crate) struct Engine {
     cards: Option<Cards>,
     /// What they were last seen to do.
     sample: Sample,
+    /// What all samples come to.
+    ledger: Ledger,
     log: Log,
     calendar: Calendar,
     controller: Controller,

@@ -144,6 +144,7 @@ impl Engine {
             config_file: setup.config_file,
             cards,
             sample: Default::default(),
+            ledger: Default::default(),
             calendar: Calendar,
             controller,
             local,

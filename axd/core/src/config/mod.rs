@@ -74,6 +74,9 @@ pub struct Resources {
     /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
     #[serde(default = "Resources::usual_bound")]
     pub gpu_foreign_bound: Megabytes,
+    /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
+    #[serde(default = "Resources::usual_suspicion")]
+    pub gpu_suspect_time: Span,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
     /// `gpu_sample`: how often cards with jobs are looked at.
@@ -365,6 +368,7 @@ impl Default for Resources {
             ram: None,
             gpu_reserve: 0,
             gpu_foreign_bound: Resources::usual_bound(),
+            gpu_suspect_time: Resources::usual_suspicion(),
             gpu_context: Megabytes(512),
             gpu_sample: gpu_sample(),
             gpu_timeout: gpu_timeout(),
@@ -380,6 +384,10 @@ impl Resources {
     /// A gigabyte: also of recorded configurations that are older than the key.
     fn usual_bound() -> Megabytes {
         Megabytes::from_bytes(1_000_000_000)
+    }
+
+    fn usual_suspicion() -> Span {
+        Span::seconds(300)
     }
 }
 

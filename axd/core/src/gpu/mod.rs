@@ -1,7 +1,10 @@
 //! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
+pub mod health;
+pub mod holders;
 pub mod leaving;
+pub mod ledger;
 mod sample;
 mod slices;
 pub mod watch;

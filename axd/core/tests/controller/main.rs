@@ -7,6 +7,7 @@ mod any_events;
 mod backoff;
 mod cards;
 mod explaining;
+mod identity;
 mod learning;
 mod overuse;
 mod room;

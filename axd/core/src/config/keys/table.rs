@@ -117,6 +117,8 @@ pub static KEYS: &[Key] = &[
     key("resources.gpu_foreign_bound",
         GpuSize(SMALL, LARGEST_CARD, |d| &mut d.config.resources.gpu_foreign_bound), "1G",
         "A card of which processes that are no jobs, and what nobody accounts for, hold so much is given to nobody."),
+    key("resources.gpu_suspect_time", Duration(NONE, DAY, |d| &mut d.config.resources.gpu_suspect_time), "5m",
+        "For so long nothing may happen on a suspect card before it is given out again."),
     key("resources.gpu_context_mb",
         HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
         "Memory that is added to each slice for the driver's own use.").later(),
