@@ -6,6 +6,7 @@
 pub mod api;
 mod base64;
 mod calendar;
+mod card_limit;
 mod cards;
 mod command;
 pub mod config;
@@ -13,6 +14,7 @@ mod containment;
 mod engine;
 mod launch;
 mod launcher;
+mod leftover;
 mod local;
 mod log;
 mod people;

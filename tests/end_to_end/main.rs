@@ -9,6 +9,8 @@ mod asking;
 mod axrun_outside;
 mod bad_words;
 mod books;
+mod card_limits;
+mod card_watch;
 mod cards;
 mod cards_hang;
 #[allow(dead_code, reason = "each test uses what it needs of it")]

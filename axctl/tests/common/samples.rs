@@ -53,6 +53,7 @@ pub fn waiting() -> JobView {
         gpu_uuids: vec![],
         gpu_mem_mb: None,
         time_limit_s: Some(28_800),
+        learnt: None,
         attempt: 0,
         attempts: vec![],
         time_in_state: [("READY".to_owned(), 7500.0)].into(),

@@ -98,6 +98,7 @@ fn request(numbers: &mut Numbers) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        fit_memory: false,
     }
 }
 

@@ -71,6 +71,7 @@ fn pod(fields: &[String]) -> Request {
         retries: 0,
         retry_delay: Span::ZERO,
         preempt: PreemptMode::Requeue,
+        fit_memory: false,
         retry_on: vec![],
     }
 }

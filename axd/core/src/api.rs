@@ -3,6 +3,7 @@
 
 mod daemon;
 mod forecast;
+mod learnt;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ use crate::time::WallTime;
 
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
 pub use forecast::Forecast;
+pub use learnt::LearntView;
 
 /// Exit codes of the commands, and the class of every error on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,6 +231,9 @@ pub struct JobView {
     pub gpu_mem_mb: Option<u64>,
     /// Time limit.
     pub time_limit_s: Option<u64>,
+    /// What its last runs say of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<LearntView>,
     /// Number of the last attempt, 0 before the first.
     pub attempt: u32,
     /// All attempts (status and acct only).

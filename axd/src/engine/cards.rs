@@ -60,7 +60,7 @@ impl Engine {
         for news in cards.take_news() {
             match news {
                 News::Inventory => self.on_inventory(),
-                News::Sample(sample) => self.on_sample(sample),
+                News::Sample(begun, sample) => self.on_sample(begun, sample),
                 News::Sick { card, why } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("suspect", &why);
                     self.log.line(Level::Warning, &line);
@@ -88,7 +88,8 @@ impl Engine {
     fn on_inventory(&mut self) {
         let known = self.cards.as_ref().map(Cards::known);
         let host = self.local.inventory.name.clone();
-        let local = local::look(&host, self.controller.config(), known);
+        let mut local = local::look(&host, self.controller.config(), known);
+        self.rungs.mark(&mut local.inventory);
         for warning in local.warnings.iter().filter(|warning| !self.local.warnings.contains(warning)) {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
         }
@@ -101,8 +102,9 @@ impl Engine {
         }
     }
 
-    fn on_sample(&mut self, mut sample: Sample) {
+    fn on_sample(&mut self, begun: BootTime, mut sample: Sample) {
         self.add_unasked(&mut sample);
+        self.watch_cards(begun, &sample);
         self.sample = sample;
         self.pace_cards();
     }
@@ -127,7 +129,8 @@ impl Engine {
     /// Why a card of a node can't be used, if it is this machine's.
     pub(super) fn why_not(&self, node: &Node, card: &Card) -> Option<String> {
         let own = node.inventory.name == self.local.inventory.name;
-        let why = self.cards.as_ref().filter(|_| own)?.why_not(&card.uuid)?;
+        let cards = self.cards.as_ref().filter(|_| own)?;
+        let why = cards.why_not(&card.uuid).or_else(|| self.card_watch.trouble(&card.uuid))?;
         Some(why.to_owned())
     }
 }

@@ -7,6 +7,8 @@ use ax_core::controller::Known;
 use ax_core::id::{AttemptName, Epoch, HostName, JobNumber, Uid};
 use ax_core::job::Job;
 use ax_core::schedule::fragmentation::Mix;
+use ax_core::schedule::history::History;
+use ax_core::schedule::losses::Losses;
 use ax_core::schedule::share::VirtualTimes;
 use ax_core::schedule::usage::Usages;
 use ax_core::time::WallTime;
@@ -31,6 +33,10 @@ pub struct Restored {
     pub mix: Mix,
     /// What is known of nodes and cards.
     pub known: BTreeMap<HostName, Known>,
+    /// What jobs took.
+    pub history: History,
+    /// What making room has cost lately.
+    pub losses: Losses,
     /// The boot whose clock the jobs' boot times refer to, if one was recorded.
     pub boot: Option<String>,
     /// Jobs that could not be read, now and before.
@@ -90,6 +96,8 @@ impl Store {
             shares: self.shares()?,
             mix: self.mix()?,
             known: self.known()?,
+            history: self.history()?,
+            losses: self.losses()?,
             boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
             broken: self.broken()?,
         })

@@ -13,7 +13,7 @@ use super::error::{Doing, Result, StoreError};
 const APPLICATION_ID: i64 = 0x4178_4462;
 
 /// Each step leads from its place in the list to the next format.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
 
 /// Times are milliseconds of UTC, states their words. `core` is the
 /// controller's record and the truth; the columns beside it are for looking up.
@@ -138,6 +138,17 @@ CREATE TABLE node_log (
 ) STRICT;
 CREATE INDEX node_log_by_node ON node_log (node, at);
 CREATE INDEX node_log_by_time ON node_log (at);
+";
+
+/// What the last runs of each user's things took.
+const FORMAT_4: &str = "
+CREATE TABLE profiles (
+    uid INTEGER NOT NULL,
+    thing BLOB NOT NULL,
+    runs TEXT NOT NULL,
+    last_at INTEGER NOT NULL,
+    PRIMARY KEY (uid, thing)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Brings the database to the format of this build. Returns a line to log if it was an older one.

@@ -123,6 +123,7 @@ pub fn request(cpus: u32) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        fit_memory: false,
     }
 }
 

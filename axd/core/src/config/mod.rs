@@ -82,6 +82,15 @@ pub struct Resources {
     /// `gpu_timeout`: how long a look at the cards may take.
     #[serde(default = "gpu_timeout")]
     pub gpu_timeout: Span,
+    /// `gpu_tolerance_mb`: what a job may be seen to use beyond its slice.
+    #[serde(default)]
+    pub gpu_tolerance: Megabytes,
+    /// `gpu_over_samples`: in a row, after which one that uses more is ended; 0: never.
+    #[serde(default)]
+    pub gpu_over_samples: u32,
+    /// `gpu_clean_wait`: how long ends wait for processes to leave their cards.
+    #[serde(default)]
+    pub gpu_clean_wait: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -220,6 +229,15 @@ pub struct Policy {
     pub preempt_gap: u8,
     /// `max_preemptions`: a job is ended for others so often at most.
     pub max_preemptions: u32,
+    /// `preempt_budget`: percent of what all cards can do in an hour that evictions may cost in one; 100: any.
+    #[serde(default = "Policy::usual_budget")]
+    pub preempt_budget: u32,
+    /// `learn_length`: a job is planned with what the last runs of the same thing took.
+    #[serde(default)]
+    pub learn_length: bool,
+    /// `learn_memory`: a job is charged with what they used.
+    #[serde(default)]
+    pub learn_memory: LearnMemory,
     /// `grow_memory`: a job that ran out of its slice of a card asks for half as much again.
     pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
@@ -241,6 +259,19 @@ pub enum Cost {
     Area,
     /// Each start the same.
     Count,
+}
+
+/// `policy.learn_memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LearnMemory {
+    /// A job is charged what it asks for.
+    #[default]
+    Off,
+    /// More, if its last runs used more.
+    Raise,
+    /// Also less, if they used less and its owner agrees.
+    Fit,
 }
 
 /// `policy.packing`.
@@ -337,6 +368,9 @@ impl Default for Resources {
             gpu_context: Megabytes(512),
             gpu_sample: gpu_sample(),
             gpu_timeout: gpu_timeout(),
+            gpu_tolerance: Megabytes(512),
+            gpu_over_samples: 3,
+            gpu_clean_wait: Span::seconds(30),
             gpu_nodes: Vec::new(),
         }
     }
@@ -373,6 +407,9 @@ impl Default for Policy {
             preempt_priority: 70,
             preempt_gap: 30,
             max_preemptions: 2,
+            preempt_budget: Policy::usual_budget(),
+            learn_length: true,
+            learn_memory: LearnMemory::Raise,
             grow_memory: true,
             idle: None,
         }
@@ -383,6 +420,11 @@ impl Policy {
     /// Also of recorded configurations that are older than the key.
     fn usual_store() -> Megabytes {
         Megabytes(1024)
+    }
+
+    /// The same.
+    fn usual_budget() -> u32 {
+        5
     }
 }
 

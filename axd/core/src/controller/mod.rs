@@ -7,6 +7,8 @@ mod attempt;
 mod cards;
 mod event;
 mod evict;
+mod learn;
+mod overuse;
 mod person;
 mod schedule;
 mod sketch;
@@ -28,6 +30,8 @@ use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
@@ -56,6 +60,11 @@ pub struct Controller {
     times: VirtualTimes,
     /// What the users have had.
     usages: Usages,
+    /// What jobs took.
+    /// Shared with sketches.
+    history: Arc<History>,
+    /// What making room has cost lately.
+    losses: Losses,
     /// The time of the last event.
     seen: WallTime,
     /// What was asked of cards lately.
@@ -123,6 +132,8 @@ impl Controller {
             usages: Usages::default(),
             mix: Mix::default(),
             known: BTreeMap::new(),
+            history: History::default(),
+            losses: Losses::default(),
         })
     }
 
@@ -162,6 +173,9 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::OverSlice { attempt, words, peak, ends } => {
+                self.over_slice(attempt, (words, peak), ends, &mut out);
+            }
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
             Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
             Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),
@@ -175,6 +189,7 @@ impl Controller {
 
     /// Jobs whose begin time or back-off has come; finished jobs that may go.
     fn pass_time(&mut self, now: Now, out: &mut Vec<Decision>) {
+        self.losses.forget_old(now.wall);
         let mut due = BTreeSet::new();
         while let Some(&(at, number)) = self.begins.first().filter(|(at, _)| *at <= now.wall) {
             self.begins.remove(&(at, number));
@@ -206,7 +221,10 @@ impl Controller {
     pub fn next_wake(&self) -> Wake {
         let boot = self.backoffs.first().map(|(at, _)| *at);
         let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
-        Wake { boot, wall: self.begins.first().map(|(at, _)| *at) }
+        let begin = self.begins.first().map(|(at, _)| *at);
+        // Somebody may be waiting for others to be ended.
+        let budget = self.no_evictions_until().filter(|_| self.order.anybody_waits());
+        Wake { boot, wall: begin.into_iter().chain(budget).min() }
     }
 
     fn config_loaded(&mut self, config: Config) {

@@ -25,6 +25,8 @@ impl Controller {
             measure: self.measure,
             times: self.times.clone(),
             usages: self.usages.clone(),
+            history: Arc::clone(&self.history),
+            losses: self.losses.clone(),
             seen: self.seen,
             mix: self.mix.clone(),
             absent: BTreeMap::new(),

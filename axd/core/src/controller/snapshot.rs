@@ -11,6 +11,8 @@ use crate::id::{Epoch, HostName, JobNumber};
 use crate::job::Job;
 use crate::node::{Inventory, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::Usages;
@@ -62,6 +64,12 @@ pub struct Snapshot {
     /// What is known of nodes, those included that have not registered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub known: BTreeMap<HostName, Known>,
+    /// What jobs took.
+    #[serde(default)]
+    pub history: History,
+    /// What making room has cost lately.
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 impl Controller {
@@ -85,6 +93,8 @@ impl Controller {
             seen: WallTime::default(),
             mix: snapshot.mix,
             absent,
+            history: Arc::new(snapshot.history),
+            losses: snapshot.losses,
             claims: BTreeSet::new(),
             pass_due: false,
             nodes,
@@ -132,6 +142,8 @@ impl Controller {
             usages: self.usages.clone(),
             mix: self.mix.clone(),
             known: self.known(),
+            history: History::clone(&self.history),
+            losses: self.losses.clone(),
         }
     }
 

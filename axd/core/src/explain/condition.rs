@@ -101,6 +101,15 @@ pub enum Condition {
         /// Where it will start.
         node: HostName,
     },
+    /// Others could be ended for it, but that has cost enough lately.
+    EvictionsSpent {
+        /// What it has cost, in thousandths of what all cards can do in an hour.
+        per_mille: u32,
+        /// What it may cost, in hundredths.
+        most_percent: u32,
+        /// Until then.
+        until: WallTime,
+    },
     /// It fits, but a place is kept for another job that it would delay.
     Kept {
         /// That job.
@@ -198,6 +207,13 @@ impl Condition {
                 let who = jobs_in_words(victims, victims.len());
                 format!("{who} {are} being ended for it; then it starts on {node}")
             }
+            Condition::EvictionsSpent { per_mille, most_percent, until } => format!(
+                "nobody is ended for it for another {}: within an hour that has cost {}.{} % of all cards, at most \
+                 {most_percent} % (policy.preempt_budget)",
+                Span(seconds(until) * 1000),
+                per_mille / 10,
+                per_mille % 10
+            ),
             Condition::Kept { .. } => self.kept_in_words(now),
             Condition::Behind { jobs, at_least, first, strict } => {
                 let least = if *at_least { "at least " } else { "" };

@@ -20,7 +20,7 @@ use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
 
 pub use condition::Condition;
-pub use plan::{Basis, Said};
+pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
 
 /// Why a job waits and until when.
@@ -269,9 +269,23 @@ impl<'a> Story<'a> {
                 .map(|node| Condition::MakingRoom { victims: victims.clone(), node })
                 .collect();
         }
+        let spent = self.budget_spent(job);
         let known = self.nodes_for(job);
         let kept = self.kept_for_others(job, &known.fitting);
-        kept.into_iter().chain(known.lacks.iter().cloned()).collect()
+        spent.into_iter().chain(kept).chain(known.lacks.iter().cloned()).collect()
+    }
+
+    /// Whether others could be ended for it if that had not cost enough lately.
+    fn budget_spent(&self, job: &Job) -> Option<Condition> {
+        let policy = &self.controller.config().policy;
+        if job.request.priority < policy.preempt_priority {
+            return None;
+        }
+        let (budget, until) = (self.controller.eviction_budget()?, self.controller.no_evictions_until()?);
+        let whole = budget / u128::from(policy.preempt_budget.max(1)) * 100;
+        let lost = self.controller.losses().sum() * 1000 / whole.max(1);
+        let lost = u32::try_from(lost).unwrap_or(u32::MAX);
+        Some(Condition::EvictionsSpent { per_mille: lost, most_percent: policy.preempt_budget, until })
     }
 
     /// What nodes lack for it, and those that lack nothing.

@@ -1,9 +1,13 @@
 //! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
+pub mod leaving;
 mod sample;
+mod slices;
+pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
+pub use slices::{Grant, slices, weakest};
 
 use std::fmt;
 

@@ -8,6 +8,8 @@ mod backoff;
 mod cards;
 mod explaining;
 mod identity;
+mod learning;
+mod overuse;
 mod room;
 mod shares;
 
@@ -65,6 +67,7 @@ fn request(cpus: u32) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        fit_memory: false,
     }
 }
 

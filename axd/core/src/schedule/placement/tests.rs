@@ -35,6 +35,7 @@ fn request(cards: u32, slice: Option<u64>, cpus: u32) -> Request {
         retries: 0,
         retry_delay: Span::ZERO,
         preempt: PreemptMode::Requeue,
+        fit_memory: false,
         retry_on: vec![],
     }
 }
