@@ -10,6 +10,7 @@ mod axrun_outside;
 mod bad_words;
 mod books;
 mod card_limits;
+mod card_rounds;
 mod card_use;
 mod card_watch;
 mod cards;

@@ -99,3 +99,19 @@ fn an_end_that_is_asked_for_while_the_driver_takes_its_time_comes_before_the_scr
     assert_eq!(job.record().unwrap().outcome, Outcome::Cancelled);
     assert_eq!(log(&world), ["set 0", "clear 0"]);
 }
+
+/// Wherever a supervisor dies once limits may be on the group, its record says how they are taken away.
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_death_between_limit_and_release_is_readable_afterwards() {
+    let Some(mut world) = World::new() else { return };
+    for (point, calls) in [("cards limited", 1), ("cards released", 2)] {
+        let _ = std::fs::remove_file(world.root.join("driver.log"));
+        world.set_environment(vec![format!("AX_CRASH_POINT={point}")]);
+        let mut job = limited(&world, "exit 0", "", "").start();
+        assert_eq!(job.exit(), ax_sys::pidfd::Exit::Signal { number: 9, core: false }, "{point}");
+        assert_eq!(log(&world).len(), calls, "{point}");
+        assert_eq!(job.started().unwrap().card_limits, job.job.assignment.card_limits, "{point}");
+        assert!(job.record().is_none() && world.groups(job.job.name).is_some(), "{point}");
+    }
+}

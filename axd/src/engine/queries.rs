@@ -341,21 +341,22 @@ impl Engine {
     fn node(&self, node: &Node, person: &Person) -> NodeView {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
-        let warnings = if has.name == self.local.inventory.name {
+        let trouble = self.controller.trouble(&has.name).filter(|trouble| trouble.rests_until().is_some());
+        let mut reasons: Vec<String> = trouble.iter().map(|trouble| trouble.sentence(now().boot)).collect();
+        if has.name == self.local.inventory.name {
             let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
-            self.local.warnings.iter().cloned().chain(cards).collect::<Vec<_>>().join("; ")
-        } else {
-            String::new()
-        };
+            reasons.extend(self.local.warnings.iter().cloned().chain(cards));
+        }
         NodeView {
             name: has.name.to_string(),
             state: match node.drained() {
+                None if trouble.is_some() => "failing",
                 None => "up",
                 Some(_) if node.held().is_empty() => "drained",
                 Some(_) => "draining",
             }
             .to_owned(),
-            reason: node.drained().map(str::to_owned).or((!warnings.is_empty()).then_some(warnings)),
+            reason: node.drained().map(str::to_owned).or((!reasons.is_empty()).then(|| reasons.join("; "))),
             cpus: has.cpus,
             cpus_used: has.cpus - node.free_cpus(),
             ram_mb: has.ram.0,

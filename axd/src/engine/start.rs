@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ax_core::controller::{Controller, Event, Snapshot};
+use ax_core::controller::{Controller, Event, Snapshot, Troubles};
 use ax_core::id::AttemptName;
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Attempt, AttemptEnd, Job};
@@ -101,7 +101,7 @@ impl Engine {
             .map_err(failed("make the guard's shared words"))?;
         let mut store = Store::open(&paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
-        let stored = Stored::of(store.holdings().map_err(failed("read the store"))?);
+        let stored = Stored::of(&store).map_err(failed("read the store"))?;
         let notices = store.notices().to_vec();
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
@@ -124,6 +124,7 @@ impl Engine {
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
             next_number: restored.next_number,
             next_epoch: restored.next_epoch,
+            troubles: Troubles::since(restored.next_epoch),
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,

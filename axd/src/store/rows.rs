@@ -289,7 +289,7 @@ fn attempt_row(
             Some(Row::AttemptStarted { epoch: attempt.name.epoch, at: attempt.started_at? })
         }
         Decision::Counted { attempt, idle } => {
-            (*idle > Span::ZERO).then(|| Row::AttemptIdle { epoch: attempt.epoch, idle: *idle })
+            (*idle > Span::ZERO).then_some(Row::AttemptIdle { epoch: attempt.epoch, idle: *idle })
         }
         Decision::Closed { attempt, at, end } => Some(Row::AttemptClosed(Box::new(AttemptClosed {
             epoch: attempt.epoch,

@@ -125,6 +125,14 @@ pub fn reset_all() -> Result<()> {
         // written back. KILL and STOP answer EINVAL, which is right.
         unsafe { libc::syscall(libc::SYS_rt_sigaction, number, default.as_ptr(), previous, 8_usize) };
     }
+    unblock_all()
+}
+
+/// Unblocks everything: what remains to be done in a child of a process that has done [`reset_all`] and ignores nothing.
+///
+/// # Errors
+/// Only if the kernel refuses a mask, which it never does.
+pub fn unblock_all() -> Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).doing("clear", "the signal mask")
 }
 

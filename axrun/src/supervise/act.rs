@@ -17,6 +17,9 @@ use super::{OVERDUE_MARGIN, boot_now, wall_now};
 /// Looks at a tree that is ending are ever more rare, up to this, in milliseconds.
 const LAST_LOOK: u64 = 1000;
 
+/// Milliseconds until it is told that a script runs.
+const TELL_AFTER: u64 = 10;
+
 /// A start that took longer than this begins to count anew, so that its time limit is whole.
 const SLOW_START: Span = Span::seconds(1);
 
@@ -85,6 +88,13 @@ impl Attempt {
         if self.started.as_ref().is_some_and(|started| now - started.started_boot > SLOW_START) {
             self.rewrite_overdue(self.timers.overdue);
         }
+        // Not at once: the result of a job that is over by then says it as well, and nobody is woken twice.
+        self.timers.tell = Some(now.0.saturating_add(TELL_AFTER));
+    }
+
+    /// Tells all who follow that the script runs.
+    pub(super) fn tell_started(&mut self) {
+        self.timers.tell = None;
         if let Some(started) = self.started.clone() {
             self.control.broadcast(&Report::Started(started));
         }
@@ -152,6 +162,9 @@ impl Attempt {
         self.timers.freeze(clock::boot_ms());
         // The watchdog must not take a job that stands still for one that is overdue.
         self.rewrite_overdue(None);
+        if self.timers.tell.is_some() {
+            self.tell_started();
+        }
         self.control.broadcast(&Report::Frozen { attempt: self.place.name, frozen: true });
         Ok(())
     }
@@ -188,6 +201,9 @@ impl Attempt {
             self.look_again(clock::boot_ms());
         }
         if !self.told_ending && self.facts.launched {
+            if self.timers.tell.is_some() {
+                self.tell_started();
+            }
             self.told_ending = true;
             self.control.broadcast(&Report::Ending { attempt: self.place.name });
         }

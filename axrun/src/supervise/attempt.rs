@@ -138,6 +138,9 @@ impl Attempt {
             // Where it stays in the unit it started in, it works as well.
             let _ = self.station.enter_unified();
         }
+        if self.timers.take_tell(clock::boot_ms()) {
+            self.tell_started();
+        }
         while let Some(event) = self.timers.take_due(clock::boot_ms()) {
             let limit = Cause::Limit(self.assignment.ending.limit);
             let cause = self.postponed.clone().filter(|_| event == Event::Terminate).unwrap_or(limit);

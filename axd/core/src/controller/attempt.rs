@@ -63,6 +63,7 @@ impl Controller {
         attempt.started_at = Some(at);
         let until = at + attempt.planned;
         let node = attempt.allocation.node.clone();
+        self.can_start(&node);
         if let Some(node) = self.nodes.get_mut(&node) {
             node.expect_end(name, until);
         }
@@ -203,6 +204,7 @@ impl Controller {
                 self.shift(now, number, Move::by_ax(Cause::Ended, outcome.final_state(), &who), out);
             }
             None => {
+                self.came_to_nothing(now, &node, name, &why);
                 let why = format!("its last assignment was never started: {why}");
                 if let Some(job) = self.jobs.get_mut(&number) {
                     job.backoff_until = pause.map(|pause| now.boot + pause);

@@ -15,12 +15,14 @@ mod schedule;
 mod sketch;
 mod snapshot;
 mod submit;
+mod trouble;
 mod witness;
 
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
 pub use snapshot::{Known, Snapshot};
+pub use trouble::{Trouble, Troubles};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -88,6 +90,8 @@ pub struct Controller {
     queued: BTreeMap<Uid, u32>,
     next_number: JobNumber,
     next_epoch: Epoch,
+    /// Nodes that can start nothing.
+    troubles: Troubles,
     /// It lacks most of the jobs that wait.
     is_sketch: bool,
 }
@@ -132,6 +136,7 @@ impl Controller {
             times: VirtualTimes::default(),
             usages: Usages::default(),
             mix: Mix::default(),
+            troubles: Troubles::since(next_epoch),
             known: BTreeMap::new(),
             history: History::default(),
             losses: Losses::default(),
@@ -223,6 +228,7 @@ impl Controller {
     /// When the next `Tick` is due, if nothing else happens.
     pub fn next_wake(&self) -> Wake {
         let boot = self.backoffs.first().map(|(at, _)| *at);
+        let boot = boot.into_iter().chain(self.next_trial()).min();
         let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
         let begin = self.begins.first().map(|(at, _)| *at);
         // Somebody may be waiting for others to be ended.
@@ -232,6 +238,7 @@ impl Controller {
 
     fn config_loaded(&mut self, config: Config) {
         self.config = Arc::new(config);
+        self.troubles.forget();
         self.weigh_cards();
         self.enter_order_anew();
     }
