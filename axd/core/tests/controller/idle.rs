@@ -1,6 +1,8 @@
 //! Cards that do nothing: counted always, warned of and ended where that is wanted, unless somebody answers for them; and
 //! slice jobs that begin anew from a checkpoint.
 
+use ax_core::job::spec::PreemptMode;
+
 use super::*;
 
 const MINUTE: u64 = 60;
