@@ -28,6 +28,7 @@ use super::guard::Guard;
 use super::parked::Parked;
 use super::rungs::Rungs;
 use super::stored::Stored;
+use super::watched::Watched;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
@@ -38,6 +39,7 @@ use crate::local;
 use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::ready;
+use crate::samples::Samples;
 use crate::signals::Signals;
 use crate::spool::Spool;
 use crate::starter::Starter;
@@ -163,6 +165,7 @@ impl Engine {
             waker: loop_parts.waker,
             signals: loop_parts.signals,
             worker: loop_parts.worker,
+            watched: loop_parts.watched,
             launcher,
             launches: Default::default(),
             spool: loop_parts.spool,
@@ -248,7 +251,9 @@ impl Engine {
     /// An attempt of an earlier daemon. Whoever was to end it may have died before it was asked to.
     fn take_up(&mut self, attempt: Attempt) {
         if let Some((outcome, message)) = attempt.ending {
-            let request = Request::Terminate { outcome, message: message.into(), at_once: false };
+            // What was promised before the end of idle cards is not cut short.
+            let warned = attempt.idle.ended;
+            let request = Request::Terminate { outcome, message: message.into(), at_once: false, warned };
             self.attempts.ask(&self.poller, attempt.name, request);
         }
         self.settle(attempt.name);
@@ -285,6 +290,7 @@ struct LoopParts {
     waker: Arc<Waker>,
     signals: Signals,
     worker: Worker,
+    watched: Watched,
     spool: Spool,
     writer: Writer,
 }
@@ -299,6 +305,8 @@ impl LoopParts {
             poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
         }
         let worker = Worker::start(paths, &waker)?;
+        let samples = Samples::start(paths, worker.reporter(), &waker)?;
+        let watched = Watched::new(samples);
         let spool = Spool::start(paths, Arc::clone(&waker))?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {
@@ -306,7 +314,7 @@ impl LoopParts {
             let _ = to_wake.wake();
         });
         let writer = Writer::spawn(store, Options { events: true }, notify)?;
-        Ok(LoopParts { poller, waker, signals, worker, spool, writer })
+        Ok(LoopParts { poller, waker, signals, worker, watched, spool, writer })
     }
 }
 

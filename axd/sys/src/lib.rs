@@ -26,6 +26,7 @@ pub mod shared_word;
 pub mod signals;
 pub mod socket;
 pub mod statfs;
+pub mod terminal;
 pub mod usage;
 pub mod users;
 

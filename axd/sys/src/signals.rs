@@ -41,6 +41,12 @@ impl Signal {
     pub const CHLD: Signal = Signal(libc::SIGCHLD);
     /// Go on.
     pub const CONT: Signal = Signal(libc::SIGCONT);
+    /// The terminal has another size.
+    pub const WINCH: Signal = Signal(libc::SIGWINCH);
+    /// Ctrl-Z.
+    pub const TSTP: Signal = Signal(libc::SIGTSTP);
+    /// Ctrl-backslash.
+    pub const QUIT: Signal = Signal(libc::SIGQUIT);
     /// The halt that can't be refused.
     pub const STOP: Signal = Signal(libc::SIGSTOP);
 

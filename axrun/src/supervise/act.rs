@@ -2,7 +2,7 @@
 //! An action that fails never ends the supervisor: killing is tried again until nothing is left, and what could not be
 //! done otherwise shows in the answer to whoever asked.
 
-use ax_core::record::Report;
+use ax_core::record::{Report, Request};
 use ax_core::time::{BootTime, Span};
 use ax_sys::signals::Signal;
 use ax_sys::socket::Interest;
@@ -104,6 +104,23 @@ impl Attempt {
         let Some(warn) = self.assignment.ending.warn else { return Ok(()) };
         let Some(signal) = Signal::from_number(warn.signal.into()) else { return Ok(()) };
         self.with_tree(|tree| tree.signal(signal, self.script, warn.batch_only))
+    }
+
+    /// Whether there is a warning that it asked for and could hear.
+    pub(super) fn may_be_warned(&self) -> bool {
+        self.state.is_live() && self.assignment.ending.warn.is_some()
+    }
+
+    /// Its end is asked for: it is warned, and ended after the time that it wanted. Asked again, that time goes on.
+    pub(super) fn warn_first(&mut self, request: Request) -> std::result::Result<(), String> {
+        let Some(warn) = self.assignment.ending.warn.filter(|_| self.postponed.is_none()) else {
+            return Ok(());
+        };
+        if let Request::Terminate { outcome, message, .. } = request {
+            self.postponed = Some(Cause::Asked { outcome, message });
+        }
+        self.timers.asked = Some(clock::boot_ms().saturating_add(warn.before.0));
+        self.warn()
     }
 
     fn start_grace(&mut self) {

@@ -16,6 +16,8 @@ pub(crate) struct Timers {
     pub(crate) limit: Option<u64>,
     /// Limit, grace and ten seconds: past it there is no more politeness.
     pub(crate) overdue: Option<u64>,
+    /// The warning of an end that was asked for has had its time.
+    pub(crate) asked: Option<u64>,
     /// End of the grace after TERM.
     pub(crate) grace: Option<u64>,
     /// Next look at what is still there.
@@ -56,7 +58,8 @@ impl Timers {
     pub(crate) fn next(&self) -> Option<u64> {
         let counted =
             if self.frozen_since.is_some() { [None; 3] } else { [self.warn, self.limit, self.overdue] };
-        counted.into_iter().chain([self.grace, self.again, self.leave, self.tell]).flatten().min()
+        let others = [self.asked, self.grace, self.again, self.leave, self.tell];
+        counted.into_iter().chain(others).flatten().min()
     }
 
     /// Whether it is time to leave the daemon's unit, once.
@@ -75,6 +78,7 @@ impl Timers {
         let all = [
             (&mut self.warn, Event::Warn, true),
             (&mut self.limit, Event::Limit, true),
+            (&mut self.asked, Event::Terminate, false),
             (&mut self.grace, Event::Grace, false),
             (&mut self.overdue, Event::Overdue, true),
             (&mut self.again, Event::Again, false),

@@ -7,6 +7,7 @@ mod attempt;
 mod cards;
 mod event;
 mod evict;
+mod idle;
 mod learn;
 mod overuse;
 mod person;
@@ -178,6 +179,8 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::CardsIdle { attempt, lasted } => self.cards_idle(now, attempt, lasted, &mut out),
+            Event::CardsBusy { attempt } => self.cards_busy(attempt),
             Event::OverSlice { attempt, words, peak, ends } => {
                 self.over_slice(attempt, (words, peak), ends, &mut out);
             }

@@ -339,6 +339,8 @@ impl Controller {
             started_at: None,
             checkpoint_at: None,
             card_used: None,
+            idle: Default::default(),
+            renewed: false,
             ending: None,
             end: None,
         }));

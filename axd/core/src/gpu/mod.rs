@@ -3,10 +3,13 @@
 
 pub mod health;
 pub mod holders;
+pub mod idle;
 pub mod leaving;
 pub mod ledger;
 mod sample;
+pub mod seen;
 mod slices;
+pub mod thin;
 pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};

@@ -8,6 +8,7 @@ mod backoff;
 mod cards;
 mod explaining;
 mod identity;
+mod idle;
 mod learning;
 mod overuse;
 mod room;
