@@ -36,6 +36,11 @@ impl CardWatch {
 }
 
 impl Engine {
+    /// Says whose the processes are that are dying.
+    pub(super) fn recognize(&self, sample: &mut Sample) {
+        self.card_watch.leavings.recognize(sample);
+    }
+
     /// A look at the cards that was begun at this time.
     pub(super) fn watch_cards(&mut self, begun: BootTime, sample: &Sample) {
         self.watch_slices(sample);
