@@ -13,7 +13,7 @@ pub mod thin;
 pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
-pub use slices::{Grant, slices, weakest};
+pub use slices::{Grant, slices};
 
 use std::fmt;
 
