@@ -20,6 +20,7 @@ mod log;
 mod people;
 mod ready;
 mod recorded;
+mod samples;
 mod settle;
 mod signals;
 mod spool;

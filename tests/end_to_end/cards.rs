@@ -9,8 +9,8 @@ use crate::cards_hang::THREE;
 use crate::cluster::{ALICE, Cluster, ROOT, as_root, processes, signal, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
-/// Looked at often, and with little patience: what hangs is to be noticed soon.
-const FAST: &str = "resources:\n  gpu_sample: 100ms\n  gpu_timeout: 1s\n";
+/// Looked at often, and with little patience: what hangs is to be noticed soon, and what is well again is trusted soon.
+const FAST: &str = "resources:\n  gpu_sample: 100ms\n  gpu_timeout: 1s\n  gpu_suspect_time: 1s\n";
 
 /// A world with these cards, its daemon running; further lines of `resources`.
 pub(crate) fn with_cards(script: &str, resources: &str) -> (Cluster, FakeCards) {
