@@ -19,7 +19,10 @@ fn world(config: &str) -> Option<(Cluster, FakeCards)> {
     }
     let mut cluster = Cluster::stopped("");
     let fake = FakeCards::new(&cluster, ONE);
-    cluster.configure(&format!("{}resources:\n  gpu_sample: 50ms\n  gpu_suspect_time: 1s\n{config}", fake.config()));
+    cluster.configure(&format!(
+        "{}resources:\n  gpu_sample: 50ms\n  gpu_suspect_time: 1s\n{config}",
+        fake.config()
+    ));
     cluster.start();
     Some((cluster, fake))
 }
