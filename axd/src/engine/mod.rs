@@ -5,23 +5,30 @@
 
 mod actions;
 mod attempts;
+mod card_use;
+mod card_views;
+mod cards;
 mod cleaning;
 mod commit;
 mod effects;
 mod fairness;
 mod guard;
 mod launches;
+
 mod names;
 mod parked;
 mod queries;
 mod reload;
 mod requests;
+mod rungs;
 mod spool;
 mod start;
 mod stop;
 mod stored;
 mod strays;
 mod tokens;
+mod watch;
+mod watched;
 mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,6 +38,8 @@ use std::time::Duration;
 
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
+use ax_core::gpu::Sample;
+use ax_core::gpu::ledger::Ledger;
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
@@ -40,6 +49,7 @@ use ax_sys::socket::{Event as Ready, Poller, Waker};
 use crate::api::http::Response;
 use crate::api::server::{ConnId, Server};
 use crate::calendar::Calendar;
+use crate::cards::Cards;
 use crate::containment;
 use crate::launcher::Launcher;
 use crate::local::Local;
@@ -58,9 +68,12 @@ use guard::Guard;
 use launches::Queued;
 use names::NameCheck;
 use parked::Parked;
+use rungs::Rungs;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
+use watch::CardWatch;
+use watched::Watched;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -77,13 +90,22 @@ const LAST_LAUNCHES: Duration = Duration::from_secs(3);
 pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
-    nvml: Option<PathBuf>,
-    /// Whether cards are given out at all.
-    gives_cards: bool,
+    /// What is known of the cards; absent where none are given out.
+    cards: Option<Cards>,
+    /// What they were last seen to do.
+    sample: Sample,
+    /// What all samples come to.
+    ledger: Ledger,
     log: Log,
     calendar: Calendar,
     controller: Controller,
     local: Local,
+    /// Who holds jobs to their slices of this node's cards.
+    rungs: Rungs,
+    /// What jobs are seen to do on them.
+    card_watch: CardWatch,
+    /// Where attempts have their groups, as records name that.
+    cgroup_parents: Vec<String>,
     missing: Vec<String>,
     writer: Writer,
     reader: Reader,
@@ -98,6 +120,7 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    watched: Watched,
     launcher: Launcher,
     /// Launches that the launcher has no room for.
     launches: Queued,
@@ -168,6 +191,7 @@ impl Engine {
         if nothing_runs_on {
             containment::clear(&self.paths);
         }
+        self.watched.finish();
         self.writer.close().map_err(|e| e.to_string())
     }
 
@@ -192,8 +216,8 @@ impl Engine {
         [wake.boot, by_wall, server, self.chores.next_due(), quiet, rescan, self.batch.deadline()]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
-            .chain([self.fairness.next_due()])
-            .chain([self.answers_due(), Some(self.next_prune)])
+            .chain([self.fairness.next_due(), self.cards.as_ref().and_then(Cards::next_due)])
+            .chain([self.answers_due(), Some(self.next_prune), self.cards_due()])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -210,6 +234,8 @@ impl Engine {
             Some(Source::Waker) => self.on_wake(),
             Some(Source::Signals) => self.on_signals(),
             Some(Source::Guard) => self.guard.ended(&self.poller, now().boot),
+            Some(Source::Cards) => self.on_cards(|cards, poller, now| cards.ready(poller, now)),
+            Some(Source::CardsEnded) => self.on_cards(|cards, poller, _| cards.ended(poller, event.token)),
             Some(Source::Socket(epoch)) => {
                 let news = self.attempts.socket_ready(&self.poller, epoch, now().boot);
                 self.on_news(news);
@@ -237,6 +263,7 @@ impl Engine {
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
                 Done::Listed(_, conn, response) => self.respond(conn, &response),
+                Done::LeftoverEnded(left, ended) => self.on_leftover_ended(&left, ended),
                 Done::NotRemoved(failed) => {
                     for (chore, error) in failed {
                         self.on_not_removed(chore, &error);
@@ -276,6 +303,8 @@ impl Engine {
             self.settle(attempt);
         }
         self.guard.look(&self.poller, now.boot, &mut self.log);
+        self.on_cards(Cards::look);
+        self.give_up_cards(now.boot);
         self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + self.controller.config().policy.scheduling_interval;

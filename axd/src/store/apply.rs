@@ -9,6 +9,7 @@ use rusqlite::{Connection, Error, Result, named_params};
 
 use super::blobs::Blobs;
 use super::meta;
+use super::nodes;
 use super::profiles;
 use super::rows::{AttemptClosed, AttemptOpened, Batch, LogKind, LogRow, NewJob, Row};
 
@@ -56,7 +57,12 @@ impl Applier {
                 .prepare_cached("UPDATE attempts SET started_at = ?2 WHERE epoch = ?1")?
                 .execute((signed(epoch.0), at.0))
                 .map(drop),
+            Row::AttemptIdle { epoch, idle } => connection
+                .prepare_cached("UPDATE attempts SET idle_ms = ?2 WHERE epoch = ?1")?
+                .execute((signed(epoch.0), signed(idle.0)))
+                .map(drop),
             Row::AttemptClosed(closed) => attempt_closed(connection, closed),
+            Row::Node(row) => nodes::changed(connection, row),
             Row::Mix(mix) => meta::set(connection, meta::MIX, &json(mix)?),
             Row::Learnt(learnt) => profiles::write(connection, learnt),
             Row::Losses(losses) => meta::set(connection, meta::LOSSES, &json(losses)?),
@@ -121,7 +127,7 @@ pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String> {
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|e| Error::ToSqlConversionFailure(Box::new(e)))
 }
 

@@ -1,7 +1,10 @@
 //! What a restart gets back: the jobs that are not over, and where the numbers
 //! go on. A record that can't be read is set aside, and the daemon goes on.
 
-use ax_core::id::{AttemptName, Epoch, JobNumber, Uid};
+use std::collections::BTreeMap;
+
+use ax_core::controller::Known;
+use ax_core::id::{AttemptName, Epoch, HostName, JobNumber, Uid};
 use ax_core::job::Job;
 use ax_core::schedule::fragmentation::Mix;
 use ax_core::schedule::history::History;
@@ -28,6 +31,8 @@ pub struct Restored {
     pub shares: (VirtualTimes, Usages),
     /// What was asked of cards lately.
     pub mix: Mix,
+    /// What is known of nodes and cards.
+    pub known: BTreeMap<HostName, Known>,
     /// What jobs took.
     pub history: History,
     /// What making room has cost lately.
@@ -90,6 +95,7 @@ impl Store {
             next_epoch,
             shares: self.shares()?,
             mix: self.mix()?,
+            known: self.known()?,
             history: self.history()?,
             losses: self.losses()?,
             boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
@@ -108,11 +114,11 @@ impl Store {
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
     }
 
-    /// What the jobs that are not over have in the store.
+    /// What the jobs that are not over have in the store, one after the other: there may be very many.
     ///
     /// # Errors
     /// When the database can't be read.
-    pub fn holdings(&self) -> Result<Vec<Holding>> {
+    pub fn holdings(&self, mut each: impl FnMut(Holding)) -> Result<()> {
         let database = &self.database;
         let sql = "SELECT jobs.number, jobs.uid, s.sha256, s.size, e.sha256, e.size,
                           octet_length(details)
@@ -130,7 +136,7 @@ impl Store {
             let footprint = Footprint { contents, details: row.get::<_, i64>(6)?.unsigned_abs() };
             Ok(Holding { job, uid, footprint })
         });
-        rows.and_then(Iterator::collect).doing("read", database)
+        rows.and_then(|mut rows| rows.try_for_each(|row| row.map(&mut each))).doing("read", database)
     }
 
     fn living_jobs(&self) -> Result<(Vec<Job>, Unreadable)> {

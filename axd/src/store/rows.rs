@@ -14,10 +14,11 @@ use ax_core::schedule::fragmentation::Mix;
 use ax_core::schedule::losses::Losses;
 use ax_core::schedule::share::VirtualTimes;
 use ax_core::schedule::usage::Usages;
-use ax_core::time::{Now, WallTime};
+use ax_core::time::{Now, Span, WallTime};
 
 use super::blobs::{Content, Footprint};
 use super::details::{Details, Environment, OutputFiles, Usage};
+use super::nodes::{NodeChange, NodeRow};
 use super::profiles::Learnt;
 
 /// Rows that become durable together.
@@ -54,8 +55,17 @@ pub enum Row {
         /// Since when.
         at: WallTime,
     },
+    /// How long an attempt's cards have done nothing.
+    AttemptIdle {
+        /// The attempt.
+        epoch: Epoch,
+        /// In all.
+        idle: Span,
+    },
     /// An attempt is over.
     AttemptClosed(Box<AttemptClosed>),
+    /// Something about a node or a card.
+    Node(Box<NodeRow>),
     /// What the queues and the users have had, under fair share.
     Shares(Box<(VirtualTimes, Usages)>),
     /// What was asked of cards lately.
@@ -205,6 +215,7 @@ impl Batch {
         for decision in decisions {
             self.rows.extend(attempt_row(now, decision, controller, beside));
             self.rows.extend(log_row(now, decision).map(Row::Log));
+            self.rows.extend(node_row(now, decision).map(|row| Row::Node(Box::new(row))));
         }
         let jobs = changed.into_iter().filter_map(|number| controller.job(number));
         self.rows.extend(jobs.map(|job| Row::JobChanged(Box::new(job.clone()))));
@@ -277,6 +288,9 @@ fn attempt_row(
             let attempt = controller.job(job.number)?.attempt.as_ref()?;
             Some(Row::AttemptStarted { epoch: attempt.name.epoch, at: attempt.started_at? })
         }
+        Decision::Counted { attempt, idle } if *idle > Span::ZERO => {
+            Some(Row::AttemptIdle { epoch: attempt.epoch, idle: *idle })
+        }
         Decision::Closed { attempt, at, end } => Some(Row::AttemptClosed(Box::new(AttemptClosed {
             epoch: attempt.epoch,
             at: *at,
@@ -285,6 +299,20 @@ fn attempt_row(
         }))),
         _ => None,
     }
+}
+
+/// What a decision changes of a node, if it does.
+fn node_row(now: Now, decision: &Decision) -> Option<NodeRow> {
+    let (node, change, actor, text) = match decision {
+        Decision::CardMoved { node, uuid, state, actor, what } => {
+            (node, NodeChange::Card { uuid: uuid.clone(), state: state.clone() }, actor, what)
+        }
+        Decision::NodeMoved { node, drained, actor, what } => {
+            (node, NodeChange::Drained(drained.clone()), actor, what)
+        }
+        _ => return None,
+    };
+    Some(NodeRow { node: node.clone(), change, at: now.wall, actor: Arc::clone(actor), text: text.clone() })
 }
 
 /// What was learnt from a run that has succeeded.

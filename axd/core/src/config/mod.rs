@@ -71,8 +71,32 @@ pub struct Resources {
     pub ram: Option<Megabytes>,
     /// `gpu_reserve`: percent of a card that slices may not take.
     pub gpu_reserve: u32,
+    /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
+    #[serde(default = "Resources::usual_bound")]
+    pub gpu_foreign_bound: Megabytes,
+    /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
+    #[serde(default = "Resources::usual_suspicion")]
+    pub gpu_suspect_time: Span,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
+    /// `gpu_fragmentation_warning`: percent of a shared card that may be bound and not used.
+    #[serde(default)]
+    pub gpu_fragmentation_warning: u32,
+    /// `gpu_sample`: how often cards with jobs are looked at.
+    #[serde(default = "gpu_sample")]
+    pub gpu_sample: Span,
+    /// `gpu_timeout`: how long a look at the cards may take.
+    #[serde(default = "gpu_timeout")]
+    pub gpu_timeout: Span,
+    /// `gpu_tolerance_mb`: what a job may be seen to use beyond its slice.
+    #[serde(default)]
+    pub gpu_tolerance: Megabytes,
+    /// `gpu_over_samples`: in a row, after which one that uses more is ended; 0: never.
+    #[serde(default)]
+    pub gpu_over_samples: u32,
+    /// `gpu_clean_wait`: how long ends wait for processes to leave their cards.
+    #[serde(default)]
+    pub gpu_clean_wait: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -125,6 +149,8 @@ pub struct Queue {
     pub order: QueueOrder,
     /// `lease`.
     pub lease: LeaseMode,
+    /// `restart_slices_every`: after so long slice jobs begin anew at a checkpoint.
+    pub restart_slices_every: Option<Span>,
     /// `cards`: only these, as `host:index` or by UUID; empty: all.
     pub cards: Vec<String>,
 }
@@ -224,6 +250,8 @@ pub struct Policy {
     pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
     pub idle: Option<Span>,
+    /// `idle_end`: after how long of that it is ended.
+    pub idle_end: Option<Span>,
 }
 
 impl Policy {
@@ -332,15 +360,42 @@ impl Default for Cluster {
     }
 }
 
+fn gpu_sample() -> Span {
+    Span::seconds(1)
+}
+
+fn gpu_timeout() -> Span {
+    Span::seconds(5)
+}
+
 impl Default for Resources {
     fn default() -> Self {
         Resources {
             cpus: None,
             ram: None,
             gpu_reserve: 0,
+            gpu_foreign_bound: Resources::usual_bound(),
+            gpu_suspect_time: Resources::usual_suspicion(),
             gpu_context: Megabytes(512),
+            gpu_fragmentation_warning: 30,
+            gpu_sample: gpu_sample(),
+            gpu_timeout: gpu_timeout(),
+            gpu_tolerance: Megabytes(512),
+            gpu_over_samples: 3,
+            gpu_clean_wait: Span::seconds(30),
             gpu_nodes: Vec::new(),
         }
+    }
+}
+
+impl Resources {
+    /// A gigabyte: also of recorded configurations that are older than the key.
+    fn usual_bound() -> Megabytes {
+        Megabytes::from_bytes(1_000_000_000)
+    }
+
+    fn usual_suspicion() -> Span {
+        Span::seconds(300)
     }
 }
 
@@ -373,6 +428,7 @@ impl Default for Policy {
             learn_memory: LearnMemory::Raise,
             grow_memory: true,
             idle: None,
+            idle_end: None,
         }
     }
 }
@@ -408,6 +464,7 @@ impl Queue {
             preempt: PreemptMode::Requeue,
             order: QueueOrder::Prio,
             lease: LeaseMode::Fixed,
+            restart_slices_every: None,
             cards: Vec::new(),
         }
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::ErrorClass;
 use crate::config::Config;
-use crate::id::{AttemptName, JobId, QueueName, SubmissionKey};
+use crate::gpu::{CardName, CardState};
+use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey};
 use crate::job::request::Request;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, AttemptEnd, Owner};
@@ -71,6 +72,59 @@ pub enum Event {
         /// The 95th percentile of the last samples.
         peak: Megabytes,
     },
+    /// No kernel ran on any card of an attempt, and its memory there did not change, for so long; told every minute.
+    CardsIdle {
+        /// The attempt.
+        attempt: AttemptName,
+        /// Since the beginning of this stretch.
+        lasted: Span,
+    },
+    /// Cards that were told to be idle work, or are no longer measured.
+    CardsBusy {
+        /// The attempt.
+        attempt: AttemptName,
+    },
+    /// What is known of a card beyond what jobs hold of it has changed; told when it matters.
+    CardChanged {
+        /// Its node.
+        node: HostName,
+        /// The card.
+        uuid: String,
+        /// What is known of it now.
+        state: CardState,
+    },
+    /// Something was seen on a card that is the business of the jobs on it alone.
+    CardNoted {
+        /// Its node.
+        node: HostName,
+        /// The card.
+        uuid: String,
+        /// What, in words.
+        what: String,
+    },
+    /// Somebody wants something of a node, or of one of its cards.
+    NodeWished {
+        /// The node.
+        node: HostName,
+        /// The card; absent: the whole node.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        card: Option<CardName>,
+        /// Who.
+        actor: Actor,
+        /// What.
+        wish: NodeWish,
+    },
+    /// An attempt uses more of a card than its slice; or has done so for too long, and is to be ended.
+    OverSlice {
+        /// The attempt.
+        attempt: AttemptName,
+        /// With the numbers, for the record.
+        words: String,
+        /// The most that it used of the card.
+        peak: Megabytes,
+        /// It is to be ended.
+        ends: bool,
+    },
     /// It is proved that an attempt was never started, and never will be.
     NeverStarted {
         /// The attempt.
@@ -96,8 +150,25 @@ pub enum Wish {
     Release,
     /// Change it while it waits.
     Update(Box<Change>),
+    /// Leave its cards to it for so long, whatever they do.
+    Keep(Span),
+    /// It tells that its work so far is safe, naming its attempt's epoch if it knows that.
+    Checkpointed(Option<u64>),
     /// The answer to the question whether an attempt counts.
     Resolve(crate::api::Resolution),
+}
+
+/// What administrators ask of nodes and cards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeWish {
+    /// Start nothing more there.
+    Drain {
+        /// Why.
+        why: String,
+    },
+    /// Give it out again.
+    Resume,
 }
 
 /// A submission whose options were read, checked and given their defaults.
@@ -203,6 +274,9 @@ pub enum Decision {
         outcome: Outcome,
         /// Who and why.
         message: String,
+        /// With the warning that the job asked for, and its time, before all that.
+        #[serde(default)]
+        warned: bool,
     },
     /// Send a signal to this attempt.
     Signal {
@@ -210,6 +284,13 @@ pub enum Decision {
         attempt: AttemptName,
         /// The signal's number.
         signal: u8,
+    },
+    /// What is counted of an attempt has changed enough to be written down.
+    Counted {
+        /// The attempt.
+        attempt: AttemptName,
+        /// How long its cards have done nothing.
+        idle: Span,
     },
     /// This attempt is settled: its lease and records may go.
     Closed {
@@ -219,6 +300,31 @@ pub enum Decision {
         at: WallTime,
         /// How it ended.
         end: AttemptEnd,
+    },
+    /// A card is withheld from jobs, or no longer, or for another reason.
+    CardMoved {
+        /// Its node.
+        node: HostName,
+        /// The card.
+        uuid: String,
+        /// What is known of it now.
+        state: Box<CardState>,
+        /// Who.
+        actor: Arc<str>,
+        /// What, and why.
+        what: String,
+    },
+    /// A node is taken out of use, or given back.
+    NodeMoved {
+        /// The node.
+        node: HostName,
+        /// Who drained it and why; absent: nobody.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        drained: Option<Box<str>>,
+        /// Who.
+        actor: Arc<str>,
+        /// What, and why.
+        what: String,
     },
     /// An event that no row of the table allows: it changed nothing.
     Ignored {
@@ -236,11 +342,14 @@ impl Decision {
             Decision::Moved { job, .. } | Decision::Noted { job, .. } => Some(*job),
             Decision::Launch { attempt, .. }
             | Decision::Terminate { attempt, .. }
+            | Decision::Counted { attempt, .. }
             | Decision::Closed { attempt, .. } => Some(attempt.job),
             Decision::Accepted { job, .. } => Some(*job),
             Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
             | Decision::Signal { .. }
+            | Decision::CardMoved { .. }
+            | Decision::NodeMoved { .. }
             | Decision::Ignored { .. } => None,
         }
     }

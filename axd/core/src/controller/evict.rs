@@ -13,6 +13,7 @@ use crate::schedule::order::ShapeId;
 use crate::schedule::placement::Place;
 use crate::schedule::preempt::{Eviction, Loss, make_room};
 use crate::schedule::timeline::{Reservation, Timeline};
+use crate::size::Megabytes;
 use crate::text::count;
 use crate::time::{Now, WallTime};
 
@@ -70,15 +71,15 @@ impl Controller {
 
     fn still_fits(&self, job: &Job, node: &Node, place: &Place) -> bool {
         let has = &node.inventory;
-        let room = |(at, charge): &(usize, _)| {
-            let limit = job.request.cards.as_ref().and_then(|wanted| {
-                Some(has.cards.get(*at)?.demand(wanted, self.config.resources.gpu_reserve)?.limit)
-            });
-            limit.is_some_and(|limit| node.cards_used()[*at].charged + *charge <= limit)
+        let reserve = self.config.resources.gpu_reserve;
+        let room = |(at, _): &(usize, Megabytes)| {
+            let charged = node.cards_used().get(*at)?.charged;
+            node.withheld()[*at].fit(&has.cards[*at], charged, job.request.cards.as_ref()?, reserve)
         };
-        node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
+        node.drained().is_none()
+            && node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
             && node.ram_used() + has.ram_for(&job.request) <= has.ram
-            && place.cards.iter().all(room)
+            && place.cards.iter().all(|card| room(card).is_some())
     }
 
     pub(super) fn find_victims(
@@ -183,7 +184,7 @@ impl Controller {
 /// Cards' worth of what an attempt holds, in millionths: a part of a card by its memory.
 fn card_millionths(node: &Node, attempt: &Attempt) -> u128 {
     let part = |share: &crate::node::CardShare| {
-        let card = node.inventory.cards.iter().find(|card| card.index == share.index)?;
+        let card = node.inventory.cards.iter().find(|card| card.is_of(share, &node.inventory.name))?;
         let slice = share.slice.unwrap_or(card.mem);
         Some(u128::from(slice.0) * 1_000_000 / u128::from(card.mem.0.max(1)))
     };

@@ -4,26 +4,31 @@
 //! events at the same times give the same decisions, bit for bit.
 
 mod attempt;
+mod cards;
 mod event;
 mod evict;
+mod idle;
 mod learn;
+mod overuse;
 mod person;
 mod schedule;
 mod sketch;
 mod snapshot;
 mod submit;
+mod trouble;
 mod witness;
 
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
-pub use event::{Change, Decision, Event, Submission, Wish};
-pub use snapshot::Snapshot;
+pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
+pub use snapshot::{Known, Snapshot};
+pub use trouble::{Trouble, Troubles};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::{Config, Scheduler};
-use crate::id::{Epoch, JobId, JobNumber, SubmissionKey, Uid};
+use crate::id::{Epoch, HostName, JobId, JobNumber, SubmissionKey, Uid};
 use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
@@ -67,6 +72,8 @@ pub struct Controller {
     seen: WallTime,
     /// What was asked of cards lately.
     mix: Mix,
+    /// What is known of nodes that have not registered.
+    absent: BTreeMap<HostName, Known>,
     /// Jobs for which victims are leaving their places.
     claims: BTreeSet<JobNumber>,
     /// Whether the last pass wants another one at once.
@@ -83,6 +90,8 @@ pub struct Controller {
     queued: BTreeMap<Uid, u32>,
     next_number: JobNumber,
     next_epoch: Epoch,
+    /// Nodes that can start nothing.
+    troubles: Troubles,
     /// It lacks most of the jobs that wait.
     is_sketch: bool,
 }
@@ -127,6 +136,8 @@ impl Controller {
             times: VirtualTimes::default(),
             usages: Usages::default(),
             mix: Mix::default(),
+            troubles: Troubles::since(next_epoch),
+            known: BTreeMap::new(),
             history: History::default(),
             losses: Losses::default(),
         })
@@ -168,7 +179,17 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::CardsIdle { attempt, lasted } => self.cards_idle(now, attempt, lasted, &mut out),
+            Event::CardsBusy { attempt } => self.cards_busy(attempt),
+            Event::OverSlice { attempt, words, peak, ends } => {
+                self.over_slice(attempt, (words, peak), ends, &mut out);
+            }
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
+            Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
+            Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),
+            Event::NodeWished { node, card, actor, wish } => {
+                self.node_wished(&node, card.as_ref(), &actor, &wish, &mut out);
+            }
             Event::Tick => {}
         }
         out
@@ -207,6 +228,7 @@ impl Controller {
     /// When the next `Tick` is due, if nothing else happens.
     pub fn next_wake(&self) -> Wake {
         let boot = self.backoffs.first().map(|(at, _)| *at);
+        let boot = boot.into_iter().chain(self.next_trial()).min();
         let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
         let begin = self.begins.first().map(|(at, _)| *at);
         // Somebody may be waiting for others to be ended.
@@ -216,11 +238,14 @@ impl Controller {
 
     fn config_loaded(&mut self, config: Config) {
         self.config = Arc::new(config);
+        self.troubles.forget();
+        self.weigh_cards();
         self.enter_order_anew();
     }
 
     fn node_registered(&mut self, inventory: crate::node::Inventory) {
         let mut node = Node::new(inventory);
+        self.remember(&mut node);
         hold_what_jobs_hold(&self.jobs, &mut node);
         // What was to be free there may be gone.
         self.drop_claims_on(&node.inventory.name);

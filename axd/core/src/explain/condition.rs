@@ -79,6 +79,16 @@ pub enum Condition {
     TooSmall(Lack),
     /// What nodes lack for it now.
     Lacks(Lack),
+    /// A card that it could have is withheld from jobs, or a part of it.
+    Withheld {
+        /// The card, and why: `gpu-01 card 3: 21 GB held by pid 4711 python of user li, not a job`.
+        why: String,
+    },
+    /// Further such cards.
+    MoreWithheld {
+        /// How many.
+        cards: u32,
+    },
     /// Further nodes that lack yet other things.
     MoreNodes {
         /// How many.
@@ -125,6 +135,13 @@ pub enum Condition {
         first: JobId,
         /// Nobody may pass.
         strict: bool,
+    },
+    /// Nothing can be started for a while.
+    Resting {
+        /// Where.
+        node: HostName,
+        /// Why not, and until when, in words.
+        why: String,
     },
     /// Nothing is in its way: it starts as soon as it is looked at.
     StartsNow,
@@ -174,6 +191,16 @@ impl Condition {
             Condition::FitsNowhere => "no node here could hold it, even empty".to_owned(),
             Condition::TooSmall(lack) => lack.for_ever(),
             Condition::Lacks(lack) => lack.now(),
+            Condition::Withheld { why } => why.clone(),
+            Condition::MoreWithheld { cards } => {
+                format!(
+                    "{} withheld from jobs; 'ax resource' names them",
+                    match cards {
+                        1 => "1 more card is".to_owned(),
+                        more => format!("{more} more cards are"),
+                    }
+                )
+            }
             Condition::MoreNodes { nodes } => {
                 format!("does not fit on {} either", count(*nodes, "other node"))
             }
@@ -200,6 +227,7 @@ impl Condition {
                 let strict = if *strict { ", and nobody passes (policy.scheduler)" } else { "" };
                 format!("{least}{} before it, the first is {first}{strict}", count(*jobs, "job"))
             }
+            Condition::Resting { node, why } => format!("{node} can start nothing: {why}"),
             Condition::StartsNow => "nothing is in its way: it starts when it is next looked at".to_owned(),
             Condition::Unknown => "waits for something that this program does not know".to_owned(),
         }

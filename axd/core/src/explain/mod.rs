@@ -97,6 +97,13 @@ impl Controller {
         found
     }
 
+    /// Why nothing is started at all at the moment, if so.
+    fn resting(&self, now: Now) -> Option<Condition> {
+        let node = self.nodes().next().filter(|_| self.starts_nothing(now))?.inventory.name.clone();
+        let why = self.trouble(&node)?.sentence(now.boot);
+        Some(Condition::Resting { node, why })
+    }
+
     fn first_active_in(&self, queue: &QueueName) -> Vec<JobId> {
         let of_queue = self.active_jobs().filter(|job| job.queue == *queue);
         let mut jobs: Vec<&Job> = of_queue.collect();
@@ -242,10 +249,11 @@ impl<'a> Story<'a> {
             let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
             found.push(Condition::Behind { jobs: self.before as u64, at_least, first, strict });
         }
+        let resting = self.controller.resting(self.now);
         if found.is_empty() || self.pass.started(job.id.number) {
-            found = vec![Condition::StartsNow];
+            return vec![resting.unwrap_or(Condition::StartsNow)];
         }
-        found
+        resting.into_iter().chain(found).collect()
     }
 
     /// For whom the last places of its queue are kept.
@@ -299,9 +307,27 @@ impl<'a> Story<'a> {
         let (lacking, fitting): (Vec<_>, Vec<_>) = needs.enumerate().partition(|(_, (_, n))| !n.is_empty());
         let lacks = Lack::collected(lacking.into_iter().map(|(_, lacking)| lacking));
         let fitting = fitting.into_iter().map(|(position, _)| position).collect();
-        let known = Rc::new(NodesFor { lacks: few_lines(lacks, Condition::Lacks), fitting });
+        let mut lacks = few_lines(lacks, Condition::Lacks);
+        lacks.extend(self.withheld_from(job));
+        let known = Rc::new(NodesFor { lacks, fitting });
         self.known.insert(shape, Rc::clone(&known));
         known
+    }
+
+    /// The cards that it could have and that are withheld from jobs.
+    fn withheld_from(&self, job: &Job) -> Vec<Condition> {
+        let Some(wanted) = &job.request.cards else { return Vec::new() };
+        let reserve = self.controller.config().resources.gpu_reserve;
+        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
+        let nodes = self.pass.after.nodes().filter(open);
+        let withheld =
+            nodes.flat_map(|node| node.withheld_from(wanted, reserve).map(move |card| (node, card)));
+        let mut withheld = withheld.filter_map(|(node, card)| node.card_in_words(&card.uuid));
+        let mut lines: Vec<Condition> =
+            withheld.by_ref().take(LINES).map(|why| Condition::Withheld { why }).collect();
+        let more = withheld.count() as u32;
+        lines.extend((more > 0).then_some(Condition::MoreWithheld { cards: more }));
+        lines
     }
 
     /// On which of the nodes where it would fit it may run longest, and whose place ends that.
