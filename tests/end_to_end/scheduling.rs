@@ -112,3 +112,48 @@ fn queues_get_their_weights_worth_of_starts_and_a_restart_forgets_nothing() {
     let count = |queue: &str| starts.iter().filter(|each| **each == queue).count();
     assert_eq!((count("high"), count("default"), count("dev")), (10, 5, 1), "{starts:?}");
 }
+
+#[test]
+fn what_two_runs_took_is_what_the_next_is_planned_with_also_after_a_restart() {
+    let mut cluster = Cluster::with_config("");
+    let once = "#!/bin/sh\nsleep 1.2\n";
+    for name in ["train-1", "train-2"] {
+        let id = cluster.submit(ALICE, &["--job-name", name, "--time=10"], once);
+        assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED");
+    }
+    let planned = |cluster: &Cluster, user, name: &str| {
+        let id = cluster.submit(user, &["--job-name", name, "--time=10", "--hold"], once);
+        cluster.job(&id)["learnt"]["length_s"].as_u64()
+    };
+    // Quick ones take long on a busy machine.
+    assert!(planned(&cluster, ALICE, "train-3").is_some_and(|seconds| (1..600).contains(&seconds)));
+    assert_eq!(planned(&cluster, ALICE, "test-3"), None, "another thing");
+    assert_eq!(planned(&cluster, BOB, "train-3"), None, "another's");
+    cluster.kill();
+    cluster.start();
+    let id = cluster.submit(ALICE, &["--job-name", "train-4", "--time=10"], UNTIL_GO);
+    cluster.wait_state(&id, &["RUNNING"]);
+    let shown = cluster.run(ALICE, "ax", &["status", &id]).out;
+    assert!(shown.contains("learnt from its last 2 runs: "), "{shown}");
+    // What ends it is its limit, not what was learnt.
+    assert_eq!(cluster.job(&id)["time_limit_s"], 600);
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED");
+}
+
+#[test]
+fn a_job_says_itself_whether_it_makes_room() {
+    let cluster = Cluster::with_config(&with_cards(2, 80, "policy:\n  preemption: true\n  kill_wait: 1\n"));
+    let low = |mode: &str| {
+        let id = cluster.submit(ALICE, &["--gpus=1", "--priority=10", "--time=5", mode], UNTIL_GO);
+        cluster.wait_state(&id, &["RUNNING"]);
+        id
+    };
+    let (stays, goes) = (low("--preempt=never"), low("--preempt=cancel"));
+    let urgent = cluster.submit(BOB, &["--gpus=1", "--priority=80", "--time=1"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&urgent)["state"], "SUCCEEDED");
+    assert_eq!(cluster.wait_over(&goes)["state"], "CANCELLED");
+    assert_eq!(cluster.state(&stays), "RUNNING");
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&stays)["state"], "SUCCEEDED");
+}
