@@ -10,6 +10,7 @@ mod command;
 pub mod config;
 mod containment;
 mod engine;
+mod fence;
 mod launch;
 mod launcher;
 mod local;

@@ -97,7 +97,11 @@ fn found_card(card: &nvml::Card, declared: Option<&GpuNode>) -> Card {
     let has = Megabytes::from_bytes(card.memory_bytes.saturating_sub(card.reserved_bytes));
     let kind = declared.and_then(|d| d.kind.clone()).unwrap_or_else(|| card.name.to_ascii_lowercase());
     let mem = declared.and_then(|d| d.mem_per_gpu).map_or(has, |mb| mb.min(has));
-    Card::new(card.index, card.uuid.clone(), Some(kind), mem)
+    let mut counted = Card::new(card.index, card.uuid.clone(), Some(kind), mem);
+    counted.hardware.name = Some(card.name.clone());
+    counted.hardware.pci = Some(card.pci.clone());
+    counted.hardware.minor = card.minor;
+    counted
 }
 
 fn both(host: &HostName, declared: &GpuNode, found: &[nvml::Card], warnings: &mut Vec<String>) -> Vec<Card> {

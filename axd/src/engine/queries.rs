@@ -329,7 +329,9 @@ impl Engine {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
         let warnings = if has.name == self.local.inventory.name {
-            self.local.warnings.join("; ")
+            let all: Vec<&str> =
+                self.local.warnings.iter().chain(&self.unfenced).map(String::as_str).collect();
+            all.join("; ")
         } else {
             String::new()
         };

@@ -145,6 +145,7 @@ impl Engine {
             worker: loop_parts.worker,
             launcher,
             launches: Default::default(),
+            unfenced: None,
             spool: loop_parts.spool,
             tickets: Default::default(),
             people: People::default(),

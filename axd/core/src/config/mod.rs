@@ -18,7 +18,7 @@ pub use finding::{Finding, Severity};
 pub use read::read;
 
 use crate::id::{HostName, QueueName};
-use crate::job::spec::PreemptMode;
+use crate::job::spec::{MemHints, PreemptMode};
 use crate::paths::Paths;
 use crate::size::Megabytes;
 use crate::text::{nearest, quoted};
@@ -71,10 +71,43 @@ pub struct Resources {
     pub ram: Option<Megabytes>,
     /// `gpu_reserve`: percent of a card that slices may not take.
     pub gpu_reserve: u32,
-    /// `gpu_context_mb`: added to each slice for the driver's own use.
+    /// `gpu_context_mb`: of each slice, what frameworks leave to the driver.
     pub gpu_context: Megabytes,
+    /// `gpu_visible`: how jobs are told of their cards.
+    #[serde(default)]
+    pub gpu_visible: Naming,
+    /// `gpu_fence`: whether jobs can open other cards than theirs.
+    #[serde(default)]
+    pub gpu_fence: FenceMode,
+    /// `gpu_mem_hints`: of jobs that do not say.
+    #[serde(default)]
+    pub gpu_mem_hints: MemHints,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
+}
+
+/// `resources.gpu_visible`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Naming {
+    /// By number, which every program understands.
+    #[default]
+    Index,
+    /// By UUID.
+    Uuid,
+}
+
+/// `resources.gpu_fence`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FenceMode {
+    /// Where it can be had.
+    #[default]
+    Auto,
+    /// Nothing starts without it.
+    Require,
+    /// Never.
+    Off,
 }
 
 /// One of `resources.gpu_nodes`.
@@ -317,6 +350,9 @@ impl Default for Resources {
             ram: None,
             gpu_reserve: 0,
             gpu_context: Megabytes(512),
+            gpu_visible: Naming::Index,
+            gpu_fence: FenceMode::Auto,
+            gpu_mem_hints: MemHints::Usual,
             gpu_nodes: Vec::new(),
         }
     }

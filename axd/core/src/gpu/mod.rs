@@ -1,7 +1,10 @@
 //! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
+pub mod fence;
+pub mod frameworks;
 mod sample;
+pub mod visible;
 
 pub use sample::{CardSeen, HolderSeen, Sample};
 
