@@ -11,6 +11,7 @@ use ax_core::text::count;
 use ax_core::time::WallTime;
 use clap::Parser;
 
+use crate::cards::helper;
 use crate::config;
 use crate::engine::{Engine, Setup, StartError};
 use crate::recorded::{self, PrintError, Wanted};
@@ -53,11 +54,23 @@ struct Arguments {
     /// One JSON document
     #[arg(long, requires = "db_events")]
     json: bool,
+    /// Ask the driver about the cards, for the daemon, which starts this
+    #[arg(long, group = "instead", hide = true)]
+    nvml: bool,
+    /// The library of the driver
+    #[arg(long, value_name = "PATH", requires = "nvml", hide = true)]
+    library: Option<PathBuf>,
+    /// A folder below which attempts have their control groups
+    #[arg(long, value_name = "DIR", requires = "nvml", hide = true)]
+    group: Vec<PathBuf>,
 }
 
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.nvml {
+        return helper::run(&helper::Options { library: arguments.library, groups: arguments.group });
+    }
     let paths = match paths(arguments.root.as_deref()) {
         Ok(paths) => paths,
         Err(why) => return fail(ErrorClass::Usage, &why),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ax_core::config::FenceMode;
 use ax_core::gpu::fence::{CARDS, DeviceRule, Devices, one_by_one, rules};
-use ax_core::node::{Card, CardShare};
+use ax_core::node::{Allocation, Card};
 use ax_sys::cgroup::device_filter::{self, DeviceFilter};
 use ax_sys::cgroup::{JobGroup, Limits, Place};
 
@@ -78,7 +78,7 @@ pub(crate) fn of_attempt(
     mode: FenceMode,
     ground: &Ground,
     cards: &[Card],
-    held: &[CardShare],
+    held: &Allocation,
 ) -> Result<Fence, String> {
     if !is_wanted(mode, cards) {
         return Ok(Fence::default());
@@ -132,25 +132,37 @@ fn displays(class: &Path) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::store::testing::TempDir;
+    use ax_core::node::CardShare;
     use ax_core::size::Megabytes;
 
     #[test]
     fn what_can_t_be_had_is_said_or_required() {
         let cards = [Card::new(0, "here-0".to_owned(), None, Megabytes(1))];
-        let held = [CardShare { index: 0, uuid: "here-0".to_owned(), slice: None }];
+        let allocation = |cards: Vec<CardShare>| Allocation {
+            node: "here".parse().unwrap(),
+            cpus: Vec::new(),
+            ram: Megabytes(1),
+            cards,
+        };
+        let none_held = allocation(Vec::new());
+        let held = allocation(vec![CardShare { index: 0, uuid: "here-0".to_owned(), slice: None }]);
         let none = Ground::None("there are no groups".to_owned());
         let of = |mode, ground, held| of_attempt(mode, ground, &cards, held);
         let absent = |fence: Result<Fence, String>| fence.unwrap().absent.unwrap();
-        assert_eq!(absent(of(FenceMode::Auto, &none, &[])), "there are no groups");
-        assert!(of(FenceMode::Require, &none, &[]).unwrap_err().contains("requires it: there are no groups"));
+        assert_eq!(absent(of(FenceMode::Auto, &none, &none_held)), "there are no groups");
+        assert!(
+            of(FenceMode::Require, &none, &none_held)
+                .unwrap_err()
+                .contains("requires it: there are no groups")
+        );
         // Nobody says which file a card has that is only declared: its job has no fence, others keep away from it.
         assert!(absent(of(FenceMode::Auto, &Ground::Unified, &held)).contains("card 0"));
         assert!(of(FenceMode::Require, &Ground::Unified, &held).unwrap_err().contains("card 0"));
-        let others = of(FenceMode::Require, &Ground::Unified, &[]).unwrap();
+        let others = of(FenceMode::Require, &Ground::Unified, &none_held).unwrap();
         assert!(others.rules.contains(&DeviceRule { allow: false, major: 195, minor: None }));
         assert_eq!(of(FenceMode::Off, &none, &held), Ok(Fence::default()));
         assert_eq!(
-            of_attempt(FenceMode::Require, &none, &[], &[]),
+            of_attempt(FenceMode::Require, &none, &[], &none_held),
             Ok(Fence::default()),
             "no cards, no cost"
         );

@@ -133,7 +133,7 @@ impl Plan<'_> {
         let failed =
             |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
         let mode = self.config.resources.gpu_fence;
-        let fence = fence::of_attempt(mode, self.ground, self.cards, &self.allocation.cards);
+        let fence = fence::of_attempt(mode, self.ground, self.cards, self.allocation);
         let fence = fence.map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         let made = self.job_environment(&fence).map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
         let told = told(&made, &fence).filter(|_| !self.allocation.cards.is_empty());
@@ -208,7 +208,7 @@ impl Plan<'_> {
     fn job_environment(&self, fence: &Fence) -> Result<Environment, TooLarge> {
         let (job, details, spec) = (self.job, self.details, &self.details.spec);
         let resources = &self.config.resources;
-        let held = HeldCard::all(&self.allocation.cards, self.cards);
+        let held = HeldCard::all(self.allocation, self.cards);
         let work_dir = self.paths.work_dir(self.attempt);
         let facts = Facts {
             attempt: self.attempt,

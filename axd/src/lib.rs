@@ -6,6 +6,7 @@
 pub mod api;
 mod base64;
 mod calendar;
+mod cards;
 mod command;
 pub mod config;
 mod containment;

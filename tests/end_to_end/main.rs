@@ -10,6 +10,7 @@ mod axrun_outside;
 mod bad_words;
 mod books;
 mod card_fence;
+mod cards;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod commands;

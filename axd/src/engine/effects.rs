@@ -20,6 +20,9 @@ impl Engine {
         match decision {
             Decision::Launch { attempt, number, allocation, .. } => {
                 crash_point!("decision committed");
+                if let Some(cards) = self.cards.as_mut().filter(|_| !allocation.cards.is_empty()) {
+                    cards.set_busy(true, now().boot);
+                }
                 self.launch(Launch { attempt, number, allocation });
             }
             Decision::Terminate { attempt, outcome, message } => {
@@ -39,6 +42,8 @@ impl Engine {
             | Decision::Accepted { .. }
             | Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
+            | Decision::CardMoved { .. }
+            | Decision::NodeMoved { .. }
             | Decision::Ignored { .. } => {}
         }
     }

@@ -5,6 +5,7 @@
 
 mod actions;
 mod attempts;
+mod cards;
 mod cleaning;
 mod commit;
 mod effects;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
+use ax_core::gpu::Sample;
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
@@ -40,6 +42,7 @@ use ax_sys::socket::{Event as Ready, Poller, Waker};
 use crate::api::http::Response;
 use crate::api::server::{ConnId, Server};
 use crate::calendar::Calendar;
+use crate::cards::Cards;
 use crate::containment;
 use crate::launcher::Launcher;
 use crate::local::Local;
@@ -77,9 +80,10 @@ const LAST_LAUNCHES: Duration = Duration::from_secs(3);
 pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
-    nvml: Option<PathBuf>,
-    /// Whether cards are given out at all.
-    gives_cards: bool,
+    /// What is known of the cards; absent where none are given out.
+    cards: Option<Cards>,
+    /// What they were last seen to do.
+    sample: Sample,
     log: Log,
     calendar: Calendar,
     controller: Controller,
@@ -194,7 +198,7 @@ impl Engine {
         [wake.boot, by_wall, server, self.chores.next_due(), quiet, rescan, self.batch.deadline()]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
-            .chain([self.fairness.next_due()])
+            .chain([self.fairness.next_due(), self.cards.as_ref().and_then(Cards::next_due)])
             .chain([self.answers_due(), Some(self.next_prune)])
             .flatten()
             .min()
@@ -212,6 +216,8 @@ impl Engine {
             Some(Source::Waker) => self.on_wake(),
             Some(Source::Signals) => self.on_signals(),
             Some(Source::Guard) => self.guard.ended(&self.poller, now().boot),
+            Some(Source::Cards) => self.on_cards(|cards, poller, now| cards.ready(poller, now)),
+            Some(Source::CardsEnded) => self.on_cards(|cards, poller, _| cards.ended(poller, event.token)),
             Some(Source::Socket(epoch)) => {
                 let news = self.attempts.socket_ready(&self.poller, epoch, now().boot);
                 self.on_news(news);
@@ -278,6 +284,7 @@ impl Engine {
             self.settle(attempt);
         }
         self.guard.look(&self.poller, now.boot, &mut self.log);
+        self.on_cards(Cards::look);
         self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + self.controller.config().policy.scheduling_interval;

@@ -29,6 +29,7 @@ use super::stored::Stored;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
+use crate::cards::Cards;
 use crate::containment;
 use crate::launcher::{Launcher, Site};
 use crate::local;
@@ -102,8 +103,14 @@ impl Engine {
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
         let same_boot = restored.boot.as_deref().is_none_or(|boot| boot == boot_id);
         let host = local::host_name().map_err(failed("learn this machine's name"))?;
-        let nvml = config.paths.nvml.as_ref().map(PathBuf::from);
-        let local = local::look(&host, &config, nvml.as_deref(), setup.cards);
+        let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
+        let containment = containment::prepare(&paths);
+        let cards = setup.cards.then(|| {
+            let mut cards = super::cards::new(&host, &config, &containment.parents);
+            cards.begin(&loop_parts.poller, now().boot);
+            cards
+        });
+        let local = local::look(&host, &config, cards.as_ref().map(Cards::known));
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
@@ -112,12 +119,13 @@ impl Engine {
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,
+            known: restored.known,
+            history: restored.history,
+            losses: restored.losses,
             config,
         });
-        let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let at = now();
         let scheduling_interval = controller.config().policy.scheduling_interval;
-        let containment = containment::prepare(&paths);
         let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
         let site = Site { paths: paths.clone(), starter, containment, as_root };
@@ -127,8 +135,8 @@ impl Engine {
             guard: Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot),
             server: listen(&paths, as_root)?,
             config_file: setup.config_file,
-            nvml,
-            gives_cards: setup.cards,
+            cards,
+            sample: Default::default(),
             calendar: Calendar,
             controller,
             local,

@@ -9,6 +9,7 @@ mod compare;
 mod finding;
 pub mod keys;
 mod read;
+mod resources;
 pub mod tree;
 
 use serde::{Deserialize, Serialize};
@@ -16,9 +17,10 @@ use serde::{Deserialize, Serialize};
 pub use compare::compare;
 pub use finding::{Finding, Severity};
 pub use read::read;
+pub use resources::{FenceMode, GpuNode, Naming, Resources};
 
 use crate::id::{HostName, QueueName};
-use crate::job::spec::{MemHints, PreemptMode};
+use crate::job::spec::PreemptMode;
 use crate::paths::Paths;
 use crate::size::Megabytes;
 use crate::text::{nearest, quoted};
@@ -60,69 +62,6 @@ pub struct Cluster {
     pub heartbeat_interval: Span,
     /// `heartbeat_timeout`.
     pub heartbeat_timeout: Span,
-}
-
-/// `resources`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resources {
-    /// `cpus`: instead of what the machine has.
-    pub cpus: Option<u32>,
-    /// `ram`: instead of what the machine has.
-    pub ram: Option<Megabytes>,
-    /// `gpu_reserve`: percent of a card that slices may not take.
-    pub gpu_reserve: u32,
-    /// `gpu_context_mb`: of each slice, what frameworks leave to the driver.
-    pub gpu_context: Megabytes,
-    /// `gpu_visible`: how jobs are told of their cards.
-    #[serde(default)]
-    pub gpu_visible: Naming,
-    /// `gpu_fence`: whether jobs can open other cards than theirs.
-    #[serde(default)]
-    pub gpu_fence: FenceMode,
-    /// `gpu_mem_hints`: of jobs that do not say.
-    #[serde(default)]
-    pub gpu_mem_hints: MemHints,
-    /// `gpu_nodes`.
-    pub gpu_nodes: Vec<GpuNode>,
-}
-
-/// `resources.gpu_visible`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Naming {
-    /// By number, which every program understands.
-    #[default]
-    Index,
-    /// By UUID.
-    Uuid,
-}
-
-/// `resources.gpu_fence`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FenceMode {
-    /// Where it can be had.
-    #[default]
-    Auto,
-    /// Nothing starts without it.
-    Require,
-    /// Never.
-    Off,
-}
-
-/// One of `resources.gpu_nodes`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuNode {
-    /// `host`.
-    pub host: HostName,
-    /// `gpus`.
-    pub gpus: u32,
-    /// `mem_per_gpu`.
-    pub mem_per_gpu: Option<Megabytes>,
-    /// `type`, lower case.
-    pub kind: Option<String>,
-    /// `features`.
-    pub features: Vec<String>,
 }
 
 /// One of `queues`.
@@ -244,6 +183,15 @@ pub struct Policy {
     pub preempt_gap: u8,
     /// `max_preemptions`: a job is ended for others so often at most.
     pub max_preemptions: u32,
+    /// `preempt_budget`: percent of what all cards can do in an hour that evictions may cost in one; 100: any.
+    #[serde(default = "Policy::usual_budget")]
+    pub preempt_budget: u32,
+    /// `learn_length`: a job is planned with what the last runs of the same thing took.
+    #[serde(default)]
+    pub learn_length: bool,
+    /// `learn_memory`: a job is charged with what they used.
+    #[serde(default)]
+    pub learn_memory: LearnMemory,
     /// `grow_memory`: a job that ran out of its slice of a card asks for half as much again.
     pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
@@ -265,6 +213,19 @@ pub enum Cost {
     Area,
     /// Each start the same.
     Count,
+}
+
+/// `policy.learn_memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LearnMemory {
+    /// A job is charged what it asks for.
+    #[default]
+    Off,
+    /// More, if its last runs used more.
+    Raise,
+    /// Also less, if they used less and its owner agrees.
+    Fit,
 }
 
 /// `policy.packing`.
@@ -343,21 +304,6 @@ impl Default for Cluster {
     }
 }
 
-impl Default for Resources {
-    fn default() -> Self {
-        Resources {
-            cpus: None,
-            ram: None,
-            gpu_reserve: 0,
-            gpu_context: Megabytes(512),
-            gpu_visible: Naming::Index,
-            gpu_fence: FenceMode::Auto,
-            gpu_mem_hints: MemHints::Usual,
-            gpu_nodes: Vec::new(),
-        }
-    }
-}
-
 impl Default for Policy {
     fn default() -> Self {
         Policy {
@@ -382,6 +328,9 @@ impl Default for Policy {
             preempt_priority: 70,
             preempt_gap: 30,
             max_preemptions: 2,
+            preempt_budget: Policy::usual_budget(),
+            learn_length: true,
+            learn_memory: LearnMemory::Raise,
             grow_memory: true,
             idle: None,
         }
@@ -392,6 +341,11 @@ impl Policy {
     /// Also of recorded configurations that are older than the key.
     fn usual_store() -> Megabytes {
         Megabytes(1024)
+    }
+
+    /// The same.
+    fn usual_budget() -> u32 {
+        5
     }
 }
 

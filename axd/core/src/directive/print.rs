@@ -70,6 +70,7 @@ fn resources(words: &mut Words, resources: &ResourceSpec) {
         };
         name.to_owned()
     });
+    words.flag("mem-fit", resources.fit_memory);
     match resources.ram {
         None => {}
         Some(RamRequest::WholeNode) => words.value("ram", "all"),

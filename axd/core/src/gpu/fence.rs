@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::node::{Card, CardShare};
+use crate::node::{Allocation, Card};
 
 /// The major number of `/dev/nvidia0` and its like, the same on every machine. All others are read.
 pub const CARDS: u32 = 195;
@@ -112,14 +112,15 @@ pub enum Unknown {
 ///
 /// # Errors
 /// When it is not known which device file is one of its cards'.
-pub fn rules(cards: &[Card], held: &[CardShare], devices: &Devices) -> Result<Vec<DeviceRule>, Unknown> {
-    if held.is_empty() {
+pub fn rules(cards: &[Card], held: &Allocation, devices: &Devices) -> Result<Vec<DeviceRule>, Unknown> {
+    if held.cards.is_empty() {
         return Ok(for_none(devices));
     }
     let mut rules = Vec::new();
     let mut places = Vec::new();
-    for share in held {
-        let card = cards.iter().find(|card| card.uuid == share.uuid).ok_or(Unknown::File(share.index))?;
+    for share in &held.cards {
+        let card = cards.iter().find(|card| card.is_of(share, &held.node));
+        let card = card.ok_or(Unknown::File(share.index))?;
         let minor = file_of(card, cards).ok_or(Unknown::File(share.index))?;
         rules.push(DeviceRule::allow(CARDS, minor));
         rules.extend(caps_of(card, minor, devices)?);

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::config::Naming;
-use crate::node::{Card, CardShare};
+use crate::node::{Allocation, Card, CardShare};
 use crate::size::Megabytes;
 
 use super::{Hardware, Rung};
@@ -30,23 +30,24 @@ pub struct HeldCard {
 }
 
 impl HeldCard {
-    /// What is held of the cards of a node, in the order of the allocation.
-    pub fn all(shares: &[CardShare], cards: &[Card]) -> Vec<HeldCard> {
+    /// What is held of the cards of its node, as they are now, by number.
+    pub fn all(allocation: &Allocation, cards: &[Card]) -> Vec<HeldCard> {
         let none = Hardware::default();
         let held = |share: &CardShare| {
-            let card = cards.iter().find(|card| card.uuid == share.uuid);
-            let card = card.or_else(|| cards.iter().find(|card| card.index == share.index));
+            let card = cards.iter().find(|card| card.is_of(share, &allocation.node));
             let hardware = card.map_or(&none, |card| &card.hardware);
             HeldCard {
-                index: share.index,
-                uuid: share.uuid.clone(),
+                index: card.map_or(share.index, |card| card.index),
+                uuid: card.map_or(&share.uuid, |card| &card.uuid).clone(),
                 slice: share.slice,
                 mem: card.map_or(Megabytes::ZERO, |card| card.mem),
                 limit: hardware.limit,
                 is_part: hardware.mig.is_some(),
             }
         };
-        shares.iter().map(held).collect()
+        let mut all: Vec<HeldCard> = allocation.cards.iter().map(held).collect();
+        all.sort_by_key(|card| card.index);
+        all
     }
 
     /// What the job may use of it; absent if nobody says how much there is.

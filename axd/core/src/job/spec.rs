@@ -61,6 +61,9 @@ pub struct ResourceSpec {
     /// `--gpu-mem-hints`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_mem_hints: Option<MemHints>,
+    /// `--mem-fit`: it may be charged less than that, if its last runs used less.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fit_memory: bool,
     /// `--ram`: host memory of each node (Slurm's `--mem` in `#SBATCH` scripts).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ram: Option<RamRequest>,

@@ -14,6 +14,11 @@ use super::Node;
 pub enum Need {
     /// To be allowed there by its own `--nodelist` and `--exclude`.
     Admission,
+    /// A node that is in use.
+    Drained {
+        /// By whom it is drained and why.
+        why: String,
+    },
     /// CPUs.
     Cpus {
         /// Asked for.
@@ -54,7 +59,8 @@ impl Need {
     /// What sort of thing it is: nodes that lack the same sorts are spoken of together.
     fn sort(&self) -> u8 {
         match self {
-            Need::Admission => 4,
+            Need::Admission => 5,
+            Need::Drained { .. } => 4,
             Need::Cpus { .. } => 0,
             Need::Ram { .. } => 1,
             Need::WholeNode { .. } => 3,
@@ -119,10 +125,9 @@ impl Lack {
 impl Node {
     /// Cards that can take a share of the request now.
     fn cards_free_for(&self, wanted: &CardRequest, reserve: u32) -> u32 {
-        let cards = self.inventory.cards.iter().zip(self.cards_used());
-        let fits = cards.filter(|(card, used)| {
-            card.demand(wanted, reserve).is_some_and(|d| used.charged + d.charge <= d.limit)
-        });
+        let fits = self
+            .each_card()
+            .filter(|(card, withheld, used)| withheld.fit(card, used.charged, wanted, reserve).is_some());
         fits.count() as u32
     }
 
@@ -135,6 +140,9 @@ impl Node {
         let has = &self.inventory;
         if !has.admits(request) {
             return vec![Need::Admission];
+        }
+        if let Some(why) = self.drained() {
+            return vec![Need::Drained { why: why.to_owned() }];
         }
         let mut found = Vec::new();
         let free = self.free_cpus();

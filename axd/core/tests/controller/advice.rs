@@ -69,6 +69,7 @@ fn random_node(dice: &mut Dice<'_>, number: u64) -> Inventory {
         cpus: 2 + dice.of(7) as u32,
         ram: Megabytes(2048 + 1000 * dice.of(9)),
         cards: (0..dice.one(&[2, 0, 1, 3, 4])).map(card).collect(),
+        numa_cpus: vec![],
     }
 }
 

@@ -5,7 +5,9 @@
 mod advice;
 mod any_events;
 mod backoff;
+mod cards;
 mod explaining;
+mod learning;
 mod room;
 mod shares;
 
@@ -41,6 +43,7 @@ fn node() -> Inventory {
         cpus: 8,
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
+        numa_cpus: vec![],
     }
 }
 
@@ -62,6 +65,7 @@ fn request(cpus: u32) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        fit_memory: false,
     }
 }
 

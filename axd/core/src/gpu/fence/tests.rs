@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gpu::Mig;
+use crate::node::CardShare;
 use crate::size::Megabytes;
 
 const DEVICES: &str = "Character devices:\n  1 mem\n195 nvidia\n195 nvidia-modeset\n195 nvidiactl\n226 drm\n\
@@ -46,8 +47,11 @@ fn node() -> Vec<Card> {
     vec![card(0, Some(3), "00000000:3B:00.0"), card(1, Some(0), "00000000:AF:00.0")]
 }
 
-fn share(card: &Card) -> CardShare {
-    CardShare { index: card.index, uuid: card.uuid.clone(), slice: None }
+/// What a job holds that was given these.
+fn held(cards: &[&Card]) -> Allocation {
+    let share = |card: &&Card| CardShare { index: card.index, uuid: card.uuid.clone(), slice: None };
+    let cards = cards.iter().map(share).collect();
+    Allocation { node: "gpu-01".parse().unwrap(), cpus: Vec::new(), ram: Megabytes(1), cards }
 }
 
 /// What the kernel decides.
@@ -74,7 +78,7 @@ fn check(rules: &[DeviceRule], devices: &Devices, expected: &[(u32, u32, bool)])
 #[test]
 fn a_job_opens_its_cards_by_the_minors_of_the_driver_and_no_others() {
     let (cards, devices) = (node(), devices());
-    let rules = rules(&cards, &[share(&cards[0])], &devices).unwrap();
+    let rules = rules(&cards, &held(&[&cards[0]]), &devices).unwrap();
     check(
         &rules,
         &devices,
@@ -105,7 +109,7 @@ fn a_job_opens_its_cards_by_the_minors_of_the_driver_and_no_others() {
 #[test]
 fn a_job_without_cards_opens_nothing_of_nvidia_s() {
     let devices = devices();
-    let rules = rules(&node(), &[], &devices).unwrap();
+    let rules = rules(&node(), &held(&[]), &devices).unwrap();
     check(
         &rules,
         &devices,
@@ -129,7 +133,7 @@ fn a_job_without_cards_opens_nothing_of_nvidia_s() {
     );
     // Before the driver is loaded its other majors are unknown, and cards have theirs all the same.
     let before = Devices::read("Character devices:\n  1 mem\n", "");
-    check(&super::rules(&[], &[], &before).unwrap(), &before, &[(195, 0, false), (UVM, 0, true)]);
+    check(&super::rules(&[], &held(&[]), &before).unwrap(), &before, &[(195, 0, false), (UVM, 0, true)]);
 }
 
 #[test]
@@ -138,7 +142,7 @@ fn a_part_of_a_card_is_opened_by_its_own_two_files() {
     cards.extend([part(2, 0, (1, 0)), part(3, 1, (1, 0)), part(4, 1, (2, 0)), part(5, 1, (1, 1))]);
     let devices = devices();
     // Part 2 is of card 0, whose file is /dev/nvidia3; part 3 of card 1, whose file is /dev/nvidia0.
-    let first = rules(&cards, &[share(&cards[2])], &devices).unwrap();
+    let first = rules(&cards, &held(&[&cards[2]]), &devices).unwrap();
     check(
         &first,
         &devices,
@@ -153,7 +157,7 @@ fn a_part_of_a_card_is_opened_by_its_own_two_files() {
             (226, 1, false),
         ],
     );
-    let second = rules(&cards, &[share(&cards[3])], &devices).unwrap();
+    let second = rules(&cards, &held(&[&cards[3]]), &devices).unwrap();
     check(
         &second,
         &devices,
@@ -167,7 +171,7 @@ fn a_part_of_a_card_is_opened_by_its_own_two_files() {
             (NVIDIA_CAPS, 22, false),
         ],
     );
-    let two = rules(&cards, &[share(&cards[3]), share(&cards[4])], &devices).unwrap();
+    let two = rules(&cards, &held(&[&cards[3], &cards[4]]), &devices).unwrap();
     check(
         &two,
         &devices,
@@ -195,24 +199,24 @@ fn what_nobody_knows_is_not_guessed() {
     ];
     let devices = devices();
     assert_eq!(
-        rules(&cards, &[share(&cards[0])], &devices),
+        rules(&cards, &held(&[&cards[0]]), &devices),
         Err(Unknown::File(0)),
         "its number is not its file's"
     );
-    assert_eq!(rules(&cards, &[share(&cards[2])], &devices), Err(Unknown::Caps(2)));
-    assert_eq!(rules(&cards, &[share(&cards[3])], &devices), Err(Unknown::File(3)));
-    let gone = CardShare { index: 1, uuid: "GPU-gone".into(), slice: None };
+    assert_eq!(rules(&cards, &held(&[&cards[2]]), &devices), Err(Unknown::Caps(2)));
+    assert_eq!(rules(&cards, &held(&[&cards[3]]), &devices), Err(Unknown::File(3)));
+    let gone = Card { uuid: "GPU-gone".into(), ..card(1, Some(1), "0000:af:00.0") };
     assert_eq!(
-        rules(&cards, &[gone], &devices),
+        rules(&cards, &held(&[&gone]), &devices),
         Err(Unknown::File(1)),
         "another card may have its number now"
     );
     let no_caps = Devices::read("Character devices:\n195 nvidia\n", MIG_MINORS);
     let cards = [card(0, Some(0), "0000:3b:00.0"), part(1, 0, (1, 0))];
-    assert_eq!(rules(&cards, &[share(&cards[1])], &no_caps), Err(Unknown::Caps(1)));
+    assert_eq!(rules(&cards, &held(&[&cards[1]]), &no_caps), Err(Unknown::Caps(1)));
     let mut homeless = card(1, Some(1), "0000:af:00.0");
     homeless.hardware.pci = None;
-    let open = rules(&[homeless.clone()], &[share(&homeless)], &devices).unwrap();
+    let open = rules(&[homeless.clone()], &held(&[&homeless]), &devices).unwrap();
     check(&open, &devices, &[(226, 0, false), (226, 1, false), (195, 1, true)]);
 }
 
@@ -230,9 +234,9 @@ fn texts_of_the_kernel_are_read_as_they_are_and_nonsense_is_nothing() {
 #[test]
 fn version_1_is_told_every_other_minor() {
     let (cards, devices) = (node(), devices());
-    let all = rules(&cards, &[share(&cards[0]), share(&cards[1])], &devices).unwrap();
+    let all = rules(&cards, &held(&[&cards[0], &cards[1]]), &devices).unwrap();
     let single = one_by_one(&all, &devices);
     assert_eq!(single.iter().filter(|rule| rule.major == CARDS).count(), 252);
-    let none = rules(&cards, &[], &devices).unwrap();
+    let none = rules(&cards, &held(&[]), &devices).unwrap();
     assert_eq!(one_by_one(&none, &devices), none, "where nothing is carved out, it is as it was");
 }

@@ -190,14 +190,22 @@ fn a_task_sees_its_cards_among_those_of_its_job() {
 }
 
 #[test]
-fn what_is_held_is_looked_up_by_uuid_as_numbers_may_change() {
+fn what_is_held_is_named_as_it_is_now_whatever_number_it_had() {
     let mut part = Card::new(0, "MIG-a".into(), None, Megabytes(10_000));
     part.hardware.mig = Some(Mig { parent: "GPU-p".into(), gpu_instance: 1, compute_instance: 0 });
     part.hardware.limit = Rung::Driver;
     let cards = [part, Card::new(1, "GPU-b".into(), None, Megabytes(80_000))];
     let share = |index, uuid: &str| CardShare { index, uuid: uuid.to_owned(), slice: None };
-    let found = HeldCard::all(&[share(1, "MIG-a"), share(0, "GPU-b"), share(7, "GPU-gone")], &cards);
-    assert_eq!((found[0].mem, found[0].is_part, found[0].limit), (Megabytes(10_000), true, Rung::Driver));
-    assert_eq!((found[1].mem, found[1].is_part, found[1].index), (Megabytes(80_000), false, 0));
-    assert_eq!(found[2].mem, Megabytes::ZERO);
+    let all = |shares: Vec<CardShare>| {
+        let node = "gpu-01".parse().unwrap();
+        HeldCard::all(&Allocation { node, cpus: Vec::new(), ram: Megabytes(1), cards: shares }, &cards)
+    };
+    let found = all(vec![share(0, "GPU-b"), share(1, "MIG-a"), share(7, "GPU-gone")]);
+    assert_eq!(
+        (found[0].index, found[0].mem, found[0].is_part, found[0].limit),
+        (0, Megabytes(10_000), true, Rung::Driver)
+    );
+    assert_eq!((found[1].index, found[1].mem, found[1].is_part), (1, Megabytes(80_000), false));
+    assert_eq!((found[2].index, found[2].mem), (7, Megabytes::ZERO));
+    assert_eq!(all(vec![share(1, "gpu-01-1")])[0].uuid, "GPU-b", "the driver came after the decision");
 }
