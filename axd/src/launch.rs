@@ -19,7 +19,7 @@ use ax_core::job::spec::OpenMode;
 use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::pattern::{Pattern, Values};
-use ax_core::record::{Assignment, Ending, FORMAT, Files, Limits};
+use ax_core::record::{Assignment, CardLimits, Ending, FORMAT, Files, Limits};
 use ax_sys::crash_point;
 use ax_sys::pidfd::PidFd;
 use thiserror::Error;
@@ -57,6 +57,8 @@ pub(crate) struct Plan<'a> {
     pub cards: &'a [Card],
     /// What a fence between them could stand on.
     pub ground: &'a Ground,
+    /// How its supervisor has its cards limited by the driver.
+    pub card_limits: Option<CardLimits>,
     /// Parent of its control groups, as ax-sys records it.
     pub cgroup_parents: &'a [String],
     /// Where its supervisor goes, likewise.
@@ -202,6 +204,7 @@ impl Plan<'_> {
             cgroup_parents: self.cgroup_parents.to_vec(),
             station: self.station.to_vec(),
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
+            card_limits: self.card_limits.clone(),
         }
     }
 

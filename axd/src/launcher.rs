@@ -2,18 +2,22 @@
 //! else should wait for it. Attempts are launched in the order in which they were decided.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ax_core::config::Config;
+use ax_core::gpu::Grant;
 use ax_core::id::AttemptName;
 use ax_core::job::Job;
 use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
+use ax_core::record::CardLimits;
 use ax_sys::socket::Waker;
 
+use crate::card_limit::{command_lines, unified_parent};
 use crate::containment::Containment;
 use crate::fence::{self, Ground};
 use crate::launch::{LaunchError, Launched, Plan};
@@ -45,6 +49,8 @@ pub(crate) struct Order {
     pub cpu_list: Option<String>,
     /// All cards of this node.
     pub cards: Vec<Card>,
+    /// What the driver is to make sure of.
+    pub grants: Vec<Grant>,
     /// Lowest node epoch that may start.
     pub node_epoch: u64,
     /// The supervisor's end of a socket.
@@ -95,6 +101,21 @@ pub(crate) struct Site {
     pub containment: Containment,
     /// Whether files are given to the submitter; not where the daemon is that user itself.
     pub as_root: bool,
+    /// The daemon's own program, for supervisors.
+    pub axd: PathBuf,
+    /// NVML, where it is not in its usual place.
+    pub library: Option<PathBuf>,
+}
+
+impl Site {
+    /// How the supervisor of an attempt has its cards limited.
+    fn card_limits(&self, order: &Order) -> Result<Option<CardLimits>, String> {
+        if order.grants.is_empty() {
+            return Ok(None);
+        }
+        let group = unified_parent(&self.containment.parents)?.join(order.attempt.to_string());
+        Ok(command_lines(&self.axd, self.library.as_deref(), &group, &order.grants))
+    }
 }
 
 impl Launcher {
@@ -203,7 +224,8 @@ impl Lane {
                 &stored
             }
         };
-        let Site { paths, starter, containment, as_root } = &mut self.site;
+        let card_limits = self.site.card_limits(order).map_err(LaunchError::Node)?;
+        let Site { paths, starter, containment, as_root, .. } = &mut self.site;
         let untried = Ground::None(String::new());
         let ground = match fence::is_wanted(order.config.resources.gpu_fence, &order.cards) {
             true => &*self.ground.get_or_insert_with(|| Ground::try_out(&containment.parents)),
@@ -223,6 +245,7 @@ impl Lane {
             cpu_list: order.cpu_list.clone(),
             cards: &order.cards,
             ground,
+            card_limits,
             cgroup_parents: &containment.parents,
             station: &containment.station,
             node_epoch: order.node_epoch,

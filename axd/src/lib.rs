@@ -6,6 +6,7 @@
 pub mod api;
 mod base64;
 mod calendar;
+mod card_limit;
 mod cards;
 mod command;
 pub mod config;
@@ -14,6 +15,7 @@ mod engine;
 mod fence;
 mod launch;
 mod launcher;
+mod leftover;
 mod local;
 mod log;
 mod people;

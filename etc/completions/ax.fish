@@ -123,15 +123,30 @@ complete -c ax -n "__fish_ax_using_subcommand resource" -s l -l long -l wide -d 
 complete -c ax -n "__fish_ax_using_subcommand resource" -l noheader -d 'Without the line of titles'
 complete -c ax -n "__fish_ax_using_subcommand resource" -l json -d 'One JSON document with everything'
 complete -c ax -n "__fish_ax_using_subcommand resource" -s h -l help -d 'Print help'
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -f -a "list" -d 'List the nodes and what of them is in use'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -f -a "list" -d 'List the nodes and what of them is in use'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -f -a "show" -d 'Show one node with its cards and what was decided about them'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -f -a "drain" -d 'Start nothing more on a node or card; what runs goes on'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -f -a "resume" -d 'Give a drained node or card out again, a card only if it was clean when it was last looked at'
 complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -s o -l format -d 'These columns, separated by commas' -r
 complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -s l -l long -l wide -d 'Nothing is cut'
 complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -l noheader -d 'Without the line of titles'
 complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -l json -d 'One JSON document with everything'
 complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from show" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from show" -l json -d 'One JSON document with everything'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from drain" -l gpu -d 'Only this card of it, by number or UUID' -r
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from drain" -l why -d 'Why, for the record and for whoever waits' -r
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from drain" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from drain" -l json -d 'One JSON document: what was done'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from drain" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from resume" -l gpu -d 'Only this card of it, by number or UUID' -r
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from resume" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from resume" -l json -d 'One JSON document: what was done'
+complete -c ax -n "__fish_ax_using_subcommand node; and __fish_seen_subcommand_from resume" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand reload" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand reload" -l json -d 'One JSON document: changes and warnings'
 complete -c ax -n "__fish_ax_using_subcommand reload" -s h -l help -d 'Print help'

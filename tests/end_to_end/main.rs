@@ -10,7 +10,11 @@ mod axrun_outside;
 mod bad_words;
 mod books;
 mod card_fence;
+mod card_limits;
+mod card_use;
+mod card_watch;
 mod cards;
+mod cards_hang;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod commands;

@@ -4,6 +4,7 @@
 mod daemon;
 mod forecast;
 mod learnt;
+mod nodes;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ use crate::time::WallTime;
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
 pub use forecast::Forecast;
 pub use learnt::LearntView;
+pub use nodes::{NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
 
 /// Exit codes of the commands, and the class of every error on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -436,35 +438,6 @@ pub struct ActionResult {
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ApiError>,
-}
-
-/// A node: `GET /api/v1/nodes`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeView {
-    /// Name.
-    pub name: String,
-    /// `up`, `never registered`.
-    pub state: String,
-    /// Warnings and reasons.
-    pub reason: Option<String>,
-    /// CPUs counted.
-    pub cpus: u32,
-    /// CPUs given out.
-    pub cpus_used: u32,
-    /// Host memory counted, MB.
-    pub ram_mb: u64,
-    /// Host memory given out, MB.
-    pub ram_used_mb: u64,
-    /// Cards counted.
-    pub gpus: u32,
-    /// Cards given out, wholly or in part.
-    pub gpus_used: u32,
-    /// The node's epoch.
-    pub epoch: u64,
-    /// Last sign of life.
-    pub last_heartbeat_at: Option<WallTime>,
-    /// Jobs on it.
-    pub jobs: Vec<JobId>,
 }
 
 /// A card: `GET /api/v1/cards`.

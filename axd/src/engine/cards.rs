@@ -2,7 +2,7 @@
 
 use ax_core::config::Config;
 use ax_core::controller::Event;
-use ax_core::gpu::{CardSeen, HolderSeen, Sample};
+use ax_core::gpu::{CardSeen, Sample, Unseen};
 use ax_core::id::HostName;
 use ax_core::node::{Card, Node};
 use ax_core::time::BootTime;
@@ -27,31 +27,6 @@ pub(super) fn new(host: &HostName, config: &Config, parents: &[String]) -> Cards
     Cards::new(library, parents, pace(host, config), tokens)
 }
 
-/// Who has memory on a card and is no job, in words; the largest first.
-pub(super) fn strangers(seen: &CardSeen) -> Vec<String> {
-    let foreign = seen.holders.iter().filter(|holder| holder.attempt.is_none());
-    foreign.map(stranger).collect()
-}
-
-/// `21 GB held by pid 4711 python of user 1000, not a job`.
-fn stranger(holder: &HolderSeen) -> String {
-    let held = holder.used.map_or_else(|| "memory".to_owned(), |used| used.of_card());
-    let mut text = match holder.pid {
-        0 => format!("{held} held by processes that are hidden"),
-        pid => format!("{held} held by pid {pid}"),
-    };
-    if let Some(command) = &holder.command {
-        text.push_str(&format!(" {command}"));
-    }
-    if let Some(uid) = holder.uid {
-        text.push_str(&format!(" of user {uid}"));
-    }
-    if let Some(container) = &holder.container {
-        text.push_str(&format!(" in container {container}"));
-    }
-    text + ", not a job"
-}
-
 impl Engine {
     /// Lets the cards do something, and takes what they have found out.
     pub(super) fn on_cards(&mut self, act: impl FnOnce(&mut Cards, &Poller, BootTime)) {
@@ -60,10 +35,12 @@ impl Engine {
         for news in cards.take_news() {
             match news {
                 News::Inventory => self.on_inventory(),
-                News::Sample(sample) => self.on_sample(sample),
+                News::Sample(begun, sample) => self.on_sample(begun, sample),
                 News::Sick { card, why } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("suspect", &why);
                     self.log.line(Level::Warning, &line);
+                    // No sample may come for long.
+                    self.weigh_cards(&Sample::default());
                 }
                 News::Well { card } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("well", &"it answers");
@@ -88,7 +65,8 @@ impl Engine {
     fn on_inventory(&mut self) {
         let known = self.cards.as_ref().map(Cards::known);
         let host = self.local.inventory.name.clone();
-        let local = local::look(&host, self.controller.config(), known);
+        let mut local = local::look(&host, self.controller.config(), known);
+        self.rungs.mark(&mut local.inventory);
         for warning in local.warnings.iter().filter(|warning| !self.local.warnings.contains(warning)) {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
         }
@@ -101,9 +79,24 @@ impl Engine {
         }
     }
 
-    fn on_sample(&mut self, sample: Sample) {
+    fn on_sample(&mut self, begun: BootTime, mut sample: Sample) {
+        self.add_unasked(&mut sample);
+        self.weigh_cards(&sample);
+        self.watch_cards(begun, &sample);
         self.sample = sample;
         self.pace_cards();
+    }
+
+    /// Cards that count as declared while the driver does not work are none of those that it was asked about.
+    fn add_unasked(&self, sample: &mut Sample) {
+        let Some(cards) = &self.cards else { return };
+        for card in &self.local.inventory.cards {
+            let told = sample.cards.iter().any(|seen| seen.uuid == card.uuid)
+                || sample.unseen.iter().any(|unseen| unseen.uuid == card.uuid);
+            if let Some(why) = cards.why_not(&card.uuid).filter(|_| !told) {
+                sample.unseen.push(Unseen { uuid: card.uuid.clone(), why: why.to_owned(), xids: Vec::new() });
+            }
+        }
     }
 
     /// What a card was last seen to do.
@@ -114,7 +107,12 @@ impl Engine {
     /// Why a card of a node can't be used, if it is this machine's.
     pub(super) fn why_not(&self, node: &Node, card: &Card) -> Option<String> {
         let own = node.inventory.name == self.local.inventory.name;
-        let why = self.cards.as_ref().filter(|_| own)?.why_not(&card.uuid)?;
+        let cards = self.cards.as_ref().filter(|_| own)?;
+        // A card that is only declared is no driver's.
+        let declared = card.uuid == Card::declared_name(&node.inventory.name, card.index);
+        let of_driver = || cards.driver_trouble().filter(|_| !declared);
+        let why =
+            cards.why_not(&card.uuid).or_else(of_driver).or_else(|| self.card_watch.trouble(&card.uuid))?;
         Some(why.to_owned())
     }
 }
@@ -122,30 +120,4 @@ impl Engine {
 /// The driver is the one without a name.
 fn named(card: &str) -> &str {
     if card.is_empty() { "all" } else { card }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ax_core::id::Uid;
-    use ax_core::size::Megabytes;
-
-    #[test]
-    fn strangers_are_named_as_far_as_they_are_known() {
-        let holder = |pid, command: Option<&str>, used| HolderSeen {
-            pid,
-            start_ticks: None,
-            used,
-            uid: command.map(|_| Uid(1000)),
-            command: command.map(str::to_owned),
-            container: command.map(|_| "docker:0123456789ab".to_owned()),
-            attempt: None,
-        };
-        let mut own = holder(7, None, None);
-        own.attempt = "ax-2026-0001.7".parse().ok();
-        let holders = vec![holder(4711, Some("python"), Some(Megabytes(20_000))), holder(0, None, None), own];
-        let words = strangers(&CardSeen { holders, ..CardSeen::default() });
-        let first = "21 GB held by pid 4711 python of user 1000 in container docker:0123456789ab, not a job";
-        assert_eq!(words, [first, "memory held by processes that are hidden, not a job"]);
-    }
 }

@@ -95,6 +95,9 @@ impl Engine {
             let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
             // The groups may have been taken away from under us.
             self.launcher.renew_groups();
+            if result.limit_refused {
+                self.driver_refused(attempt, &why);
+            }
             return self.not_started(attempt, why);
         }
         let state = self.state_of(attempt);
@@ -102,9 +105,18 @@ impl Engine {
         if let (Some(JobState::Starting), Some(at)) = (state, result.started_at) {
             self.happened(Event::AttemptStarted { attempt, at });
         }
+        if !self.waits_for_cards(&result) {
+            self.attempt_over(result);
+        }
+    }
+
+    /// An attempt is over and has left its cards.
+    pub(super) fn attempt_over(&mut self, result: AttemptResult) {
+        let attempt = result.attempt;
         // News that comes twice finds no end to be entered with: nobody would take the figures out again.
         if self.is_living(attempt) {
-            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
+            let max_gpu_mem = self.ledger.peak(attempt);
+            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem };
             self.usage.insert(attempt, usage);
         }
         let end = AttemptEnd {
@@ -112,7 +124,7 @@ impl Engine {
             exit_code: result.exit_code,
             signal: result.signal,
             message: result.message,
-            card_peak: None,
+            card_peak: self.ledger.peak(attempt),
         };
         self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }
@@ -124,11 +136,11 @@ impl Engine {
         }
     }
 
-    fn state_of(&self, attempt: AttemptName) -> Option<JobState> {
+    pub(super) fn state_of(&self, attempt: AttemptName) -> Option<JobState> {
         self.controller.job(attempt.job.number).map(|job| job.state)
     }
 
-    fn is_living(&self, attempt: AttemptName) -> bool {
+    pub(super) fn is_living(&self, attempt: AttemptName) -> bool {
         let job = self.controller.job(attempt.job.number).filter(|job| job.state.is_active());
         let own = job.and_then(|job| job.attempt.as_ref());
         own.is_some_and(|own| own.name == attempt && own.end.is_none())

@@ -85,6 +85,7 @@ impl Engine {
             person,
             cpu_list: self.local.cpu_list(&allocation.cpus),
             cards: self.local.inventory.cards.clone(),
+            grants: self.driver_grants(&allocation),
             node_epoch: self.local.inventory.epoch,
             theirs,
             allocation,

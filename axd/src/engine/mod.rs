@@ -5,6 +5,7 @@
 
 mod actions;
 mod attempts;
+mod card_use;
 mod cards;
 mod cleaning;
 mod commit;
@@ -12,17 +13,20 @@ mod effects;
 mod fairness;
 mod guard;
 mod launches;
+
 mod names;
 mod parked;
 mod queries;
 mod reload;
 mod requests;
+mod rungs;
 mod spool;
 mod start;
 mod stop;
 mod stored;
 mod strays;
 mod tokens;
+mod watch;
 mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,6 +37,7 @@ use std::time::Duration;
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::gpu::Sample;
+use ax_core::gpu::ledger::Ledger;
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
@@ -61,9 +66,11 @@ use guard::Guard;
 use launches::Queued;
 use names::NameCheck;
 use parked::Parked;
+use rungs::Rungs;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
+use watch::CardWatch;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -84,10 +91,18 @@ pub(crate) struct Engine {
     cards: Option<Cards>,
     /// What they were last seen to do.
     sample: Sample,
+    /// What all samples come to.
+    ledger: Ledger,
     log: Log,
     calendar: Calendar,
     controller: Controller,
     local: Local,
+    /// Who holds jobs to their slices of this node's cards.
+    rungs: Rungs,
+    /// What jobs are seen to do on them.
+    card_watch: CardWatch,
+    /// Where attempts have their groups, as records name that.
+    cgroup_parents: Vec<String>,
     missing: Vec<String>,
     writer: Writer,
     reader: Reader,
@@ -199,7 +214,7 @@ impl Engine {
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due(), self.cards.as_ref().and_then(Cards::next_due)])
-            .chain([self.answers_due(), Some(self.next_prune)])
+            .chain([self.answers_due(), Some(self.next_prune), self.cards_due()])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -245,6 +260,7 @@ impl Engine {
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
                 Done::Listed(_, conn, response) => self.respond(conn, &response),
+                Done::LeftoverEnded(left, ended) => self.on_leftover_ended(&left, ended),
                 Done::NotRemoved(failed) => {
                     for (chore, error) in failed {
                         self.on_not_removed(chore, &error);
@@ -285,6 +301,7 @@ impl Engine {
         }
         self.guard.look(&self.poller, now.boot, &mut self.log);
         self.on_cards(Cards::look);
+        self.give_up_cards(now.boot);
         self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + self.controller.config().policy.scheduling_interval;

@@ -2,11 +2,12 @@
 //! holds them, from the accounts otherwise. Nothing is changed here.
 
 use ax_core::advice::Advice;
-use ax_core::api::{ApiError, CardView, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeView};
+use ax_core::api::{
+    ApiError, CardView, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeShow, NodeView,
+};
 use ax_core::config::Queue;
 use ax_core::controller::Controller;
 use ax_core::explain::Explanation;
-use ax_core::gpu::Health;
 use ax_core::id::{JobId, JobNumber, SubmissionKey, Uid};
 use ax_core::job::Job;
 use ax_core::node::{Card, Node};
@@ -99,6 +100,7 @@ impl Engine {
     pub(super) fn query(&self, path: &[&str], person: &Person) -> Option<Response> {
         let answer = match path {
             ["jobs", job, "why"] => self.why(job, person),
+            ["nodes", node] => self.show_node(node, person),
             ["nodes"] => Ok(Response::json(200, &self.nodes(person))),
             ["cards"] => Ok(Response::json(200, &self.cards(person))),
             ["status"] => Ok(Response::json(200, &self.daemon())),
@@ -327,6 +329,16 @@ impl Engine {
         views
     }
 
+    fn show_node(&self, name: &str, person: &Person) -> Result<Response, ApiError> {
+        let unknown = || refused(format!("there is no node {}; 'ax node list' shows them", quoted(name)));
+        let node = self.controller.nodes().find(|node| node.inventory.name.as_str() == name);
+        let node = node.ok_or_else(unknown)?;
+        let read = |e: StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
+        let cards = node.inventory.cards.iter().map(|card| self.card(node, card, person)).collect();
+        let decisions = self.reader.node_log(&node.inventory.name).map_err(read)?;
+        Ok(Response::json(200, &NodeShow { node: self.node(node, person), cards, decisions }))
+    }
+
     fn node(&self, node: &Node, person: &Person) -> NodeView {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
@@ -339,8 +351,13 @@ impl Engine {
         };
         NodeView {
             name: has.name.to_string(),
-            state: "up".to_owned(),
-            reason: (!warnings.is_empty()).then_some(warnings),
+            state: match node.drained() {
+                None => "up",
+                Some(_) if node.held().is_empty() => "drained",
+                Some(_) => "draining",
+            }
+            .to_owned(),
+            reason: node.drained().map(str::to_owned).or((!warnings.is_empty()).then_some(warnings)),
             cpus: has.cpus,
             cpus_used: has.cpus - node.free_cpus(),
             ram_mb: has.ram.0,
@@ -377,25 +394,26 @@ impl Engine {
     fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
         let reserved = node.card_reserved(card);
         let seen = self.seen(card);
-        let why = self.why_not(node, card);
+        let state = node.card_state(&card.uuid).cloned().unwrap_or_default();
+        let figures = self.ledger.figures(&card.uuid);
         CardView {
             node: node.inventory.name.to_string(),
             index: card.index,
             uuid: card.uuid.clone(),
             name: card.kind.clone().unwrap_or_else(|| "card".to_owned()),
             mem_mb: card.mem.0,
-            free_mb: (card.mem - reserved).0,
+            free_mb: node.card_free(card).0,
             reserved_mb: reserved.0,
             used_mb: seen.map(|seen| seen.used.0),
-            p95_mb: None,
+            p95_mb: figures.map(|figures| figures.p95.0),
             load: seen.and_then(|seen| seen.load),
             jobs: self.jobs_on(node, person, |a| {
                 a.cards.iter().any(|share| card.is_of(share, &node.inventory.name))
             }),
-            foreign: seen.map(super::cards::strangers).unwrap_or_default(),
+            foreign: state.holders,
             limit: card.hardware.limit.to_string(),
-            health: if why.is_some() { Health::Suspect } else { Health::Healthy }.to_string(),
-            why,
+            health: state.health.to_string(),
+            why: state.why,
             temperature: seen.and_then(|seen| seen.temperature),
             power_mw: seen.and_then(|seen| seen.power_mw),
             hardware: card.hardware.clone(),

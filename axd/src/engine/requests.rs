@@ -116,6 +116,7 @@ impl Engine {
         match (request.method, rest) {
             (Method::Post, ["jobs"]) => self.submit(request, conn, person),
             (Method::Post, ["jobs", "action"]) => self.action(request, conn, person),
+            (Method::Post, ["nodes", "action"]) => self.node_action(request, conn, person),
             (Method::Post, ["reload"]) => self.reload_asked(conn, person),
             (Method::Post, ["stop"]) => self.stop_asked(request, conn, person),
             (Method::Get, ["jobs", job]) => match self.find_job(job, person) {

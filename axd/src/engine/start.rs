@@ -24,7 +24,9 @@ use thiserror::Error;
 use super::attempts::Attempts;
 use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
+
 use super::parked::Parked;
+use super::rungs::Rungs;
 use super::stored::Stored;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
@@ -110,7 +112,11 @@ impl Engine {
             cards.begin(&loop_parts.poller, now().boot);
             cards
         });
-        let local = local::look(&host, &config, cards.as_ref().map(Cards::known));
+        let mut local = local::look(&host, &config, cards.as_ref().map(Cards::known));
+        let library = config.paths.nvml.as_ref().map(PathBuf::from);
+        let axd = setup.axrun.with_file_name("axd");
+        let rungs = Rungs::probe(&local.inventory, &axd, library.as_deref(), &containment.parents);
+        rungs.mark(&mut local.inventory);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
@@ -128,7 +134,8 @@ impl Engine {
         let scheduling_interval = controller.config().policy.scheduling_interval;
         let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
-        let site = Site { paths: paths.clone(), starter, containment, as_root };
+        let cgroup_parents = containment.parents.clone();
+        let site = Site { paths: paths.clone(), starter, containment, as_root, axd, library };
         let launcher = Launcher::start(site, &loop_parts.waker).map_err(failed("set up the loop"))?;
         let mut engine = Engine {
             log: Log::open(&paths.log, setup.log_to_stderr),
@@ -137,9 +144,13 @@ impl Engine {
             config_file: setup.config_file,
             cards,
             sample: Default::default(),
+            ledger: Default::default(),
             calendar: Calendar,
             controller,
             local,
+            rungs,
+            card_watch: Default::default(),
+            cgroup_parents,
             missing,
             writer: loop_parts.writer,
             reader,
@@ -197,6 +208,9 @@ impl Engine {
         let warnings = config.iter().chain(notices).chain(&self.local.warnings).chain(&self.missing);
         for warning in warnings {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
+        }
+        for why in self.rungs.reasons() {
+            self.log.line(Level::Info, &Line::new("cards_not_limited_by_driver").text("why", &why));
         }
         for job in broken {
             let line = Line::new("broken").text("job", &job.id).text("reason", &job.reason);

@@ -92,7 +92,7 @@ impl Reader {
         statement.query_row(params, map).optional().doing("read", &self.path)
     }
 
-    fn all<T>(
+    pub(super) fn all<T>(
         &self,
         sql: &str,
         params: impl Params,

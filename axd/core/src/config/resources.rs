@@ -30,12 +30,24 @@ pub struct Resources {
     /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
     #[serde(default = "Resources::usual_bound")]
     pub gpu_foreign_bound: Megabytes,
+    /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
+    #[serde(default = "Resources::usual_suspicion")]
+    pub gpu_suspect_time: Span,
     /// `gpu_sample`: how often cards with jobs are looked at.
     #[serde(default = "gpu_sample")]
     pub gpu_sample: Span,
     /// `gpu_timeout`: how long a look at the cards may take.
     #[serde(default = "gpu_timeout")]
     pub gpu_timeout: Span,
+    /// `gpu_tolerance_mb`: what a job may be seen to use beyond its slice.
+    #[serde(default)]
+    pub gpu_tolerance: Megabytes,
+    /// `gpu_over_samples`: in a row, after which one that uses more is ended; 0: never.
+    #[serde(default)]
+    pub gpu_over_samples: u32,
+    /// `gpu_clean_wait`: how long ends wait for processes to leave their cards.
+    #[serde(default)]
+    pub gpu_clean_wait: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -94,12 +106,16 @@ impl Default for Resources {
             ram: None,
             gpu_reserve: 0,
             gpu_foreign_bound: Resources::usual_bound(),
+            gpu_suspect_time: Resources::usual_suspicion(),
             gpu_context: Megabytes(512),
             gpu_visible: Naming::Index,
             gpu_fence: FenceMode::Auto,
             gpu_mem_hints: MemHints::Usual,
             gpu_sample: gpu_sample(),
             gpu_timeout: gpu_timeout(),
+            gpu_tolerance: Megabytes(512),
+            gpu_over_samples: 3,
+            gpu_clean_wait: Span::seconds(30),
             gpu_nodes: Vec::new(),
         }
     }
@@ -109,5 +125,9 @@ impl Resources {
     /// A gigabyte: also of recorded configurations that are older than the key.
     fn usual_bound() -> Megabytes {
         Megabytes::from_bytes(1_000_000_000)
+    }
+
+    fn usual_suspicion() -> Span {
+        Span::seconds(300)
     }
 }

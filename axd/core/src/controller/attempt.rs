@@ -86,7 +86,8 @@ impl Controller {
         // A clock that was set back must not make it end before it began, or later than now.
         let at = at.min(now.wall);
         let at = attempt.started_at.map_or(at, |started| at.max(started));
-        let end = counted_as(end, attempt);
+        let mut end = counted_as(end, attempt);
+        end.card_peak = end.card_peak.max(attempt.card_used);
         let end = self.blamed_on_card(name.job.number, end);
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         attempt.end = Some(end.clone());

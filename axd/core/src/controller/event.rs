@@ -102,6 +102,17 @@ pub enum Event {
         /// What.
         wish: NodeWish,
     },
+    /// An attempt uses more of a card than its slice; or has done so for too long, and is to be ended.
+    OverSlice {
+        /// The attempt.
+        attempt: AttemptName,
+        /// With the numbers, for the record.
+        words: String,
+        /// The most that it used of the card.
+        peak: Megabytes,
+        /// It is to be ended.
+        ends: bool,
+    },
     /// It is proved that an attempt was never started, and never will be.
     NeverStarted {
         /// The attempt.

@@ -8,6 +8,7 @@ mod cards;
 mod event;
 mod evict;
 mod learn;
+mod overuse;
 mod person;
 mod schedule;
 mod sketch;
@@ -172,6 +173,9 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::OverSlice { attempt, words, peak, ends } => {
+                self.over_slice(attempt, (words, peak), ends, &mut out);
+            }
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
             Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
             Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),

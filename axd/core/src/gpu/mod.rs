@@ -3,10 +3,17 @@
 
 pub mod fence;
 pub mod frameworks;
+pub mod health;
+pub mod holders;
+pub mod leaving;
+pub mod ledger;
 mod sample;
+mod slices;
 pub mod visible;
+pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
+pub use slices::{Grant, slices, weakest};
 
 use std::fmt;
 

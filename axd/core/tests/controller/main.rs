@@ -7,7 +7,9 @@ mod any_events;
 mod backoff;
 mod cards;
 mod explaining;
+mod identity;
 mod learning;
+mod overuse;
 mod room;
 mod shares;
 

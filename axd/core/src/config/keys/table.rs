@@ -119,6 +119,8 @@ pub static KEYS: &[Key] = &[
     key("resources.gpu_foreign_bound",
         GpuSize(SMALL, LARGEST_CARD, |d| &mut d.config.resources.gpu_foreign_bound), "1G",
         "A card of which processes that are no jobs, and what nobody accounts for, hold so much is given to nobody."),
+    key("resources.gpu_suspect_time", Duration(NONE, DAY, |d| &mut d.config.resources.gpu_suspect_time), "5m",
+        "For so long nothing may happen on a suspect card before it is given out again."),
     key("resources.gpu_context_mb",
         HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
         "Of each slice, the memory that frameworks are told to leave to the driver and its libraries; at most a \
@@ -137,6 +139,14 @@ pub static KEYS: &[Key] = &[
     key("resources.gpu_timeout", Duration(Span(100), HOUR, |d| &mut d.config.resources.gpu_timeout), "5s",
         "How long a look at the cards may take, twice as long when they are looked for; the card at which the \
          driver hangs is suspect then, and tried again with growing pauses."),
+    key("resources.gpu_tolerance_mb",
+        HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_tolerance), "512",
+        "Memory of a card beyond its slice that a job may be seen to use, where the driver does not limit it."),
+    key("resources.gpu_over_samples", Count(0, 3600, |d| &mut d.config.resources.gpu_over_samples), "3",
+        "A job that uses more than that in so many samples in a row, one a second, is ended as OUT_OF_MEMORY; 0: \
+         it is only warned of."),
+    key("resources.gpu_clean_wait", Duration(NONE, HOUR, |d| &mut d.config.resources.gpu_clean_wait), "30s",
+        "So long the end of a job waits for its processes to be gone from its cards; then the cards are suspect."),
     key("resources.gpu_nodes[].host", Word(&HOST, |d| &mut d.node.host), "",
         "Name of the machine; case and domain do not matter.").required(),
     key("resources.gpu_nodes[].gpus", Count(0, 1024, |d| &mut d.node.gpus), "",
