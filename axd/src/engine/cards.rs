@@ -83,6 +83,7 @@ impl Engine {
         self.add_unasked(&mut sample);
         self.weigh_cards(&sample);
         self.watch_cards(begun, &sample);
+        self.keep_sample(&sample);
         self.sample = sample;
         self.pace_cards();
     }

@@ -6,6 +6,7 @@
 mod actions;
 mod attempts;
 mod card_use;
+mod card_views;
 mod cards;
 mod cleaning;
 mod commit;
@@ -27,6 +28,7 @@ mod stored;
 mod strays;
 mod tokens;
 mod watch;
+mod watched;
 mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -71,6 +73,7 @@ use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
 use watch::CardWatch;
+use watched::Watched;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -117,6 +120,7 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    watched: Watched,
     launcher: Launcher,
     /// Launches that the launcher has no room for.
     launches: Queued,
@@ -189,6 +193,7 @@ impl Engine {
         if nothing_runs_on {
             containment::clear(&self.paths);
         }
+        self.watched.finish();
         self.writer.close().map_err(|e| e.to_string())
     }
 

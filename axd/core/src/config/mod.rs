@@ -97,6 +97,8 @@ pub struct Queue {
     pub order: QueueOrder,
     /// `lease`.
     pub lease: LeaseMode,
+    /// `restart_slices_every`: after so long slice jobs begin anew at a checkpoint.
+    pub restart_slices_every: Option<Span>,
     /// `cards`: only these, as `host:index` or by UUID; empty: all.
     pub cards: Vec<String>,
 }
@@ -196,6 +198,8 @@ pub struct Policy {
     pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
     pub idle: Option<Span>,
+    /// `idle_end`: after how long of that it is ended.
+    pub idle_end: Option<Span>,
 }
 
 impl Policy {
@@ -333,6 +337,7 @@ impl Default for Policy {
             learn_memory: LearnMemory::Raise,
             grow_memory: true,
             idle: None,
+            idle_end: None,
         }
     }
 }
@@ -368,6 +373,7 @@ impl Queue {
             preempt: PreemptMode::Requeue,
             order: QueueOrder::Prio,
             lease: LeaseMode::Fixed,
+            restart_slices_every: None,
             cards: Vec::new(),
         }
     }

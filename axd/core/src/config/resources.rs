@@ -33,6 +33,9 @@ pub struct Resources {
     /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
     #[serde(default = "Resources::usual_suspicion")]
     pub gpu_suspect_time: Span,
+    /// `gpu_fragmentation_warning`: percent of a shared card that may be bound and not used.
+    #[serde(default)]
+    pub gpu_fragmentation_warning: u32,
     /// `gpu_sample`: how often cards with jobs are looked at.
     #[serde(default = "gpu_sample")]
     pub gpu_sample: Span,
@@ -111,6 +114,7 @@ impl Default for Resources {
             gpu_visible: Naming::Index,
             gpu_fence: FenceMode::Auto,
             gpu_mem_hints: MemHints::Usual,
+            gpu_fragmentation_warning: 30,
             gpu_sample: gpu_sample(),
             gpu_timeout: gpu_timeout(),
             gpu_tolerance: Megabytes(512),

@@ -97,6 +97,13 @@ impl Controller {
         found
     }
 
+    /// Why nothing is started at all at the moment, if so.
+    fn resting(&self, now: Now) -> Option<Condition> {
+        let node = self.nodes().next().filter(|_| self.starts_nothing(now))?.inventory.name.clone();
+        let why = self.trouble(&node)?.sentence(now.boot);
+        Some(Condition::Resting { node, why })
+    }
+
     fn first_active_in(&self, queue: &QueueName) -> Vec<JobId> {
         let of_queue = self.active_jobs().filter(|job| job.queue == *queue);
         let mut jobs: Vec<&Job> = of_queue.collect();
@@ -242,10 +249,11 @@ impl<'a> Story<'a> {
             let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
             found.push(Condition::Behind { jobs: self.before as u64, at_least, first, strict });
         }
+        let resting = self.controller.resting(self.now);
         if found.is_empty() || self.pass.started(job.id.number) {
-            found = vec![Condition::StartsNow];
+            return vec![resting.unwrap_or(Condition::StartsNow)];
         }
-        found
+        resting.into_iter().chain(found).collect()
     }
 
     /// For whom the last places of its queue are kept.

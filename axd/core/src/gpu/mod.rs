@@ -5,10 +5,13 @@ pub mod fence;
 pub mod frameworks;
 pub mod health;
 pub mod holders;
+pub mod idle;
 pub mod leaving;
 pub mod ledger;
 mod sample;
+pub mod seen;
 mod slices;
+pub mod thin;
 pub mod visible;
 pub mod watch;
 

@@ -134,6 +134,9 @@ pub static KEYS: &[Key] = &[
     key("resources.gpu_mem_hints", Enum(HINTS, |d| &mut d.config.resources.gpu_mem_hints), "usual",
         "Settings of frameworks that keep them to a slice, for jobs without --gpu-mem-hints: torch adds the one that \
          PyTorch before 2.10 refuses, none sets none."),
+    key("resources.gpu_fragmentation_warning",
+        Percent(1, 100, |d| &mut d.config.resources.gpu_fragmentation_warning), "30%",
+        "Share of a card in slices that may be bound and not used before 'ax resource' warns."),
     key("resources.gpu_sample", Duration(Span(50), HOUR, |d| &mut d.config.resources.gpu_sample), "1s",
         "How often cards are looked at while jobs are on them; a tenth as often otherwise."),
     key("resources.gpu_timeout", Duration(Span(100), HOUR, |d| &mut d.config.resources.gpu_timeout), "5s",
@@ -191,6 +194,10 @@ pub static KEYS: &[Key] = &[
          whoever comes."),
     key("queues[].lease", Enum(LEASES, |d| &mut d.queue.lease), "fixed",
         "fixed is policy.lease_timeout, estimate is 1.5 times the job's estimate and 15 s.").later(),
+    key("queues[].restart_slices_every",
+        Duration(SECOND, YEAR, |d| &mut d.queue.restart_slices_every), "none",
+        "A job on slices that has run for so long begins anew at the next checkpoint that it tells of with \
+         'ax checkpointed', which gives fragmented memory back.").absent(),
     key("queues[].cards", List(&CARD, |d| &mut d.queue.cards), "[]",
         "The only cards that its jobs may use, as host:index or by UUID; an empty list means all.").later(),
     // policy
@@ -259,7 +266,10 @@ pub static KEYS: &[Key] = &[
         "A waiting job goes before every new one of its queue within this time, whatever their priorities or sizes; none: \
          waiting earns nothing."),
     key("policy.idle", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle), "none",
-        "How long a job may leave its cards without load.").absent().later(),
+        "A job whose cards did nothing for so long, with no kernel and no change of memory, is warned.").absent(),
+    key("policy.idle_end", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle_end), "none",
+        "A job that was warned by policy.idle and whose cards did nothing for so long is ended, unless 'ax keep' \
+         answers for them.").absent(),
     // the rest
     key("accounting.keep", Duration(DAY, Span(100 * YEAR.0), |d| &mut d.config.accounting.keep), "forever",
         "How long finished jobs stay in the accounts; what is older is removed at the start and hourly, with \
