@@ -12,6 +12,7 @@ mod command;
 pub mod config;
 mod containment;
 mod engine;
+mod fence;
 mod launch;
 mod launcher;
 mod leftover;

@@ -183,6 +183,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -s A -l account -d 'accoun
 complete -c ax -n "__fish_ax_using_subcommand submit" -l comment -d 'text that is shown with the job' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s G -l gpus -d 'cards; with --mem slices of N cards' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l mem -l gpu-mem -d 'GPU memory of each card; a bare number is GB' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l gpu-mem-hints -d 'settings that keep frameworks to a slice' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram -d 'host memory; a bare number is MB; \'all\' of the node' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-cpu -d 'host memory for each CPU' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-gpu -d 'host memory for each card' -r

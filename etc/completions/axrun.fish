@@ -5,6 +5,7 @@ complete -c axrun -s A -l account -d 'account that the job is booked on' -r
 complete -c axrun -l comment -d 'text that is shown with the job' -r
 complete -c axrun -s G -l gpus -d 'cards; with --mem slices of N cards' -r
 complete -c axrun -l mem -l gpu-mem -d 'GPU memory of each card; a bare number is GB' -r
+complete -c axrun -l gpu-mem-hints -d 'settings that keep frameworks to a slice' -r
 complete -c axrun -l ram -d 'host memory; a bare number is MB; \'all\' of the node' -r
 complete -c axrun -l ram-per-cpu -d 'host memory for each CPU' -r
 complete -c axrun -l ram-per-gpu -d 'host memory for each card' -r

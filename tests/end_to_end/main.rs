@@ -9,6 +9,7 @@ mod asking;
 mod axrun_outside;
 mod bad_words;
 mod books;
+mod card_fence;
 mod card_limits;
 mod card_rounds;
 mod card_use;

@@ -19,7 +19,7 @@ use crate::launch;
 use crate::log::{Level, Line};
 use crate::spool::TakenId;
 use crate::store::events::Step;
-use crate::store::{Ack, Batch, Beside, Details, NewParts, OutputFiles, Reader, Row, Usage};
+use crate::store::{Ack, Batch, Beside, Details, LogKind, LogRow, NewParts, OutputFiles, Reader, Row, Usage};
 use crate::worker::{Listing, Task};
 
 /// The reserve is given up on a full disk, and then most commits succeed after all.
@@ -178,6 +178,13 @@ impl Engine {
             let files = output_files(job, details, number, node);
             self.batch.batch.rows.push(Row::AttemptFiles { epoch: attempt.epoch, files });
         }
+    }
+
+    /// Adds a line to a job's story.
+    pub(super) fn note(&mut self, job: JobNumber, text: String) {
+        let actor = "ax".into();
+        let row = LogRow { job, at: now().wall, actor, kind: LogKind::Note, text };
+        self.batch.batch.rows.push(Row::Log(row));
     }
 
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {

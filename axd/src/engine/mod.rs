@@ -124,6 +124,8 @@ pub(crate) struct Engine {
     launcher: Launcher,
     /// Launches that the launcher has no room for.
     launches: Queued,
+    /// Why jobs are not kept from other cards, as far as they should be.
+    unfenced: Option<String>,
     spool: Spool,
     /// What is known of submissions that are no jobs.
     tickets: Tickets,

@@ -345,7 +345,8 @@ impl Engine {
         let mut reasons: Vec<String> = trouble.iter().map(|trouble| trouble.sentence(now().boot)).collect();
         if has.name == self.local.inventory.name {
             let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
-            reasons.extend(self.local.warnings.iter().cloned().chain(cards));
+            let others = cards.into_iter().chain(self.unfenced.clone());
+            reasons.extend(self.local.warnings.iter().cloned().chain(others));
         }
         NodeView {
             name: has.name.to_string(),

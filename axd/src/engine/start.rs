@@ -168,6 +168,7 @@ impl Engine {
             watched: loop_parts.watched,
             launcher,
             launches: Default::default(),
+            unfenced: None,
             spool: loop_parts.spool,
             tickets: Default::default(),
             people: People::default(),

@@ -61,6 +61,10 @@ const AX: &[OptionDef] = &[
     value("gpu-mem", "SIZE", resources::gpu_mem)
         .known(Slurm)
         .says(Section::Slurm, "ax's --mem: GPU memory of each card"),
+    value("gpu-mem-hints", "usual|torch|none", resources::gpu_mem_hints)
+        .known(Extra)
+        .says(Resources, "settings that keep frameworks to a slice")
+        .doc("See ax-gpu(7). torch adds the share that PyTorch knows since 2.10; older ones refuse it."),
     value("ram", "SIZE", resources::ram)
         .known(Ax)
         .says(Resources, "host memory; a bare number is MB; 'all' of the node")

@@ -2,7 +2,9 @@
 //! read, checked, compared and documented; nothing else lists keys.
 
 use super::kind::{Form, Kind};
-use super::slot::{COSTS, LEARNING, LEASES, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES};
+use super::slot::{
+    COSTS, FENCES, HINTS, LEARNING, LEASES, NAMINGS, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES,
+};
 use super::{Effect, Fallback, Key};
 use crate::id::{HostName, QueueName};
 use crate::size::Megabytes;
@@ -121,7 +123,17 @@ pub static KEYS: &[Key] = &[
         "For so long nothing may happen on a suspect card before it is given out again."),
     key("resources.gpu_context_mb",
         HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
-        "Memory that is added to each slice for the driver's own use.").later(),
+        "Of each slice, the memory that frameworks are told to leave to the driver and its libraries; at most a \
+         quarter of it."),
+    key("resources.gpu_visible", Enum(NAMINGS, |d| &mut d.config.resources.gpu_visible), "index",
+        "How CUDA_VISIBLE_DEVICES and its like name a job's cards: by number, or by UUID, which some programs can't \
+         read. Parts of cards (MIG) are always named by UUID; see ax-gpu(7)."),
+    key("resources.gpu_fence", Enum(FENCES, |d| &mut d.config.resources.gpu_fence), "auto",
+        "Whether a job is kept from opening the device files of other cards: where this machine can, or nothing \
+         starts without it, or never."),
+    key("resources.gpu_mem_hints", Enum(HINTS, |d| &mut d.config.resources.gpu_mem_hints), "usual",
+        "Settings of frameworks that keep them to a slice, for jobs without --gpu-mem-hints: torch adds the one that \
+         PyTorch before 2.10 refuses, none sets none."),
     key("resources.gpu_fragmentation_warning",
         Percent(1, 100, |d| &mut d.config.resources.gpu_fragmentation_warning), "30%",
         "Share of a card in slices that may be bound and not used before 'ax resource' warns."),

@@ -1,12 +1,12 @@
 //! Cards, CPUs, memory, tasks and nodes.
 
-use super::{Done, MAX_COUNT, number, text_or_none};
+use super::{Done, MAX_COUNT, choice, number, text_or_none};
 use crate::directive::Dialect;
 use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
 use crate::hostlist;
 use crate::id::HostName;
-use crate::job::spec::{GpuCount, NodeCount, RamRequest};
+use crate::job::spec::{GpuCount, MemHints, NodeCount, RamRequest};
 use crate::size::Megabytes;
 use crate::text::{nearest, quoted};
 use crate::units::{gpu_size, host_size};
@@ -33,6 +33,12 @@ pub(in crate::directive) fn gpus_per_node(draft: &mut Draft, given: &Given<'_>) 
 
 pub(in crate::directive) fn gpus_per_task(draft: &mut Draft, given: &Given<'_>) -> Done {
     draft.out.spec.resources.gpus_per_task = Some(gpu_count(given.value(), given.dialect)?);
+    Ok(())
+}
+
+pub(in crate::directive) fn gpu_mem_hints(draft: &mut Draft, given: &Given<'_>) -> Done {
+    let words = [("usual", MemHints::Usual), ("torch", MemHints::Torch), ("none", MemHints::None)];
+    draft.out.spec.resources.gpu_mem_hints = Some(choice(given, &words)?);
     Ok(())
 }
 
