@@ -100,7 +100,7 @@ try "a card held by a stranger is not given out; the reason names the process; i
 
 supervisor_killed() {
     local id pid
-    id=$(job --gpus 1 --idempotent=no --no-requeue -- take 3 hold 300)
+    id=$(job --gpus 1 --no-requeue -- take 3 hold 300)
     wait_for 60 "output $id | grep -q 'took 3'" || return 1
     pid=$(pgrep -f "axrun.*${id}" | head -1)
     [ -n "$pid" ] || pid=$("$python" - "$AX_ROOT/run/ax/attempts" <<'P'
