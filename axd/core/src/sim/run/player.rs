@@ -79,7 +79,12 @@ impl<'a> Player<'a> {
             controller.apply(moment(Span::ZERO), Event::NodeRegistered(inventory.clone()));
         }
         Ok(Player {
-            submissions: Submissions::new(workload, &options.config, cluster.inventories())?,
+            submissions: Submissions::new(
+                workload,
+                &options.config,
+                cluster.inventories(),
+                workload.machines(&options.nodes).is_some(),
+            )?,
             service: Service::new(&options.nodes, &options.config),
             controller,
             cluster,

@@ -26,8 +26,10 @@ pub(super) struct Submissions {
     coming: Vec<(Span, usize)>,
     ranks: Vec<u32>,
     owners: BTreeMap<Arc<str>, Uid>,
-    /// An empty node of each shape.
+    /// An empty node of each shape, or all of the workload's origin.
     shapes: Vec<Node>,
+    /// Whether these are such: what tasks ask for has its meaning there.
+    at_home: bool,
 }
 
 impl Submissions {
@@ -35,6 +37,7 @@ impl Submissions {
         workload: &Workload,
         config: &Config,
         nodes: impl Iterator<Item = &'a Inventory>,
+        at_home: bool,
     ) -> Result<Submissions, Stuck> {
         let mut owners = BTreeMap::new();
         for task in &workload.tasks {
@@ -45,7 +48,11 @@ impl Submissions {
             owners.entry(Arc::clone(&task.user)).or_insert(next);
         }
         let coming = workload.in_order().into_iter().rev().map(|at| (workload.tasks[at].arrive, at));
-        Ok(Submissions { coming: coming.collect(), ranks: workload.ranks(), owners, shapes: shapes(nodes) })
+        let shapes = match at_home {
+            true => nodes.cloned().map(Node::new).collect(),
+            false => shapes(nodes),
+        };
+        Ok(Submissions { coming: coming.collect(), ranks: workload.ranks(), owners, shapes, at_home })
     }
 
     /// When the next task arrives.
@@ -85,7 +92,10 @@ impl Submissions {
         };
         let reserve = config.resources.gpu_reserve;
         let largest: Vec<&Node> = self.shapes.first().into_iter().collect();
-        let request = resolve(&spec(task), None, config, queue, &largest).map_err(|why| why.to_string())?;
+        let request = match task.asked.as_deref().filter(|_| self.at_home) {
+            Some(asked) => asked.clone(),
+            None => resolve(&spec(task), None, config, queue, &largest).map_err(|why| why.to_string())?,
+        };
         if self.shapes.iter().any(|node| node.could_ever_hold(&request, reserve)) {
             return Ok(request);
         }
