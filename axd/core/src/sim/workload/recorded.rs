@@ -109,7 +109,7 @@ impl Record {
         for decision in &decisions {
             let (Decision::Moved { job, .. } | Decision::Accepted { job, .. }) = decision else { continue };
             if let (Decision::Accepted { .. }, Event::Submitted(submission)) = (decision, &event) {
-                let seen = self.new(submission);
+                let seen = self.submitted(submission);
                 self.jobs.insert(*job, seen);
             }
             if let (Decision::Moved { to: JobState::Ready, .. }, Some(seen)) =
@@ -132,7 +132,7 @@ impl Record {
         }
     }
 
-    fn new(&mut self, submission: &Submission) -> Seen {
+    fn submitted(&mut self, submission: &Submission) -> Seen {
         Seen {
             request: submission.request.clone(),
             queue: submission.queue.clone(),
