@@ -11,6 +11,7 @@ mod axrun;
 pub mod client;
 mod cmd;
 pub mod connect;
+mod diag;
 pub mod failure;
 mod fields;
 pub mod generated;

@@ -10,6 +10,7 @@ mod command;
 pub mod config;
 mod containment;
 mod engine;
+pub mod forecasts;
 mod launch;
 mod launcher;
 mod local;

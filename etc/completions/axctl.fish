@@ -30,6 +30,7 @@ complete -c axctl -n "__fish_axctl_needs_command" -s V -l version -d 'Print vers
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "check" -d 'Check a script, or a configuration (*.yaml), without a daemon'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "stop" -d 'Stop the daemon; jobs go on without it'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "simulate" -d 'Run a workload through the scheduler, without machines, and say how it went'
+complete -c axctl -n "__fish_axctl_needs_command" -f -a "diag" -d 'Show how the scheduler fares: passes, queues, places that are kept, forecasts'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "db" -d 'The database of jobs'
 complete -c axctl -n "__fish_axctl_using_subcommand check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand check" -s h -l help -d 'Print help'
@@ -49,6 +50,9 @@ complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l root -d 'The da
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l replay -d 'The workload is what `axctl db events --json` printed (`-`: standard input): is all decided again as it was?'
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l json -d 'One JSON document; times are seconds'
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -s h -l help -d 'Print help'
+complete -c axctl -n "__fish_axctl_using_subcommand diag" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand diag" -l json -d 'One JSON document with everything'
+complete -c axctl -n "__fish_axctl_using_subcommand diag" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -f -a "backup" -d 'Copy the database while the daemon runs'

@@ -2,6 +2,7 @@
 //! answers, as JSON. The same on the local socket and, later, on TCP.
 
 mod daemon;
+mod diag;
 mod forecast;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
 
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
+pub use diag::{DiagView, ForecastErrors, PassTimes, QueueDiag};
 pub use forecast::Forecast;
 
 /// Exit codes of the commands, and the class of every error on the wire.

@@ -57,6 +57,7 @@ impl Applier {
                 .map(drop),
             Row::AttemptClosed(closed) => attempt_closed(connection, closed),
             Row::Mix(mix) => meta::set(connection, meta::MIX, &json(mix)?),
+            Row::Forecasts(forecasts) => meta::set(connection, meta::FORECASTS, &json(forecasts)?),
             Row::Shares(shares) => meta::set(connection, meta::SHARES, &json(shares)?),
             Row::Boot(id) => meta::set(connection, meta::BOOT, id),
         }

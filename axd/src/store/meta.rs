@@ -29,6 +29,9 @@ pub(crate) const SHARES: &str = "shares";
 /// What was asked of cards lately.
 pub(crate) const MIX: &str = "mix";
 
+/// When jobs were told that they would start, and how far that was off.
+pub(crate) const FORECASTS: &str = "forecasts";
+
 /// A value.
 pub(crate) fn get(connection: &Connection, path: &Path, key: &str) -> Result<Option<String>> {
     connection

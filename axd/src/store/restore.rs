@@ -12,6 +12,7 @@ use super::blobs::{Content, Footprint};
 use super::error::{Doing, Result};
 use super::meta;
 use super::open::Store;
+use crate::forecasts::Forecasts;
 
 /// What a restart goes by.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +27,8 @@ pub struct Restored {
     pub shares: (VirtualTimes, Usages),
     /// What was asked of cards lately.
     pub mix: Mix,
+    /// When jobs were told that they would start.
+    pub forecasts: Forecasts,
     /// The boot whose clock the jobs' boot times refer to, if one was recorded.
     pub boot: Option<String>,
     /// Jobs that could not be read, now and before.
@@ -84,6 +87,7 @@ impl Store {
             next_epoch,
             shares: self.shares()?,
             mix: self.mix()?,
+            forecasts: self.forecasts()?,
             boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
             broken: self.broken()?,
         })
@@ -92,6 +96,11 @@ impl Store {
     /// Unreadable ones are none: the queues then begin level.
     fn shares(&self) -> Result<(VirtualTimes, Usages)> {
         let text = meta::get(&self.connection, &self.database, meta::SHARES)?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    }
+
+    fn forecasts(&self) -> Result<Forecasts> {
+        let text = meta::get(&self.connection, &self.database, meta::FORECASTS)?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
     }
 

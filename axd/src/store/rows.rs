@@ -17,6 +17,7 @@ use ax_core::time::{Now, WallTime};
 
 use super::blobs::{Content, Footprint};
 use super::details::{Details, Environment, OutputFiles, Usage};
+use crate::forecasts::Forecasts;
 
 /// Rows that become durable together.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +59,8 @@ pub enum Row {
     Shares(Box<(VirtualTimes, Usages)>),
     /// What was asked of cards lately.
     Mix(Box<Mix>),
+    /// When jobs were told that they would start, and how far that was off.
+    Forecasts(Box<Forecasts>),
     /// The machine's boot, by its id: the boot clock of all that follows.
     Boot(Box<str>),
 }
@@ -253,7 +256,7 @@ fn attempt_row(
     beside: &mut dyn Beside,
 ) -> Option<Row> {
     match decision {
-        Decision::Launch { attempt, number, allocation, why } => {
+        Decision::Launch { attempt, number, allocation, why, .. } => {
             Some(Row::AttemptOpened(Box::new(AttemptOpened {
                 name: *attempt,
                 number: *number,

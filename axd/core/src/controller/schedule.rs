@@ -266,7 +266,7 @@ impl Controller {
         let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
-        let why = self.why_started(job, &allocation, chosen);
+        let (why, passed) = (self.why_started(job, &allocation, chosen), chosen.passed());
         let charged = self.charge(&queue, share, planned);
         let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
@@ -292,7 +292,7 @@ impl Controller {
             self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
         }
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
-        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
+        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why, passed });
         shifted
     }
 

@@ -9,6 +9,8 @@ pub mod started;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::{QueueState, Scheduler};
 use crate::controller::{Controller, Rehearsal};
 use crate::id::{JobId, JobNumber, QueueName};
@@ -45,6 +47,21 @@ const LINES: usize = 3;
 /// So many jobs are named of those that fill a queue.
 const NAMED: usize = 3;
 
+/// A place that the next pass keeps for a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptPlace {
+    /// The job.
+    pub job: JobId,
+    /// Where.
+    pub node: String,
+    /// Numbers of its cards.
+    pub cards: Vec<u32>,
+    /// From then on.
+    pub from: WallTime,
+    /// Until then, as far as is planned.
+    pub until: WallTime,
+}
+
 impl Explanation {
     fn new(now: WallTime, conditions: Vec<Condition>, expected: Expected) -> Explanation {
         let reasons = conditions.iter().map(|condition| condition.sentence(now)).collect();
@@ -69,6 +86,24 @@ impl Controller {
             }
             _ => Explanation::default(),
         }
+    }
+
+    /// The places that the next pass keeps for the first jobs that do not fit, the earliest first.
+    pub fn kept_places(&self, now: Now) -> Vec<KeptPlace> {
+        let place = |kept: &Reservation| {
+            let node = self.all_nodes().as_slice().get(kept.node)?;
+            let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);
+            Some(KeptPlace {
+                job: self.job(kept.job)?.id,
+                node: node.inventory.name.to_string(),
+                cards: kept.cards.iter().filter_map(number).collect(),
+                from: kept.from,
+                until: kept.until,
+            })
+        };
+        let mut places: Vec<KeptPlace> = self.rehearse(now).kept.values().filter_map(place).collect();
+        places.sort_by_key(|place| (place.from, place.job.number));
+        places
     }
 
     /// The waiting jobs in the order in which they would start, then those that wait for

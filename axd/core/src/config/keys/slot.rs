@@ -127,3 +127,17 @@ word_slot!(Cost, COSTS, "area" => Area, "count" => Count);
 word_slot!(Packing, PACKINGS, "best" => Best, "first" => First, "worst" => Worst, "fgd" => Fgd);
 word_slot!(PreemptMode, PREEMPTS,
     "requeue" => Requeue, "suspend" => Suspend, "cancel" => Cancel, "never" => Never);
+
+impl QueueState {
+    /// Its word in the configuration.
+    pub fn word(self) -> &'static str {
+        self.get().unwrap_or_default()
+    }
+}
+
+impl Scheduler {
+    /// Its word in the configuration.
+    pub fn word(self) -> &'static str {
+        self.get().unwrap_or_default()
+    }
+}
