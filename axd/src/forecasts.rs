@@ -83,7 +83,7 @@ impl Forecasts {
     }
 
     /// A copy to be written down, if anything has changed since the last one.
-    pub(crate) fn to_write(&mut self) -> Option<Box<Forecasts>> {
+    pub(crate) fn changes(&mut self) -> Option<Box<Forecasts>> {
         std::mem::take(&mut self.changed).then(|| Box::new(self.clone()))
     }
 
@@ -153,7 +153,7 @@ mod tests {
         for (job, expected) in [(1, 100), (1, 200), (2, 100), (3, 100), (4, 100)] {
             forecasts.told(JobNumber(job), at(expected));
         }
-        assert!(forecasts.to_write().is_some() && forecasts.to_write().is_none());
+        assert!(forecasts.changes().is_some() && forecasts.changes().is_none());
         forecasts.decided(at(100), &[launch(1)]);
         forecasts.decided(at(105), &[launch(2), launch(9)]);
         forecasts.decided(at(70), &[launch(3)]);

@@ -263,7 +263,7 @@ impl Engine {
         let due = !open.batch.rows.is_empty() && at - self.commits.forecasts_written >= FORECASTS_EVERY;
         if due || self.stopping {
             self.commits.forecasts_written = at;
-            open.batch.rows.extend(self.measures.forecasts.to_write().map(Row::Forecasts));
+            open.batch.rows.extend(self.measures.forecasts.changes().map(Row::Forecasts));
         }
         if open.batch.rows.is_empty() {
             self.carry_out(open.then);
