@@ -58,8 +58,17 @@ pub(crate) fn look(host: &HostName, config: &Config, library: Option<&Path>, car
         warnings
             .push(format!("resources.ram declares {ram}, there are {has_ram}: jobs may run out of memory"));
     }
+    let features = declared(host, config).map_or_else(Vec::new, |node| node.features.clone());
     let cards = if cards { count_cards(host, config, library, &mut warnings) } else { Vec::new() };
-    Local { inventory: Inventory { name: host.clone(), epoch: 1, cpus, ram, cards }, real_cpus, warnings }
+    Local {
+        inventory: Inventory { name: host.clone(), epoch: 1, cpus, ram, cards, features },
+        real_cpus,
+        warnings,
+    }
+}
+
+fn declared<'a>(host: &HostName, config: &'a Config) -> Option<&'a GpuNode> {
+    config.resources.gpu_nodes.iter().find(|node| node.host == *host)
 }
 
 /// Declared and found cards, the smaller of both.
@@ -69,7 +78,7 @@ fn count_cards(
     library: Option<&Path>,
     warnings: &mut Vec<String>,
 ) -> Vec<Card> {
-    let declared = config.resources.gpu_nodes.iter().find(|n| n.host == *host);
+    let declared = declared(host, config);
     let found = match nvml::inventory(library) {
         Ok(cards) => Some(cards),
         Err(nvml::NvmlError::Absent { .. }) => None,
@@ -125,7 +134,8 @@ mod tests {
 
     fn local(counted: u32, real: &[u32]) -> Local {
         let name = "gpu-01".parse().unwrap();
-        let inventory = Inventory { name, epoch: 1, cpus: counted, ram: Megabytes(1), cards: vec![] };
+        let inventory =
+            Inventory { name, epoch: 1, cpus: counted, ram: Megabytes(1), cards: vec![], features: vec![] };
         Local { inventory, real_cpus: real.to_vec(), warnings: vec![] }
     }
 

@@ -61,6 +61,7 @@ fn node(number: usize) -> Inventory {
         cpus: 128,
         ram: Megabytes(1_000_000),
         cards: (0..8).map(card).collect(),
+        features: vec![],
     }
 }
 
@@ -97,6 +98,7 @@ fn request(numbers: &mut Numbers) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        special: None,
     }
 }
 

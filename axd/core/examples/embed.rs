@@ -19,9 +19,9 @@ fn at(second: u64) -> Now {
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config::default();
     let mut ax = Controller::new(config.clone());
-    let card = |index| Card::new(index, format!("card-{index}"), None, Megabytes(24_000));
-    let (name, ram, cards) = ("box".parse()?, Megabytes(64_000), vec![card(0), card(1)]);
-    ax.step(at(0), Event::NodeRegistered(Inventory { name, epoch: 1, cpus: 16, ram, cards }));
+    let cards = [0, 1].map(|at| Card::new(at, format!("card-{at}"), None, Megabytes(24_000)));
+    let (name, ram, cards, features) = ("box".parse()?, Megabytes(64_000), cards.to_vec(), vec![]);
+    ax.step(at(0), Event::NodeRegistered(Inventory { name, epoch: 1, cpus: 16, ram, cards, features }));
     // Three jobs of one card each: what follows from each submission is handed back, in order.
     let mut running = Vec::new();
     for (number, user) in [(1, "anna"), (2, "bert"), (3, "anna")] {

@@ -41,7 +41,14 @@ fn node(fields: &[String]) -> Option<Inventory> {
     let card = |index| Card::new(index, format!("{}-{index}", fields[0]), None, Megabytes(WHOLE));
     let cards: Vec<Card> = (0..number(3) as u32).map(card).collect();
     let (cpus, ram) = (number(1) as u32, Megabytes(number(2)));
-    (!cards.is_empty()).then(|| Inventory { name: fields[0].parse().unwrap(), epoch: 1, cpus, ram, cards })
+    (!cards.is_empty()).then(|| Inventory {
+        name: fields[0].parse().unwrap(),
+        epoch: 1,
+        cpus,
+        ram,
+        cards,
+        features: Vec::new(),
+    })
 }
 
 fn pod(fields: &[String]) -> Request {
@@ -64,6 +71,7 @@ fn pod(fields: &[String]) -> Request {
         retries: 0,
         retry_delay: Span::ZERO,
         preempt: PreemptMode::Requeue,
+        special: None,
         retry_on: vec![],
     }
 }

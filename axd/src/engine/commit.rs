@@ -432,6 +432,7 @@ mod tests {
             retry_delay: Span::seconds(2),
             retry_on: Vec::new(),
             preempt: ax_core::job::spec::PreemptMode::Requeue,
+            special: None,
         };
         let submission = Submission {
             key: SubmissionKey(key),

@@ -101,6 +101,7 @@ pub fn node(cpus: u32) -> Inventory {
         cpus,
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
+        features: vec![],
     }
 }
 
@@ -122,6 +123,7 @@ pub fn request(cpus: u32) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        special: None,
     }
 }
 

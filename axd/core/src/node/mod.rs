@@ -35,6 +35,9 @@ pub struct Inventory {
     pub ram: Megabytes,
     /// Cards to give out.
     pub cards: Vec<Card>,
+    /// What `--constraint` may ask for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
 }
 
 /// One card.
@@ -61,6 +64,11 @@ impl Inventory {
 
     /// Whether a request wants and is allowed this node at all.
     pub fn admits(&self, request: &Request) -> bool {
+        self.is_named(request) && request.features().is_none_or(|features| features.met_by(&self.features))
+    }
+
+    /// Whether it is among the nodes that a request names, or does not exclude.
+    pub fn is_named(&self, request: &Request) -> bool {
         (request.only_nodes.is_empty() || request.only_nodes.contains(&self.name))
             && !request.not_nodes.contains(&self.name)
     }

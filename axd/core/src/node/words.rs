@@ -18,6 +18,7 @@ impl Need {
     fn now(&self, most: &str) -> String {
         match self {
             Need::Admission => "leave to run".to_owned(),
+            Need::Features { wanted } => format!("the features {wanted}"),
             Need::Cpus { wanted, free, all } => {
                 format!("{} ({most}{free} of {all} free)", count(*wanted, "CPU"))
             }
@@ -38,6 +39,7 @@ impl Need {
     fn for_ever(&self, who: &str, have: &str) -> String {
         match self {
             Need::Admission => "leave to run".to_owned(),
+            Need::Features { wanted } => format!("the features {wanted}"),
             Need::Cpus { wanted, all, .. } => format!("{}, and {who} {have} {all}", count(*wanted, "CPU")),
             Need::Ram { wanted, all, .. } => format!("{wanted} of RAM, and {who} {have} {all}"),
             Need::WholeNode { .. } => "the whole node".to_owned(),
@@ -73,6 +75,9 @@ impl Lack {
         if self.needs == [Need::Admission] {
             return format!("may not run on {places}, by its --nodelist or --exclude");
         }
+        if let [Need::Features { wanted }] = self.needs.as_slice() {
+            return format!("needs the features {wanted}, missing on {places}");
+        }
         let most = if self.count > 1 { "at most " } else { "" };
         let needs: Vec<String> = self.needs.iter().map(|need| need.now(most)).collect();
         format!("needs {} on {places}", listed(&needs))
@@ -83,6 +88,9 @@ impl Lack {
         let places = places(&self.nodes, self.count);
         if self.needs == [Need::Admission] {
             return format!("may not run on {places}, by its --nodelist or --exclude");
+        }
+        if let [Need::Features { wanted }] = self.needs.as_slice() {
+            return format!("needs the features {wanted}, missing on {places}");
         }
         let (who, have) = match self.count {
             1 => (places, "has"),

@@ -146,7 +146,14 @@ mod tests {
     fn node() -> Inventory {
         let card = |index| Card::new(index, format!("card-{index}"), None, Megabytes(1000));
         let cards = (0..3).map(card).collect();
-        Inventory { name: "a".parse().unwrap(), epoch: 1, cpus: 8, ram: Megabytes(8), cards }
+        Inventory {
+            name: "a".parse().unwrap(),
+            epoch: 1,
+            cpus: 8,
+            ram: Megabytes(8),
+            cards,
+            features: vec![],
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::{Config, Policy, Queue, QueueOrder, QueueState, Scheduler};
 use crate::id::{JobNumber, QueueName, Uid};
 use crate::job::Job;
+use crate::job::features::Features;
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
@@ -38,6 +39,7 @@ pub(crate) struct Shape {
     exclusive: bool,
     only_nodes: Vec<crate::id::HostName>,
     not_nodes: Vec<crate::id::HostName>,
+    features: Option<Features>,
 }
 
 impl Shape {
@@ -50,6 +52,7 @@ impl Shape {
             exclusive: request.exclusive,
             only_nodes: request.only_nodes.clone(),
             not_nodes: request.not_nodes.clone(),
+            features: request.features().cloned(),
         }
     }
 }

@@ -41,6 +41,7 @@ fn node() -> Inventory {
         cpus: 8,
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
+        features: vec![],
     }
 }
 
@@ -62,6 +63,7 @@ fn request(cpus: u32) -> Request {
         retry_delay: Span::seconds(2),
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
+        special: None,
     }
 }
 

@@ -34,6 +34,7 @@ fn request(cards: u32, slice: Option<u64>, cpus: u32) -> Request {
         retries: 0,
         retry_delay: Span::ZERO,
         preempt: PreemptMode::Requeue,
+        special: None,
         retry_on: vec![],
     }
 }
@@ -45,7 +46,7 @@ fn node((mem, cards, mixed): Shape, number: usize) -> Node {
     };
     let name = format!("node-{number}").parse().unwrap();
     let cards = (0..cards).map(card).collect();
-    Node::new(Inventory { name, epoch: 1, cpus: 12, ram: Megabytes(12), cards })
+    Node::new(Inventory { name, epoch: 1, cpus: 12, ram: Megabytes(12), cards, features: vec![] })
 }
 
 fn requests() -> impl Strategy<Value = (u32, Option<u64>, u32)> {

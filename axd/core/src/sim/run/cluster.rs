@@ -116,7 +116,7 @@ impl Cluster {
 fn inventory(name: HostName, shape: &NodeShape, cpus: u32) -> Inventory {
     let card = |index| Card::new(index, format!("{name}-card-{index}"), None, shape.mem);
     let cards = (0..shape.cards).map(card).collect();
-    Inventory { cpus, ram: Megabytes(u64::from(cpus)), epoch: 1, cards, name }
+    Inventory { cpus, ram: Megabytes(u64::from(cpus)), epoch: 1, cards, name, features: Vec::new() }
 }
 
 /// As many CPUs, and megabytes of RAM, as attempts can be on a node at once: each asks for one.
