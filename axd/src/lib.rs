@@ -6,6 +6,8 @@
 pub mod api;
 mod base64;
 mod calendar;
+mod card_limit;
+mod cards;
 mod command;
 pub mod config;
 mod containment;
@@ -13,6 +15,7 @@ mod engine;
 pub mod forecasts;
 mod launch;
 mod launcher;
+mod leftover;
 mod local;
 mod log;
 mod people;

@@ -1,14 +1,15 @@
 //! What this machine has to give out: CPUs, memory, and cards as declared and
 //! as the driver finds them. A difference is a warning and the smaller counts.
 
-use std::path::Path;
-
 use ax_core::config::{Config, GpuNode};
 use ax_core::id::HostName;
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
-use ax_sys::nvml;
+use ax_core::text;
 use ax_sys::sched;
+
+use crate::cards::Known;
+use crate::cards::message::Found;
 
 /// This machine as it registers, and what was odd about it.
 #[derive(Debug, Clone)]
@@ -40,8 +41,8 @@ pub(crate) fn host_name() -> Result<HostName, String> {
     name.parse().map_err(|e: ax_core::id::BadName| e.to_string())
 }
 
-/// Looks at this machine. `cards`: whether cards are given out at all.
-pub(crate) fn look(host: &HostName, config: &Config, library: Option<&Path>, cards: bool) -> Local {
+/// Looks at this machine. `cards`: what is known of its cards; `None`: none are given out.
+pub(crate) fn look(host: &HostName, config: &Config, cards: Option<Known<'_>>) -> Local {
     let mut warnings = Vec::new();
     let real_cpus = sched::allowed_cpus().unwrap_or_else(|error| {
         warnings.push(format!("counting one CPU: {error}"));
@@ -59,9 +60,17 @@ pub(crate) fn look(host: &HostName, config: &Config, library: Option<&Path>, car
             .push(format!("resources.ram declares {ram}, there are {has_ram}: jobs may run out of memory"));
     }
     let features = declared(host, config).map_or_else(Vec::new, |node| node.features.clone());
-    let cards = if cards { count_cards(host, config, library, &mut warnings) } else { Vec::new() };
+    let cards = cards.map(|known| count_cards(host, config, known, &mut warnings)).unwrap_or_default();
     Local {
-        inventory: Inventory { name: host.clone(), epoch: 1, cpus, ram, cards, features },
+        inventory: Inventory {
+            name: host.clone(),
+            epoch: 1,
+            cpus,
+            ram,
+            cards,
+            features,
+            numa_cpus: Vec::new(),
+        },
         real_cpus,
         warnings,
     }
@@ -72,52 +81,72 @@ fn declared<'a>(host: &HostName, config: &'a Config) -> Option<&'a GpuNode> {
 }
 
 /// Declared and found cards, the smaller of both.
-fn count_cards(
+fn count_cards(host: &HostName, config: &Config, known: Known<'_>, warnings: &mut Vec<String>) -> Vec<Card> {
+    let declared = config.resources.gpu_nodes.iter().find(|n| n.host == *host);
+    match (declared, known) {
+        (None, Known::Nothing | Known::Unclear(_)) => Vec::new(),
+        (Some(declared), Known::Nothing) => all_declared(host, declared),
+        (Some(declared), Known::Unclear(why)) => {
+            warnings.push(format!("cards are counted as declared only: {why}"));
+            all_declared(host, declared)
+        }
+        (None, Known::These(found, silent)) => found_cards(found, &silent, usize::MAX, None),
+        (Some(declared), Known::These(found, silent)) => both(host, declared, (found, &silent), warnings),
+    }
+}
+
+fn all_declared(host: &HostName, declared: &GpuNode) -> Vec<Card> {
+    let mem = declared.mem_per_gpu.unwrap_or_default();
+    let card = |index| Card::new(index, Card::declared_name(host, index), declared.kind.clone(), mem);
+    (0..declared.gpus).map(card).collect()
+}
+
+/// The first `most` cards, or their parts where they are divided. Whole cards have the numbers that `nvidia-smi` shows,
+/// which leave out the `silent`; parts have the numbers after those of all cards.
+fn found_cards(found: &[Found], silent: &[u32], most: usize, declared: Option<&GpuNode>) -> Vec<Card> {
+    let whole: Vec<&Found> = found.iter().filter(|card| card.hardware.mig.is_none()).collect();
+    let free = (0..).filter(|number| !silent.contains(number));
+    let numbers: Vec<u32> = free.take(found.len()).collect();
+    let number = |at: usize| numbers.get(at).copied().unwrap_or(u32::MAX);
+    let counted = &whole[..most.min(whole.len())];
+    let whole_cards = counted.iter().enumerate().filter(|(_, card)| !card.divided);
+    let parts = found.iter().filter_map(|part| part.hardware.mig.as_ref().map(|mig| (part, &mig.parent)));
+    // A part whose card can't be asked for now is still there.
+    let counts = |parent: &String| counted.iter().any(|card| card.uuid == *parent);
+    let orphan = |parent: &String| !whole.iter().any(|card| card.uuid == *parent);
+    let parts = parts.enumerate().filter(|(_, (_, parent))| counts(parent) || orphan(parent));
+    let whole_cards = whole_cards.map(|(at, card)| found_card(number(at), card, declared));
+    let parts = parts.map(|(at, (part, _))| found_card(number(whole.len() + at), part, declared));
+    whole_cards.chain(parts).collect()
+}
+
+fn found_card(number: u32, found: &Found, declared: Option<&GpuNode>) -> Card {
+    let declared = declared.filter(|_| found.hardware.mig.is_none());
+    let own = || match &found.profile {
+        Some(profile) => Some(format!("mig-{profile}").to_ascii_lowercase()),
+        None => found.hardware.name.as_ref().map(|name| name.to_ascii_lowercase()),
+    };
+    let kind = declared.and_then(|d| d.kind.clone()).or_else(own);
+    let mem = declared.and_then(|d| d.mem_per_gpu).map_or(found.mem, |mb| mb.min(found.mem));
+    let mut card = Card::new(number, found.uuid.clone(), kind, mem);
+    card.hardware = found.hardware.clone();
+    card
+}
+
+fn both(
     host: &HostName,
-    config: &Config,
-    library: Option<&Path>,
+    declared: &GpuNode,
+    (found, silent): (&[Found], &[u32]),
     warnings: &mut Vec<String>,
 ) -> Vec<Card> {
-    let declared = declared(host, config);
-    let found = match nvml::inventory(library) {
-        Ok(cards) => Some(cards),
-        Err(nvml::NvmlError::Absent { .. }) => None,
-        Err(error) => {
-            warnings.push(format!("cards are counted as declared only: {error}"));
-            None
-        }
-    };
-    match (declared, found) {
-        (None, None) => Vec::new(),
-        (Some(declared), None) => {
-            (0..declared.gpus).map(|index| declared_card(host, declared, index)).collect()
-        }
-        (None, Some(found)) => found.iter().map(|card| found_card(card, None)).collect(),
-        (Some(declared), Some(found)) => both(host, declared, &found, warnings),
-    }
-}
-
-fn declared_card(host: &HostName, declared: &GpuNode, index: u32) -> Card {
-    let mem = declared.mem_per_gpu.unwrap_or_default();
-    Card::new(index, format!("{host}-{index}"), declared.kind.clone(), mem)
-}
-
-fn found_card(card: &nvml::Card, declared: Option<&GpuNode>) -> Card {
-    let has = Megabytes::from_bytes(card.memory_bytes.saturating_sub(card.reserved_bytes));
-    let kind = declared.and_then(|d| d.kind.clone()).unwrap_or_else(|| card.name.to_ascii_lowercase());
-    let mem = declared.and_then(|d| d.mem_per_gpu).map_or(has, |mb| mb.min(has));
-    Card::new(card.index, card.uuid.clone(), Some(kind), mem)
-}
-
-fn both(host: &HostName, declared: &GpuNode, found: &[nvml::Card], warnings: &mut Vec<String>) -> Vec<Card> {
-    let count = found.len();
+    let count = found.iter().filter(|card| card.hardware.mig.is_none()).count();
     if count != declared.gpus as usize {
         let smaller = count.min(declared.gpus as usize);
-        warnings.push(format!("{host}: {} cards declared, {count} found; {smaller} counted", declared.gpus));
+        let declared = text::count(u64::from(declared.gpus), "card");
+        warnings.push(format!("{host}: {declared} declared, {count} found; {smaller} counted"));
     }
-    let cards = found.iter().take(declared.gpus as usize).map(|card| found_card(card, Some(declared)));
-    let cards: Vec<Card> = cards.collect();
-    for card in &cards {
+    let cards = found_cards(found, silent, declared.gpus as usize, Some(declared));
+    for card in cards.iter().filter(|card| card.hardware.mig.is_none()) {
         if let Some(wanted) = declared.mem_per_gpu.filter(|mb| *mb > card.mem) {
             warnings.push(format!(
                 "{host} card {}: {wanted} declared, {} found and counted",
@@ -134,8 +163,15 @@ mod tests {
 
     fn local(counted: u32, real: &[u32]) -> Local {
         let name = "gpu-01".parse().unwrap();
-        let inventory =
-            Inventory { name, epoch: 1, cpus: counted, ram: Megabytes(1), cards: vec![], features: vec![] };
+        let inventory = Inventory {
+            name,
+            epoch: 1,
+            cpus: counted,
+            ram: Megabytes(1),
+            cards: vec![],
+            features: vec![],
+            numa_cpus: vec![],
+        };
         Local { inventory, real_cpus: real.to_vec(), warnings: vec![] }
     }
 
@@ -158,10 +194,68 @@ mod tests {
             kind: None,
             features: vec![],
         });
-        let nowhere = Path::new("/nonexistent/libnvidia-ml.so.1");
-        let local = look(&host, &config, Some(nowhere), true);
+        let local = look(&host, &config, Some(Known::Nothing));
         assert_eq!(local.inventory.cards.len(), 2);
         assert_eq!(local.inventory.cards[1].uuid, "gpu-01-1");
-        assert!(look(&host, &config, Some(nowhere), false).inventory.cards.is_empty());
+        assert!(look(&host, &config, None).inventory.cards.is_empty());
+        let unclear = look(&host, &config, Some(Known::Unclear("no driver")));
+        assert_eq!((unclear.inventory.cards.len(), unclear.warnings.len()), (2, 1));
+    }
+
+    fn found(uuid: &str, pci: &str, part: Option<(&str, u32)>, divided: bool) -> Found {
+        let mig = part.map(|(parent, gpu_instance)| ax_core::gpu::Mig {
+            parent: parent.to_owned(),
+            gpu_instance,
+            compute_instance: 0,
+        });
+        Found {
+            number: 0,
+            uuid: uuid.to_owned(),
+            mem: Megabytes(if mig.is_some() { 9_728 } else { 81_320 }),
+            divided,
+            profile: mig.as_ref().map(|_| "1g.10gb".to_owned()),
+            hardware: ax_core::gpu::Hardware {
+                name: Some("NVIDIA A100".to_owned()),
+                pci: Some(pci.to_owned()),
+                mig,
+                ..Default::default()
+            },
+        }
+    }
+
+    #[test]
+    fn the_smaller_of_declared_and_found_counts_and_parts_are_cards_of_their_own() {
+        let host: HostName = "gpu-01".parse().unwrap();
+        let all = [
+            found("GPU-a", "00000000:3B:00.0", None, false),
+            found("GPU-b", "00000000:5E:00.0", None, true),
+            found("MIG-1", "00000000:5E:00.0", Some(("GPU-b", 1)), false),
+            found("MIG-2", "00000000:5E:00.0", Some(("GPU-b", 2)), false),
+            found("GPU-c", "00000000:86:00.0", None, false),
+        ];
+        let names = |gpus: u32, warned: usize| {
+            let declared = GpuNode {
+                host: host.clone(),
+                gpus,
+                mem_per_gpu: None,
+                kind: Some("a100".into()),
+                features: vec![],
+            };
+            let mut warnings = Vec::new();
+            let cards = both(&host, &declared, (&all, &[]), &mut warnings);
+            assert_eq!(warnings.len(), warned, "{warnings:?}");
+            let name =
+                |card: &Card| format!("{} {} {}", card.index, card.uuid, card.kind.as_deref().unwrap());
+            cards.iter().map(name).collect::<Vec<_>>()
+        };
+        let three = ["0 GPU-a a100", "2 GPU-c a100", "3 MIG-1 mig-1g.10gb", "4 MIG-2 mig-1g.10gb"];
+        assert_eq!(names(3, 0), three, "as nvidia-smi numbers them");
+        assert_eq!(names(8, 1), three);
+        assert_eq!(names(2, 1), [three[0], three[2], three[3]]);
+        assert_eq!(names(1, 1), [three[0]]);
+        let silent = found_cards(&all, &[0, 2], usize::MAX, None);
+        assert_eq!(silent[0].kind.as_deref(), Some("nvidia a100"));
+        let numbers: Vec<u32> = silent.iter().map(|card| card.index).collect();
+        assert_eq!(numbers, [1, 4, 5, 6], "after those that say nothing");
     }
 }

@@ -9,12 +9,18 @@ mod asking;
 mod axrun_outside;
 mod bad_words;
 mod books;
+mod card_limits;
+mod card_watch;
+mod cards;
+mod cards_hang;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod commands;
 #[cfg(feature = "crash-points")]
 mod crash_points;
 mod disk_full;
+#[allow(dead_code, reason = "each test uses what it needs of it")]
+mod fake_cards;
 mod false_daemon;
 mod first_job;
 mod hostile_requests;

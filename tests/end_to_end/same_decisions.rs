@@ -248,6 +248,9 @@ fn recorded_events_give_the_same_decisions_again() {
             times: restored.shares.0.clone(),
             usages: restored.shares.1.clone(),
             mix: restored.mix.clone(),
+            history: restored.history.clone(),
+            losses: restored.losses.clone(),
+            known: restored.known.clone(),
             ..led_to.clone()
         };
         assert_eq!(what_differs(&led_to, &found), None);

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ax_core::api::{AttemptView, JobView};
+use ax_core::api::{AttemptView, JobView, LearntView};
 use ax_core::job::state::STATES;
 use ax_core::time::Span;
 
@@ -125,6 +125,9 @@ impl Page<'_, '_, '_> {
             None => "none".to_owned(),
         };
         self.line("time limit", &limit);
+        let learnt = job.learnt.as_ref();
+        self.maybe("planned", learnt.and_then(LearntView::length_in_words).as_ref());
+        self.maybe("counted", learnt.and_then(|learnt| self.counted(learnt)).as_ref());
         self.line("restarts", &restarts(job));
         if !job.unused_options.is_empty() {
             self.line("no effect", &job.unused_options.join(" "));
@@ -136,6 +139,12 @@ impl Page<'_, '_, '_> {
         if !job.gpu_uuids.is_empty() {
             self.line("cards", &job.gpu_uuids.join(", "));
         }
+    }
+
+    /// What it is counted with of each card, where that is not what it asks for.
+    fn counted(&self, learnt: &LearntView) -> Option<String> {
+        let with = self.job.gpu_mem_mb.map(card_memory)?;
+        Some(format!("{with} a card, {}", learnt.memory_in_words()?))
     }
 
     fn times(&mut self) {

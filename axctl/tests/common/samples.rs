@@ -53,6 +53,7 @@ pub fn waiting() -> JobView {
         gpu_uuids: vec![],
         gpu_mem_mb: None,
         time_limit_s: Some(28_800),
+        learnt: None,
         attempt: 0,
         attempts: vec![],
         time_in_state: [("READY".to_owned(), 7500.0)].into(),
@@ -260,6 +261,10 @@ pub fn cards() -> String {
         foreign: vec!["pid 4711 (carol)".into()],
         limit: "framework settings".into(),
         health: "healthy".into(),
+        why: None,
+        temperature: Some(61),
+        power_mw: Some(250_000),
+        hardware: Default::default(),
     };
     let free = CardView {
         index: 1,

@@ -62,6 +62,7 @@ fn node(number: usize) -> Inventory {
         ram: Megabytes(1_000_000),
         cards: (0..8).map(card).collect(),
         features: vec![],
+        numa_cpus: vec![],
     }
 }
 
@@ -99,6 +100,7 @@ fn request(numbers: &mut Numbers) -> Request {
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
         special: None,
+        fit_memory: false,
     }
 }
 

@@ -48,6 +48,7 @@ fn node(fields: &[String]) -> Option<Inventory> {
         ram,
         cards,
         features: Vec::new(),
+        numa_cpus: vec![],
     })
 }
 
@@ -72,6 +73,7 @@ fn pod(fields: &[String]) -> Request {
         retry_delay: Span::ZERO,
         preempt: PreemptMode::Requeue,
         special: None,
+        fit_memory: false,
         retry_on: vec![],
     }
 }

@@ -4,6 +4,7 @@
 mod daemon;
 mod diag;
 mod forecast;
+mod learnt;
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::advice::Advice;
 use crate::explain::Condition;
+use crate::gpu::Hardware;
 use crate::id::{JobId, SubmissionKey};
 use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
@@ -18,6 +20,7 @@ use crate::time::WallTime;
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
 pub use diag::{DiagView, ForecastErrors, PassTimes, QueueDiag};
 pub use forecast::Forecast;
+pub use learnt::LearntView;
 
 /// Exit codes of the commands, and the class of every error on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,6 +233,9 @@ pub struct JobView {
     pub gpu_mem_mb: Option<u64>,
     /// Time limit.
     pub time_limit_s: Option<u64>,
+    /// What its last runs say of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<LearntView>,
     /// Number of the last attempt, 0 before the first.
     pub attempt: u32,
     /// All attempts (status and acct only).
@@ -494,4 +500,16 @@ pub struct CardView {
     pub limit: String,
     /// `healthy`, `suspect`, `drained`.
     pub health: String,
+    /// Why it is not healthy.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// Degrees Celsius.
+    #[serde(default)]
+    pub temperature: Option<u32>,
+    /// Milliwatts.
+    #[serde(default)]
+    pub power_mw: Option<u32>,
+    /// How it is built in.
+    #[serde(default)]
+    pub hardware: Hardware,
 }

@@ -73,7 +73,7 @@ fn node_gives_what_it_has(node: &Node) -> Result<(), String> {
             .held()
             .values()
             .flat_map(|h| &h.allocation.cards)
-            .filter(|s| s.index == card.index)
+            .filter(|s| card.is_of(s, &has.name))
             .collect();
         let whole = shares.iter().any(|s| s.slice.is_none());
         let given: Megabytes = shares.iter().map(|s| s.slice.unwrap_or(card.mem)).sum();

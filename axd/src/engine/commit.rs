@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
+use ax_core::gpu::Health;
 use ax_core::id::{AttemptName, JobNumber, SubmissionKey};
 use ax_core::job::Job;
 use ax_core::time::{BootTime, Now, Span};
@@ -60,7 +61,7 @@ impl Consequences {
     fn is_urgent(&self) -> bool {
         let fact = |decision: &Decision| match decision {
             Decision::Moved { cause, .. } => cause.is_some(),
-            Decision::Closed { .. } | Decision::Ignored { .. } => true,
+            Decision::Closed { .. } | Decision::Ignored { .. } | Decision::CardMoved { .. } => true,
             _ => false,
         };
         let asked = !self.answers.is_empty() || !self.lists.is_empty() || !self.drops.is_empty();
@@ -389,6 +390,13 @@ impl Engine {
             Decision::Launch { attempt, why, .. } => {
                 (Level::Info, Line::new("launch").text("attempt", attempt).text("why", why))
             }
+            Decision::CardMoved { uuid, actor, what, state, .. } => {
+                let level = if state.health == Health::Healthy { Level::Info } else { Level::Warning };
+                (level, Line::new("card").text("uuid", uuid).text("by", actor).text("what", what))
+            }
+            Decision::NodeMoved { node, actor, what, .. } => {
+                (Level::Info, Line::new("node").text("node", node).text("by", actor).text("what", what))
+            }
             Decision::Ignored { why, .. } => (Level::Warning, Line::new("ignored").text("why", why)),
             _ => return,
         };
@@ -433,6 +441,7 @@ mod tests {
             retry_on: Vec::new(),
             preempt: ax_core::job::spec::PreemptMode::Requeue,
             special: None,
+            fit_memory: false,
         };
         let submission = Submission {
             key: SubmissionKey(key),

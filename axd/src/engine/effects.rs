@@ -20,6 +20,9 @@ impl Engine {
         match decision {
             Decision::Launch { attempt, number, allocation, .. } => {
                 crash_point!("decision committed");
+                if let Some(cards) = self.cards.as_mut().filter(|_| !allocation.cards.is_empty()) {
+                    cards.set_busy(true, now().boot);
+                }
                 self.launch(Launch { attempt, number, allocation });
             }
             Decision::Terminate { attempt, outcome, message } => {
@@ -39,6 +42,8 @@ impl Engine {
             | Decision::Accepted { .. }
             | Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
+            | Decision::CardMoved { .. }
+            | Decision::NodeMoved { .. }
             | Decision::Ignored { .. } => {}
         }
     }
@@ -90,6 +95,9 @@ impl Engine {
             let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
             // The groups may have been taken away from under us.
             self.launcher.renew_groups();
+            if result.limit_refused {
+                self.driver_refused(attempt, &why);
+            }
             return self.not_started(attempt, why);
         }
         let state = self.state_of(attempt);
@@ -97,6 +105,14 @@ impl Engine {
         if let (Some(JobState::Starting), Some(at)) = (state, result.started_at) {
             self.happened(Event::AttemptStarted { attempt, at });
         }
+        if !self.waits_for_cards(&result) {
+            self.attempt_over(result);
+        }
+    }
+
+    /// An attempt is over and has left its cards.
+    pub(super) fn attempt_over(&mut self, result: AttemptResult) {
+        let attempt = result.attempt;
         // News that comes twice finds no end to be entered with: nobody would take the figures out again.
         if self.is_living(attempt) {
             let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
@@ -119,11 +135,11 @@ impl Engine {
         }
     }
 
-    fn state_of(&self, attempt: AttemptName) -> Option<JobState> {
+    pub(super) fn state_of(&self, attempt: AttemptName) -> Option<JobState> {
         self.controller.job(attempt.job.number).map(|job| job.state)
     }
 
-    fn is_living(&self, attempt: AttemptName) -> bool {
+    pub(super) fn is_living(&self, attempt: AttemptName) -> bool {
         let job = self.controller.job(attempt.job.number).filter(|job| job.state.is_active());
         let own = job.and_then(|job| job.attempt.as_ref());
         own.is_some_and(|own| own.name == attempt && own.end.is_none())

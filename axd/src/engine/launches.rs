@@ -80,7 +80,7 @@ impl Engine {
         let cards = &self.local.inventory.cards;
         let card_mem = allocation.cards.first();
         let card_mem =
-            card_mem.and_then(|share| cards.iter().find(|c| c.index == share.index)).map(|c| c.mem);
+            card_mem.and_then(|share| cards.iter().find(|c| c.is_of(share, &allocation.node))).map(|c| c.mem);
         self.launcher.launch(Order {
             attempt,
             number,
@@ -90,6 +90,7 @@ impl Engine {
             person,
             cpu_list: self.local.cpu_list(&allocation.cpus),
             card_mem: card_mem.filter(|mb| *mb > Megabytes::ZERO),
+            grants: self.driver_grants(&allocation),
             node_epoch: self.local.inventory.epoch,
             theirs,
             allocation,

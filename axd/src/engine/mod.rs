@@ -5,6 +5,7 @@
 
 mod actions;
 mod attempts;
+mod cards;
 mod cleaning;
 mod commit;
 mod effects;
@@ -12,17 +13,20 @@ mod fairness;
 mod guard;
 mod launches;
 mod measures;
+
 mod names;
 mod parked;
 mod queries;
 mod reload;
 mod requests;
+mod rungs;
 mod spool;
 mod start;
 mod stop;
 mod stored;
 mod strays;
 mod tokens;
+mod watch;
 mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,6 +36,7 @@ use std::time::Duration;
 
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
+use ax_core::gpu::Sample;
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
@@ -41,6 +46,7 @@ use ax_sys::socket::{Event as Ready, Poller, Waker};
 use crate::api::http::Response;
 use crate::api::server::{ConnId, Server};
 use crate::calendar::Calendar;
+use crate::cards::Cards;
 use crate::containment;
 use crate::launcher::Launcher;
 use crate::local::Local;
@@ -60,9 +66,11 @@ use launches::Queued;
 use measures::Measures;
 use names::NameCheck;
 use parked::Parked;
+use rungs::Rungs;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
+use watch::CardWatch;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -79,13 +87,20 @@ const LAST_LAUNCHES: Duration = Duration::from_secs(3);
 pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
-    nvml: Option<PathBuf>,
-    /// Whether cards are given out at all.
-    gives_cards: bool,
+    /// What is known of the cards; absent where none are given out.
+    cards: Option<Cards>,
+    /// What they were last seen to do.
+    sample: Sample,
     log: Log,
     calendar: Calendar,
     controller: Controller,
     local: Local,
+    /// Who holds jobs to their slices of this node's cards.
+    rungs: Rungs,
+    /// What jobs are seen to do on them.
+    card_watch: CardWatch,
+    /// Where attempts have their groups, as records name that.
+    cgroup_parents: Vec<String>,
     missing: Vec<String>,
     writer: Writer,
     reader: Reader,
@@ -195,8 +210,8 @@ impl Engine {
         [wake.boot, by_wall, server, self.chores.next_due(), quiet, rescan, self.batch.deadline()]
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
-            .chain([self.fairness.next_due()])
-            .chain([self.answers_due(), Some(self.next_prune)])
+            .chain([self.fairness.next_due(), self.cards.as_ref().and_then(Cards::next_due)])
+            .chain([self.answers_due(), Some(self.next_prune), self.cards_due()])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -213,6 +228,8 @@ impl Engine {
             Some(Source::Waker) => self.on_wake(),
             Some(Source::Signals) => self.on_signals(),
             Some(Source::Guard) => self.guard.ended(&self.poller, now().boot),
+            Some(Source::Cards) => self.on_cards(|cards, poller, now| cards.ready(poller, now)),
+            Some(Source::CardsEnded) => self.on_cards(|cards, poller, _| cards.ended(poller, event.token)),
             Some(Source::Socket(epoch)) => {
                 let news = self.attempts.socket_ready(&self.poller, epoch, now().boot);
                 self.on_news(news);
@@ -240,6 +257,7 @@ impl Engine {
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
                 Done::Listed(_, conn, response) => self.respond(conn, &response),
+                Done::LeftoverEnded(left, ended) => self.on_leftover_ended(&left, ended),
                 Done::NotRemoved(failed) => {
                     for (chore, error) in failed {
                         self.on_not_removed(chore, &error);
@@ -279,6 +297,8 @@ impl Engine {
             self.settle(attempt);
         }
         self.guard.look(&self.poller, now.boot, &mut self.log);
+        self.on_cards(Cards::look);
+        self.give_up_cards(now.boot);
         self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + self.controller.config().policy.scheduling_interval;

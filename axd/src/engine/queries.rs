@@ -6,6 +6,7 @@ use ax_core::api::{ApiError, CardView, DaemonView, ErrorClass, JobView, JobsAnsw
 use ax_core::config::Queue;
 use ax_core::controller::Controller;
 use ax_core::explain::Explanation;
+use ax_core::gpu::Health;
 use ax_core::id::{JobId, JobNumber, SubmissionKey, Uid};
 use ax_core::job::Job;
 use ax_core::node::{Card, Node};
@@ -16,6 +17,7 @@ use ax_core::time::WallTime;
 use super::{Engine, now};
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
+use crate::cards::Cards;
 use crate::people::Person;
 use crate::store::{StoreError, view};
 use crate::submission::may_use;
@@ -337,7 +339,8 @@ impl Engine {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
         let warnings = if has.name == self.local.inventory.name {
-            self.local.warnings.join("; ")
+            let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
+            self.local.warnings.iter().cloned().chain(cards).collect::<Vec<_>>().join("; ")
         } else {
             String::new()
         };
@@ -380,6 +383,8 @@ impl Engine {
 
     fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
         let reserved = node.card_reserved(card);
+        let seen = self.seen(card);
+        let why = self.why_not(node, card);
         CardView {
             node: node.inventory.name.to_string(),
             index: card.index,
@@ -388,13 +393,19 @@ impl Engine {
             mem_mb: card.mem.0,
             free_mb: (card.mem - reserved).0,
             reserved_mb: reserved.0,
-            used_mb: None,
+            used_mb: seen.map(|seen| seen.used.0),
             p95_mb: None,
-            load: None,
-            jobs: self.jobs_on(node, person, |a| a.cards.iter().any(|share| share.index == card.index)),
-            foreign: Vec::new(),
-            limit: "none".to_owned(),
-            health: "healthy".to_owned(),
+            load: seen.and_then(|seen| seen.load),
+            jobs: self.jobs_on(node, person, |a| {
+                a.cards.iter().any(|share| card.is_of(share, &node.inventory.name))
+            }),
+            foreign: seen.map(super::cards::strangers).unwrap_or_default(),
+            limit: card.hardware.limit.to_string(),
+            health: if why.is_some() { Health::Suspect } else { Health::Healthy }.to_string(),
+            why,
+            temperature: seen.and_then(|seen| seen.temperature),
+            power_mw: seen.and_then(|seen| seen.power_mw),
+            hardware: card.hardware.clone(),
         }
     }
 

@@ -9,6 +9,7 @@ use ax_core::job::state::JobState;
 use super::{Engine, now};
 use crate::api::http::Response;
 use crate::api::server::ConnId;
+use crate::cards::Cards;
 use crate::config;
 use crate::local;
 use crate::log::{Level, Line};
@@ -71,7 +72,10 @@ impl Engine {
     /// Tells the controller, and registers this node anew, since it may be declared otherwise now.
     fn go_by(&mut self, config: Config) {
         let host = self.local.inventory.name.clone();
-        self.local = local::look(&host, &config, self.nvml.as_deref(), self.gives_cards);
+        let pace = super::cards::pace(&host, &config);
+        self.on_cards(|cards, poller, now| cards.look_again(poller, pace, now));
+        self.local = local::look(&host, &config, self.cards.as_ref().map(Cards::known));
+        self.rungs.mark(&mut self.local.inventory);
         self.step(Event::ConfigLoaded(Box::new(config)));
         self.step(Event::NodeRegistered(self.local.inventory.clone()));
         self.check_names();

@@ -25,11 +25,14 @@ use super::attempts::Attempts;
 use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
 use super::measures::Measures;
+
 use super::parked::Parked;
+use super::rungs::Rungs;
 use super::stored::Stored;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
+use crate::cards::Cards;
 use crate::containment;
 use crate::launcher::{Launcher, Site};
 use crate::local;
@@ -103,8 +106,18 @@ impl Engine {
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
         let same_boot = restored.boot.as_deref().is_none_or(|boot| boot == boot_id);
         let host = local::host_name().map_err(failed("learn this machine's name"))?;
-        let nvml = config.paths.nvml.as_ref().map(PathBuf::from);
-        let local = local::look(&host, &config, nvml.as_deref(), setup.cards);
+        let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
+        let containment = containment::prepare(&paths);
+        let cards = setup.cards.then(|| {
+            let mut cards = super::cards::new(&host, &config, &containment.parents);
+            cards.begin(&loop_parts.poller, now().boot);
+            cards
+        });
+        let mut local = local::look(&host, &config, cards.as_ref().map(Cards::known));
+        let library = config.paths.nvml.as_ref().map(PathBuf::from);
+        let axd = setup.axrun.with_file_name("axd");
+        let rungs = Rungs::probe(&local.inventory, &axd, library.as_deref(), &containment.parents);
+        rungs.mark(&mut local.inventory);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
@@ -113,26 +126,31 @@ impl Engine {
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,
+            known: restored.known,
+            history: restored.history,
+            losses: restored.losses,
             config,
         });
-        let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let at = now();
         let scheduling_interval = controller.config().policy.scheduling_interval;
-        let containment = containment::prepare(&paths);
         let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
-        let site = Site { paths: paths.clone(), starter, containment, as_root };
+        let cgroup_parents = containment.parents.clone();
+        let site = Site { paths: paths.clone(), starter, containment, as_root, axd, library };
         let launcher = Launcher::start(site, &loop_parts.waker).map_err(failed("set up the loop"))?;
         let mut engine = Engine {
             log: Log::open(&paths.log, setup.log_to_stderr),
             guard: Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot),
             server: listen(&paths, as_root)?,
             config_file: setup.config_file,
-            nvml,
-            gives_cards: setup.cards,
+            cards,
+            sample: Default::default(),
             calendar: Calendar,
             controller,
             local,
+            rungs,
+            card_watch: Default::default(),
+            cgroup_parents,
             missing,
             writer: loop_parts.writer,
             reader,
@@ -190,6 +208,9 @@ impl Engine {
         let warnings = config.iter().chain(notices).chain(&self.local.warnings).chain(&self.missing);
         for warning in warnings {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
+        }
+        for why in self.rungs.reasons() {
+            self.log.line(Level::Info, &Line::new("cards_not_limited_by_driver").text("why", &why));
         }
         for job in broken {
             let line = Line::new("broken").text("job", &job.id).text("reason", &job.reason);

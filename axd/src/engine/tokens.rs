@@ -15,6 +15,10 @@ pub(super) const SIGNALS: u64 = 3 << TOKEN_BITS;
 pub(super) const GUARD: u64 = 4 << TOKEN_BITS;
 const SOCKETS: u64 = 5 << TOKEN_BITS;
 const PROCESSES: u64 = 6 << TOKEN_BITS;
+/// The process that asks the driver has told something.
+pub(super) const CARDS: u64 = 7 << TOKEN_BITS;
+/// One that did so has ended; its number is below.
+pub(super) const CARDS_ENDED: u64 = 8 << TOKEN_BITS;
 const KIND: u64 = u64::MAX << TOKEN_BITS;
 
 /// Whose descriptor an event is of.
@@ -28,6 +32,10 @@ pub(super) enum Source {
     Signals,
     /// The guard.
     Guard,
+    /// The process that asks the driver.
+    Cards,
+    /// The end of one that did.
+    CardsEnded,
     /// The socket of a supervisor.
     Socket(Epoch),
     /// The process of a supervisor.
@@ -42,6 +50,8 @@ pub(super) fn source(token: u64) -> Option<Source> {
         WAKER => Some(Source::Waker),
         SIGNALS => Some(Source::Signals),
         GUARD => Some(Source::Guard),
+        CARDS => Some(Source::Cards),
+        CARDS_ENDED => Some(Source::CardsEnded),
         SOCKETS => Some(Source::Socket(epoch)),
         PROCESSES => Some(Source::Process(epoch)),
         _ => None,

@@ -9,6 +9,8 @@ use rusqlite::{Connection, Error, Result, named_params};
 
 use super::blobs::Blobs;
 use super::meta;
+use super::nodes;
+use super::profiles;
 use super::rows::{AttemptClosed, AttemptOpened, Batch, LogKind, LogRow, NewJob, Row};
 
 /// What the writer keeps from one transaction to the next.
@@ -56,8 +58,11 @@ impl Applier {
                 .execute((signed(epoch.0), at.0))
                 .map(drop),
             Row::AttemptClosed(closed) => attempt_closed(connection, closed),
+            Row::Node(row) => nodes::changed(connection, row),
             Row::Mix(mix) => meta::set(connection, meta::MIX, &json(mix)?),
             Row::Forecasts(forecasts) => meta::set(connection, meta::FORECASTS, &json(forecasts)?),
+            Row::Learnt(learnt) => profiles::write(connection, learnt),
+            Row::Losses(losses) => meta::set(connection, meta::LOSSES, &json(losses)?),
             Row::Shares(shares) => meta::set(connection, meta::SHARES, &json(shares)?),
             Row::Boot(id) => meta::set(connection, meta::BOOT, id),
         }
@@ -119,7 +124,7 @@ pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String> {
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|e| Error::ToSqlConversionFailure(Box::new(e)))
 }
 

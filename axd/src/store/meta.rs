@@ -31,6 +31,11 @@ pub(crate) const MIX: &str = "mix";
 
 /// When jobs were told that they would start, and how far that was off.
 pub(crate) const FORECASTS: &str = "forecasts";
+/// What making room has cost lately.
+pub(crate) const LOSSES: &str = "losses";
+
+/// There once the accounts have been learnt from.
+pub(crate) const PROFILES: &str = "profiles";
 
 /// A value.
 pub(crate) fn get(connection: &Connection, path: &Path, key: &str) -> Result<Option<String>> {

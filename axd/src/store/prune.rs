@@ -74,6 +74,9 @@ impl Pruning {
             }
             gone += 1;
         }
+        if let Some(before) = self.before {
+            forget_nodes(&tx, before).doing("remove old lines about nodes from", database)?;
+        }
         let keys = forget_keys(&tx, earlier(self.now, KEYS_STAY)).doing("remove old keys from", database)?;
         tx.commit().doing("commit to", database)?;
         self.jobs += gone;
@@ -147,6 +150,12 @@ fn numbers_stay(connection: &Connection, database: &Path) -> Result<()> {
     meta::set(connection, meta::NEXT_NUMBER, &number.to_string())
         .and_then(|()| meta::set(connection, meta::NEXT_EPOCH, &epoch.to_string()))
         .doing("write", database)
+}
+
+/// The story of nodes and cards goes with that of the jobs.
+fn forget_nodes(connection: &Connection, before: WallTime) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM node_log WHERE line IN (SELECT line FROM node_log WHERE at < ?1 LIMIT ?2)";
+    connection.prepare_cached(sql)?.execute((before.0, KEYS)).map(drop)
 }
 
 /// Whether there may be more.

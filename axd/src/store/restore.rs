@@ -1,9 +1,14 @@
 //! What a restart gets back: the jobs that are not over, and where the numbers
 //! go on. A record that can't be read is set aside, and the daemon goes on.
 
-use ax_core::id::{AttemptName, Epoch, JobNumber, Uid};
+use std::collections::BTreeMap;
+
+use ax_core::controller::Known;
+use ax_core::id::{AttemptName, Epoch, HostName, JobNumber, Uid};
 use ax_core::job::Job;
 use ax_core::schedule::fragmentation::Mix;
+use ax_core::schedule::history::History;
+use ax_core::schedule::losses::Losses;
 use ax_core::schedule::share::VirtualTimes;
 use ax_core::schedule::usage::Usages;
 use ax_core::time::WallTime;
@@ -29,6 +34,12 @@ pub struct Restored {
     pub mix: Mix,
     /// When jobs were told that they would start.
     pub forecasts: Forecasts,
+    /// What is known of nodes and cards.
+    pub known: BTreeMap<HostName, Known>,
+    /// What jobs took.
+    pub history: History,
+    /// What making room has cost lately.
+    pub losses: Losses,
     /// The boot whose clock the jobs' boot times refer to, if one was recorded.
     pub boot: Option<String>,
     /// Jobs that could not be read, now and before.
@@ -88,6 +99,9 @@ impl Store {
             shares: self.shares()?,
             mix: self.mix()?,
             forecasts: self.forecasts()?,
+            known: self.known()?,
+            history: self.history()?,
+            losses: self.losses()?,
             boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
             broken: self.broken()?,
         })

@@ -7,16 +7,19 @@ use std::sync::Arc;
 use ax_core::config::{Packing, Scheduler};
 use ax_core::controller::{Controller, Decision};
 use ax_core::id::{AttemptName, Epoch, JobId, JobNumber, SubmissionKey};
-use ax_core::job::state::{Cause, JobState};
+use ax_core::job::state::{Cause, JobState, Outcome};
 use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
 use ax_core::schedule::fragmentation::Mix;
+use ax_core::schedule::losses::Losses;
 use ax_core::schedule::share::VirtualTimes;
 use ax_core::schedule::usage::Usages;
 use ax_core::time::{Now, WallTime};
 
 use super::blobs::{Content, Footprint};
 use super::details::{Details, Environment, OutputFiles, Usage};
+use super::nodes::{NodeChange, NodeRow};
+use super::profiles::Learnt;
 use crate::forecasts::Forecasts;
 
 /// Rows that become durable together.
@@ -55,12 +58,18 @@ pub enum Row {
     },
     /// An attempt is over.
     AttemptClosed(Box<AttemptClosed>),
+    /// Something about a node or a card.
+    Node(Box<NodeRow>),
     /// What the queues and the users have had, under fair share.
     Shares(Box<(VirtualTimes, Usages)>),
     /// What was asked of cards lately.
     Mix(Box<Mix>),
     /// When jobs were told that they would start, and how far that was off.
     Forecasts(Box<Forecasts>),
+    /// What the last runs of a thing took.
+    Learnt(Box<Learnt>),
+    /// What making room has cost lately.
+    Losses(Box<Losses>),
     /// The machine's boot, by its id: the boot clock of all that follows.
     Boot(Box<str>),
 }
@@ -202,9 +211,14 @@ impl Batch {
         for decision in decisions {
             self.rows.extend(attempt_row(now, decision, controller, beside));
             self.rows.extend(log_row(now, decision).map(Row::Log));
+            self.rows.extend(node_row(now, decision).map(|row| Row::Node(Box::new(row))));
         }
         let jobs = changed.into_iter().filter_map(|number| controller.job(number));
         self.rows.extend(jobs.map(|job| Row::JobChanged(Box::new(job.clone()))));
+        self.rows.extend(decisions.iter().filter_map(|decision| learnt_row(decision, controller)));
+        if decisions.iter().any(is_eviction) {
+            self.rows.push(Row::Losses(Box::new(controller.losses().clone())));
+        }
         let accepted = |decision: &Decision| matches!(decision, Decision::Accepted { .. });
         if controller.config().policy.packing == Packing::Fgd && decisions.iter().any(accepted) {
             self.rows.push(Row::Mix(Box::new(controller.mix().clone())));
@@ -278,6 +292,36 @@ fn attempt_row(
         }))),
         _ => None,
     }
+}
+
+/// What a decision changes of a node, if it does.
+fn node_row(now: Now, decision: &Decision) -> Option<NodeRow> {
+    let (node, change, actor, text) = match decision {
+        Decision::CardMoved { node, uuid, state, actor, what } => {
+            (node, NodeChange::Card { uuid: uuid.clone(), state: state.clone() }, actor, what)
+        }
+        Decision::NodeMoved { node, drained, actor, what } => {
+            (node, NodeChange::Drained(drained.clone()), actor, what)
+        }
+        _ => return None,
+    };
+    Some(NodeRow { node: node.clone(), change, at: now.wall, actor: Arc::clone(actor), text: text.clone() })
+}
+
+/// What was learnt from a run that has succeeded.
+fn learnt_row(decision: &Decision, controller: &Controller) -> Option<Row> {
+    let Decision::Closed { attempt, end: AttemptEnd { outcome: Outcome::Succeeded, .. }, .. } = decision
+    else {
+        return None;
+    };
+    let job = controller.job(attempt.job.number)?;
+    let (user, thing) = (job.owner.uid, job.signature);
+    let runs = controller.history().of(user, thing)?.clone();
+    Some(Row::Learnt(Box::new(Learnt { user, thing, runs })))
+}
+
+fn is_eviction(decision: &Decision) -> bool {
+    matches!(decision, Decision::Terminate { outcome: Outcome::Preempted, .. })
 }
 
 /// The line of the log that a decision leaves, if it leaves one.

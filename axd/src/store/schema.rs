@@ -13,7 +13,7 @@ use super::error::{Doing, Result, StoreError};
 const APPLICATION_ID: i64 = 0x4178_4462;
 
 /// Each step leads from its place in the list to the next format.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
 
 /// Times are milliseconds of UTC, states their words. `core` is the
 /// controller's record and the truth; the columns beside it are for looking up.
@@ -114,6 +114,43 @@ CREATE TABLE old_keys (
 CREATE INDEX old_keys_by_time ON old_keys (submitted_at);
 ";
 
+/// What is known of nodes and cards beyond what jobs hold: `state` is the controller's record.
+const FORMAT_3: &str = "
+CREATE TABLE cards (
+    node TEXT NOT NULL,
+    uuid TEXT NOT NULL,
+    state TEXT NOT NULL,
+    PRIMARY KEY (node, uuid)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE nodes (
+    name TEXT PRIMARY KEY,
+    drained TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE node_log (
+    line INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    uuid TEXT,
+    actor TEXT NOT NULL,
+    text TEXT NOT NULL
+) STRICT;
+CREATE INDEX node_log_by_node ON node_log (node, at);
+CREATE INDEX node_log_by_time ON node_log (at);
+";
+
+/// What the last runs of each user's things took.
+const FORMAT_4: &str = "
+CREATE TABLE profiles (
+    uid INTEGER NOT NULL,
+    thing BLOB NOT NULL,
+    runs TEXT NOT NULL,
+    last_at INTEGER NOT NULL,
+    PRIMARY KEY (uid, thing)
+) STRICT, WITHOUT ROWID;
+";
+
 /// Brings the database to the format of this build. Returns a line to log if it was an older one.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option<String>> {
     migrate_by(connection, path, MIGRATIONS)
@@ -199,14 +236,14 @@ mod tests {
         let newer = "ALTER TABLE meta ADD COLUMN more TEXT";
         let steps: Vec<&str> = MIGRATIONS.iter().copied().chain([newer]).collect();
         let told = migrate_by(&mut connection, &path, &steps).unwrap().unwrap();
-        assert!(told.contains("ax.db.before-format-3"), "{told}");
+        assert!(told.contains("ax.db.before-format-4"), "{told}");
         let value: String =
             connection.query_row("SELECT value FROM meta WHERE more IS NULL", [], |r| r.get(0)).unwrap();
         assert_eq!(value, "b");
-        let copy = Connection::open(dir.path().join("ax.db.before-format-3")).unwrap();
-        assert_eq!(format_of(&copy, &path).unwrap(), 2);
+        let copy = Connection::open(dir.path().join("ax.db.before-format-4")).unwrap();
+        assert_eq!(format_of(&copy, &path).unwrap(), 3);
         let refused = migrate(&mut connection, &path).unwrap_err().to_string();
-        assert!(refused.contains("has format 3, made by a newer ax"), "{refused}");
+        assert!(refused.contains("has format 4, made by a newer ax"), "{refused}");
     }
 
     #[test]

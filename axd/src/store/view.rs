@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ax_core::api::{AttemptView, DecisionView, JobView};
+use ax_core::api::{AttemptView, DecisionView, JobView, LearntView};
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
 use ax_core::time::WallTime;
@@ -52,6 +52,7 @@ pub fn of_job(job: &Job) -> JobView {
             .unwrap_or_default(),
         gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
         time_limit_s: job.request.time_limit.map(|l| l.as_seconds()),
+        learnt: LearntView::of(job),
         attempt: job.attempts,
         attempts: Vec::new(),
         time_in_state: BTreeMap::new(),

@@ -5,6 +5,7 @@
 //! Nothing here decides anything about jobs: callers say what should happen and when.
 
 pub mod atomic_file;
+pub mod card_limit;
 pub mod cgroup;
 pub mod clock;
 pub mod crash;

@@ -19,3 +19,11 @@ pub fn sealed_copy(mut content: &File, name: &str) -> Result<File> {
     fcntl(&copy, FcntlArg::F_ADD_SEALS(all)).doing("seal", name)?;
     Ok(copy)
 }
+
+/// An empty file in memory, close-on-exec. `name` is what ps(1) and /proc show.
+///
+/// # Errors
+/// When there is no room, or this machine refuses such files.
+pub fn empty(name: &str) -> Result<File> {
+    memfd_create(name, MFdFlags::MFD_CLOEXEC).doing("make a file in memory for", name).map(File::from)
+}

@@ -6,12 +6,14 @@
 
 mod command_line;
 mod descriptors;
+mod errand;
 mod fork;
 mod limits;
 mod spawn;
 
 pub use command_line::CommandLine;
 pub use descriptors::{close_from, close_on_exec_from, place};
+pub use errand::{ErrandError, errand};
 pub use fork::{Child, ChildError, ChildReport, ChildStart, ToParent, fork_child, fork_sibling};
 pub use limits::{Limit, Resource, limit, set_limit};
 pub use spawn::Spawn;

@@ -187,8 +187,8 @@ fn the_poll_loop_waits_and_wakes() {
 #[test]
 fn a_missing_library_is_no_accident() {
     let missing = Path::new("/nowhere/libnvidia-ml.so.1");
-    let error = nvml::inventory(Some(missing)).unwrap_err();
+    let error = nvml::Session::open(Some(missing)).unwrap_err();
     assert!(matches!(&error, nvml::NvmlError::Absent { library, .. } if library == missing), "{error}");
     // A library without any of the functions.
-    assert!(matches!(nvml::inventory(Some(Path::new("libc.so.6"))), Err(nvml::NvmlError::NoDriver(_))));
+    assert!(matches!(nvml::Session::open(Some(Path::new("libc.so.6"))), Err(nvml::NvmlError::NoDriver(_))));
 }

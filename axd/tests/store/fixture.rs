@@ -102,6 +102,7 @@ pub fn node(cpus: u32) -> Inventory {
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
         features: vec![],
+        numa_cpus: vec![],
     }
 }
 
@@ -124,6 +125,7 @@ pub fn request(cpus: u32) -> Request {
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
         special: None,
+        fit_memory: false,
     }
 }
 

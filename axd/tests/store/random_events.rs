@@ -1,11 +1,15 @@
 //! Whatever happens to the controller: what the store gives back is what the
 //! controller held, and replaying the recorded events leads to the same.
 
+use std::collections::BTreeMap;
+
 use ax_core::api::Resolution;
-use ax_core::controller::{Change, Controller, Event, Wish};
-use ax_core::id::{AttemptName, JobNumber, Uid};
+use ax_core::controller::{Change, Controller, Event, Known, NodeWish, Wish};
+use ax_core::gpu::{CardName, CardState, Health};
+use ax_core::id::{AttemptName, HostName, JobNumber, Uid};
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Actor, AttemptEnd, Job};
+use ax_core::size::Megabytes;
 use ax_core::time::Now;
 use axd::store::check;
 use axd::store::events::{EventReader, Recorded};
@@ -18,6 +22,7 @@ enum Op {
     Submit { cpus: u32, hold: bool, retries: u32, idempotent: bool, begin: Option<u64> },
     Act { job: u32, what: u8 },
     Attempt { epoch: u64, what: u8 },
+    Card { index: u32, what: u8 },
     Restart,
 }
 
@@ -29,6 +34,7 @@ fn ops() -> impl Strategy<Value = Op> {
         4 => submit,
         3 => (1..12_u32, 0..7_u8).prop_map(|(job, what)| Op::Act { job, what }),
         6 => (0..20_u64, 0..7_u8).prop_map(|(epoch, what)| Op::Attempt { epoch, what }),
+        2 => (0..4_u32, 0..7_u8).prop_map(|(index, what)| Op::Card { index, what }),
         1 => Just(Op::Restart),
     ]
 }
@@ -47,6 +53,42 @@ fn act(controller: &Controller, number: u32, what: u8) -> Option<Event> {
     })
 }
 
+/// A card is seen, or somebody takes it or its node out of use and gives it back.
+fn of_card(index: u32, what: u8) -> Event {
+    let name = node(1).name;
+    let wish = |card, wish| {
+        let actor = Actor::User { uid: Uid(0), name: "root".into(), admin: true };
+        Event::NodeWished { node: name.clone(), card, actor, wish }
+    };
+    let drain = || NodeWish::Drain { why: "it is hot".into() };
+    match what {
+        0 => wish(Some(CardName::Index(index)), drain()),
+        1 => wish(Some(CardName::Index(index)), NodeWish::Resume),
+        2 => wish(None, drain()),
+        3 => wish(None, NodeWish::Resume),
+        what => {
+            let health = if what == 4 { Health::Suspect } else { Health::Healthy };
+            let foreign = Megabytes(if what == 5 { 20_000 } else { 7 });
+            let why = (what == 4).then(|| "it does not answer".to_owned());
+            let state = CardState { health, foreign, why, faulty: what == 4, ..CardState::default() };
+            Event::CardChanged { node: name, uuid: format!("card-{index}"), state }
+        }
+    }
+}
+
+/// Who is drained, and of each card its health and whether others hold too much of it.
+fn withheld(known: &BTreeMap<HostName, Known>) -> Vec<(HostName, Option<Box<str>>, Vec<String>)> {
+    let of_card = |(uuid, state): (&String, &CardState)| {
+        let much = state.outside() >= config().resources.gpu_foreign_bound;
+        let odd = state.health != Health::Healthy || much;
+        odd.then(|| format!("{uuid} {} {:?} {} {much}", state.health, state.why, state.faulty))
+    };
+    let of_node = |(name, known): (&HostName, &Known)| {
+        (name.clone(), known.drained.clone(), known.cards.iter().filter_map(of_card).collect::<Vec<_>>())
+    };
+    known.iter().map(of_node).filter(|(_, drained, cards)| drained.is_some() || !cards.is_empty()).collect()
+}
+
 fn news(attempt: AttemptName, what: u8, now: Now) -> Event {
     let end = |outcome, exit_code| Event::AttemptEnded {
         attempt,
@@ -56,7 +98,7 @@ fn news(attempt: AttemptName, what: u8, now: Now) -> Event {
             exit_code,
             signal: None,
             message: Some("so it was".into()),
-            card_peak: None,
+            card_peak: Some(Megabytes(1000 * attempt.epoch.0)),
         },
     };
     match what {
@@ -74,9 +116,12 @@ fn event_of(controller: &Controller, names: &[AttemptName], key: u128, now: Now,
         Op::Submit { cpus, hold, retries, idempotent, begin } => {
             let mut wanted = request(cpus);
             (wanted.retries, wanted.idempotent) = (retries, idempotent);
+            // Some make room for others.
+            wanted.priority = if idempotent { 10 } else { 90 };
             wanted.begin = begin.map(|ms| at(ms).wall);
             let mut new = submission(key, wanted);
             new.hold = hold;
+            new.name = format!("{}-{key}", if hold { "test" } else { "train" }).into();
             Some(Event::Submitted(Box::new(new)))
         }
         Op::Act { job, what } => act(controller, job, what),
@@ -84,6 +129,7 @@ fn event_of(controller: &Controller, names: &[AttemptName], key: u128, now: Now,
             let living = names.iter().rev().nth(usize::try_from(epoch).ok()?)?;
             Some(news(*living, what, now))
         }
+        Op::Card { index, what } => Some(of_card(index, what)),
         Op::Restart => None,
     }
 }
@@ -109,6 +155,9 @@ proptest! {
         let mut writer = place.writer();
         let (mut cluster, mut names) = (Cluster::new(), Vec::new());
         let mut last = at(0);
+        let mut config = config();
+        config.policy.preemption = true;
+        cluster.step(&writer, last, Event::ConfigLoaded(Box::new(config)));
         writer.record_snapshot(last, cluster.controller.snapshot());
         for (step, op) in ops.into_iter().enumerate() {
             last = at(step as u64 * 400);
@@ -118,10 +167,15 @@ proptest! {
                 let restored = store.restore(last.wall).unwrap();
                 let jobs: Vec<Job> = restored.jobs.into_iter().map(|job| settled(job, last)).collect();
                 prop_assert_eq!(&jobs, &to_come_back(&cluster.controller, last));
+                let known = cluster.controller.snapshot().known;
+                prop_assert_eq!(withheld(&restored.known), withheld(&known));
                 prop_assert_eq!(restored.next_number, cluster.controller.next_number());
                 prop_assert!(restored.next_epoch >= cluster.controller.next_epoch());
+                prop_assert_eq!(&restored.history, cluster.controller.history());
+                prop_assert_eq!(&restored.losses, cluster.controller.losses());
                 let mut snapshot = cluster.controller.snapshot();
                 (snapshot.jobs, snapshot.next_epoch) = (jobs, restored.next_epoch);
+                snapshot.known = restored.known;
                 cluster.controller = Controller::restore(snapshot);
                 writer = spawn(store);
                 writer.record_snapshot(last, cluster.controller.snapshot());
@@ -134,6 +188,8 @@ proptest! {
         let report = check::check(&place.paths).unwrap();
         prop_assert!(report.is_good(), "{:?}", report);
         let restored = place.open().restore(last.wall).unwrap();
+        prop_assert_eq!(&restored.history, cluster.controller.history());
+        prop_assert_eq!(&restored.losses, cluster.controller.losses());
         let jobs: Vec<Job> = restored.jobs.into_iter().map(|job| settled(job, last)).collect();
         prop_assert_eq!(&jobs, &to_come_back(&cluster.controller, last));
         let replayed = replay(&place, last);

@@ -71,8 +71,26 @@ pub struct Resources {
     pub ram: Option<Megabytes>,
     /// `gpu_reserve`: percent of a card that slices may not take.
     pub gpu_reserve: u32,
+    /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
+    #[serde(default = "Resources::usual_bound")]
+    pub gpu_foreign_bound: Megabytes,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
+    /// `gpu_sample`: how often cards with jobs are looked at.
+    #[serde(default = "gpu_sample")]
+    pub gpu_sample: Span,
+    /// `gpu_timeout`: how long a look at the cards may take.
+    #[serde(default = "gpu_timeout")]
+    pub gpu_timeout: Span,
+    /// `gpu_tolerance_mb`: what a job may be seen to use beyond its slice.
+    #[serde(default)]
+    pub gpu_tolerance: Megabytes,
+    /// `gpu_over_samples`: in a row, after which one that uses more is ended; 0: never.
+    #[serde(default)]
+    pub gpu_over_samples: u32,
+    /// `gpu_clean_wait`: how long ends wait for processes to leave their cards.
+    #[serde(default)]
+    pub gpu_clean_wait: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
 }
@@ -211,6 +229,15 @@ pub struct Policy {
     pub preempt_gap: u8,
     /// `max_preemptions`: a job is ended for others so often at most.
     pub max_preemptions: u32,
+    /// `preempt_budget`: percent of what all cards can do in an hour that evictions may cost in one; 100: any.
+    #[serde(default = "Policy::usual_budget")]
+    pub preempt_budget: u32,
+    /// `learn_length`: a job is planned with what the last runs of the same thing took.
+    #[serde(default)]
+    pub learn_length: bool,
+    /// `learn_memory`: a job is charged with what they used.
+    #[serde(default)]
+    pub learn_memory: LearnMemory,
     /// `grow_memory`: a job that ran out of its slice of a card asks for half as much again.
     pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
@@ -232,6 +259,19 @@ pub enum Cost {
     Area,
     /// Each start the same.
     Count,
+}
+
+/// `policy.learn_memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LearnMemory {
+    /// A job is charged what it asks for.
+    #[default]
+    Off,
+    /// More, if its last runs used more.
+    Raise,
+    /// Also less, if they used less and its owner agrees.
+    Fit,
 }
 
 /// `policy.packing`.
@@ -310,15 +350,36 @@ impl Default for Cluster {
     }
 }
 
+fn gpu_sample() -> Span {
+    Span::seconds(1)
+}
+
+fn gpu_timeout() -> Span {
+    Span::seconds(5)
+}
+
 impl Default for Resources {
     fn default() -> Self {
         Resources {
             cpus: None,
             ram: None,
             gpu_reserve: 0,
+            gpu_foreign_bound: Resources::usual_bound(),
             gpu_context: Megabytes(512),
+            gpu_sample: gpu_sample(),
+            gpu_timeout: gpu_timeout(),
+            gpu_tolerance: Megabytes(512),
+            gpu_over_samples: 3,
+            gpu_clean_wait: Span::seconds(30),
             gpu_nodes: Vec::new(),
         }
+    }
+}
+
+impl Resources {
+    /// A gigabyte: also of recorded configurations that are older than the key.
+    fn usual_bound() -> Megabytes {
+        Megabytes::from_bytes(1_000_000_000)
     }
 }
 
@@ -346,6 +407,9 @@ impl Default for Policy {
             preempt_priority: 70,
             preempt_gap: 30,
             max_preemptions: 2,
+            preempt_budget: Policy::usual_budget(),
+            learn_length: true,
+            learn_memory: LearnMemory::Raise,
             grow_memory: true,
             idle: None,
         }
@@ -356,6 +420,11 @@ impl Policy {
     /// Also of recorded configurations that are older than the key.
     fn usual_store() -> Megabytes {
         Megabytes(1024)
+    }
+
+    /// The same.
+    fn usual_budget() -> u32 {
+        5
     }
 }
 

@@ -86,11 +86,18 @@ impl Controller {
         // A clock that was set back must not make it end before it began, or later than now.
         let at = at.min(now.wall);
         let at = attempt.started_at.map_or(at, |started| at.max(started));
-        let end = counted_as(end, attempt);
+        let mut end = counted_as(end, attempt);
+        end.card_peak = end.card_peak.max(attempt.card_used);
+        let end = self.blamed_on_card(name.job.number, end);
+        let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
         self.settle_share(name.job.number, at);
-        let largest = self.largest_card(name.job.number);
+        if end.outcome == Outcome::Succeeded {
+            self.teach(name.job.number, at, end.card_peak);
+        }
+        let cards = self.jobs.get(&name.job.number).and_then(|job| job.request.cards.as_ref());
+        let largest = cards.and_then(|wanted| self.cards_for(wanted).max());
         let grow = self.config.policy.grow_memory;
         let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
         match end.outcome {
@@ -98,7 +105,7 @@ impl Controller {
                 job.evictions += 1;
                 job.saved = job.saved + safe_work(job);
             }
-            Outcome::OutOfMemory if grow => grow_slice(&mut job.request, &end, largest),
+            Outcome::OutOfMemory if grow => grow_slice(job, &end, largest),
             _ => {}
         }
         let next = what_follows(&job.request, job.retries_used, &end);
@@ -108,6 +115,17 @@ impl Controller {
         if let Some(job) = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_final()) {
             job.ended_at = Some(at);
         }
+    }
+
+    /// What fails on a card that has an error of its own counts as lost with it, if the job may be started again, and
+    /// nobody has asked for its end.
+    fn blamed_on_card(&self, number: JobNumber, end: AttemptEnd) -> AttemptEnd {
+        let Some(job) = self.jobs.get(&number).filter(|_| end.outcome == Outcome::Failed) else { return end };
+        let asked = job.attempt.as_ref().is_some_and(|attempt| attempt.ending.is_some());
+        let Some(fault) = self.faults_under(job).filter(|_| !asked) else { return end };
+        let again = job.request.idempotent && job.request.requeue;
+        let outcome = if again { Outcome::NodeFail } else { end.outcome };
+        AttemptEnd { outcome, message: Some(end.message.unwrap_or(fault)), ..end }
     }
 
     fn follow(&mut self, now: Now, number: JobNumber, next: Next, end: &AttemptEnd, out: &mut Vec<Decision>) {
@@ -141,9 +159,11 @@ impl Controller {
         why: &str,
         out: &mut Vec<Decision>,
     ) {
-        if let Some(job) = self.jobs.get_mut(&number) {
+        if let Some(mut job) = self.jobs.remove(&number) {
             job.retries_used += u32::from(delay.is_some());
             job.backoff_until = delay.map(|d| now.boot + d);
+            self.learn_length(&mut job);
+            self.jobs.insert(number, job);
         }
         self.shift(now, number, Move::by_ax(Cause::Requeued, JobState::Pending, why), out);
         self.settle_waiting(now, number, &Actor::Ax, why, out);
@@ -221,15 +241,6 @@ impl Controller {
         out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
     }
 
-    /// The largest card on which a job that takes slices could have them.
-    fn largest_card(&self, number: JobNumber) -> Option<Megabytes> {
-        let wanted = self.jobs.get(&number)?.request.cards.as_ref()?;
-        let enough =
-            |node: &&Node| node.inventory.cards_of(wanted.kind.as_deref()).count() >= wanted.count as usize;
-        let nodes = self.nodes.iter().filter(enough);
-        nodes.flat_map(|node| node.inventory.cards_of(wanted.kind.as_deref())).map(|card| card.mem).max()
-    }
-
     fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.release(attempt);
@@ -274,12 +285,14 @@ fn safe_work(job: &Job) -> Span {
 }
 
 /// Out of its slice of a card: half as much again next time, up to a whole card; but only if it was seen to have used
-/// the slice up.
-fn grow_slice(request: &mut Request, end: &AttemptEnd, largest: Option<Megabytes>) {
-    let Some(slice) = request.cards.as_mut().and_then(|cards| cards.slice.as_mut()) else { return };
+/// the slice up. One that was charged less than it asked for has what it asked for first.
+fn grow_slice(job: &mut Job, end: &AttemptEnd, largest: Option<Megabytes>) {
+    let asked = job.learnt.as_deref().and_then(|learnt| learnt.asked);
+    let Some(slice) = job.request.cards.as_mut().and_then(|cards| cards.slice.as_mut()) else { return };
     let used_up = end.card_peak.is_some_and(|peak| peak.0 >= slice.0 * 9 / 10);
     if let Some(largest) = largest.filter(|_| used_up) {
-        *slice = Megabytes(slice.0 * 3 / 2).min(largest);
+        let more = asked.filter(|asked| *asked > *slice).unwrap_or(Megabytes(slice.0 * 3 / 2));
+        *slice = more.min(largest);
     }
 }
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::ErrorClass;
 use crate::config::Config;
-use crate::id::{AttemptName, JobId, QueueName, SubmissionKey};
+use crate::gpu::{CardName, CardState};
+use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey};
 use crate::job::request::Request;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, AttemptEnd, Owner};
@@ -71,6 +72,47 @@ pub enum Event {
         /// The 95th percentile of the last samples.
         peak: Megabytes,
     },
+    /// What is known of a card beyond what jobs hold of it has changed; told when it matters.
+    CardChanged {
+        /// Its node.
+        node: HostName,
+        /// The card.
+        uuid: String,
+        /// What is known of it now.
+        state: CardState,
+    },
+    /// Something was seen on a card that is the business of the jobs on it alone.
+    CardNoted {
+        /// Its node.
+        node: HostName,
+        /// The card.
+        uuid: String,
+        /// What, in words.
+        what: String,
+    },
+    /// Somebody wants something of a node, or of one of its cards.
+    NodeWished {
+        /// The node.
+        node: HostName,
+        /// The card; absent: the whole node.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        card: Option<CardName>,
+        /// Who.
+        actor: Actor,
+        /// What.
+        wish: NodeWish,
+    },
+    /// An attempt uses more of a card than its slice; or has done so for too long, and is to be ended.
+    OverSlice {
+        /// The attempt.
+        attempt: AttemptName,
+        /// With the numbers, for the record.
+        words: String,
+        /// The most that it used of the card.
+        peak: Megabytes,
+        /// It is to be ended.
+        ends: bool,
+    },
     /// It is proved that an attempt was never started, and never will be.
     NeverStarted {
         /// The attempt.
@@ -98,6 +140,19 @@ pub enum Wish {
     Update(Box<Change>),
     /// The answer to the question whether an attempt counts.
     Resolve(crate::api::Resolution),
+}
+
+/// What administrators ask of nodes and cards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeWish {
+    /// Start nothing more there.
+    Drain {
+        /// Why.
+        why: String,
+    },
+    /// Give it out again.
+    Resume,
 }
 
 /// A submission whose options were read, checked and given their defaults.
@@ -223,6 +278,31 @@ pub enum Decision {
         /// How it ended.
         end: AttemptEnd,
     },
+    /// A card is withheld from jobs, or no longer, or for another reason.
+    CardMoved {
+        /// Its node.
+        node: HostName,
+        /// The card.
+        uuid: String,
+        /// What is known of it now.
+        state: Box<CardState>,
+        /// Who.
+        actor: Arc<str>,
+        /// What, and why.
+        what: String,
+    },
+    /// A node is taken out of use, or given back.
+    NodeMoved {
+        /// The node.
+        node: HostName,
+        /// Who drained it and why; absent: nobody.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        drained: Option<Box<str>>,
+        /// Who.
+        actor: Arc<str>,
+        /// What, and why.
+        what: String,
+    },
     /// An event that no row of the table allows: it changed nothing.
     Ignored {
         /// The job, if there is one.
@@ -249,6 +329,8 @@ impl Decision {
             Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
             | Decision::Signal { .. }
+            | Decision::CardMoved { .. }
+            | Decision::NodeMoved { .. }
             | Decision::Ignored { .. } => None,
         }
     }

@@ -8,10 +8,12 @@ use crate::job::spec::PreemptMode;
 use crate::job::state::Outcome;
 use crate::job::{Actor, Attempt, Claim, Job};
 use crate::node::{AttemptKey, Node};
+use crate::schedule::losses::{Losses, hour_of};
 use crate::schedule::order::ShapeId;
 use crate::schedule::placement::Place;
 use crate::schedule::preempt::{Eviction, Loss, make_room};
 use crate::schedule::timeline::{Reservation, Timeline};
+use crate::size::Megabytes;
 use crate::text::count;
 use crate::time::{Now, WallTime};
 
@@ -69,15 +71,15 @@ impl Controller {
 
     fn still_fits(&self, job: &Job, node: &Node, place: &Place) -> bool {
         let has = &node.inventory;
-        let room = |(at, charge): &(usize, _)| {
-            let limit = job.request.cards.as_ref().and_then(|wanted| {
-                Some(has.cards.get(*at)?.demand(wanted, self.config.resources.gpu_reserve)?.limit)
-            });
-            limit.is_some_and(|limit| node.cards_used()[*at].charged + *charge <= limit)
+        let reserve = self.config.resources.gpu_reserve;
+        let room = |(at, _): &(usize, Megabytes)| {
+            let charged = node.cards_used().get(*at)?.charged;
+            node.withheld()[*at].fit(&has.cards[*at], charged, job.request.cards.as_ref()?, reserve)
         };
-        node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
+        node.drained().is_none()
+            && node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
             && node.ram_used() + has.ram_for(&job.request) <= has.ram
-            && place.cards.iter().all(room)
+            && place.cards.iter().all(|card| room(card).is_some())
     }
 
     pub(super) fn find_victims(
@@ -135,8 +137,30 @@ impl Controller {
         node.held().keys().filter_map(candidate).collect()
     }
 
-    pub(super) fn evict(&mut self, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
-        let Eviction { victims, place, .. } = eviction;
+    /// Whether jobs may be ended for others now.
+    pub(super) fn may_evict(&self) -> bool {
+        self.config.policy.preemption && self.no_evictions_until().is_none()
+    }
+
+    /// The work that evictions may cost in an hour, if that is limited.
+    pub(crate) fn eviction_budget(&self) -> Option<u128> {
+        let percent = u128::from(self.config.policy.preempt_budget);
+        (self.config.policy.preemption && percent < 100).then(|| hour_of(&self.nodes) * percent / 100)
+    }
+
+    /// If they have cost more than that within an hour: when they no longer have.
+    pub(crate) fn no_evictions_until(&self) -> Option<WallTime> {
+        self.losses.over_until(self.eviction_budget()?)
+    }
+
+    /// What making room has cost lately.
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    pub(super) fn evict(&mut self, now: Now, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
+        let Eviction { victims, place, loss } = eviction;
+        self.losses.add(now.wall, loss);
         let Some(id) = self.jobs.get(&urgent).map(|job| job.id) else { return };
         let Some(has) = self.nodes.as_slice().get(place.node).map(|node| &node.inventory) else { return };
         let cards = place.cards.iter().map(|(at, charge)| (has.cards[*at].index, *charge)).collect();
@@ -160,7 +184,7 @@ impl Controller {
 /// Cards' worth of what an attempt holds, in millionths: a part of a card by its memory.
 fn card_millionths(node: &Node, attempt: &Attempt) -> u128 {
     let part = |share: &crate::node::CardShare| {
-        let card = node.inventory.cards.iter().find(|card| card.index == share.index)?;
+        let card = node.inventory.cards.iter().find(|card| card.is_of(share, &node.inventory.name))?;
         let slice = share.slice.unwrap_or(card.mem);
         Some(u128::from(slice.0) * 1_000_000 / u128::from(card.mem.0.max(1)))
     };

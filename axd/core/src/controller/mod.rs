@@ -4,8 +4,11 @@
 //! events at the same times give the same decisions, bit for bit.
 
 mod attempt;
+mod cards;
 mod event;
 mod evict;
+mod learn;
+mod overuse;
 mod person;
 mod schedule;
 mod sketch;
@@ -15,18 +18,20 @@ mod witness;
 
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
-pub use event::{Change, Decision, Event, Submission, Wish};
-pub use snapshot::Snapshot;
+pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
+pub use snapshot::{Known, Snapshot};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::{Config, Scheduler};
-use crate::id::{Epoch, JobId, JobNumber, SubmissionKey, Uid};
+use crate::id::{Epoch, HostName, JobId, JobNumber, SubmissionKey, Uid};
 use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
@@ -55,10 +60,17 @@ pub struct Controller {
     times: VirtualTimes,
     /// What the users have had.
     usages: Usages,
+    /// What jobs took.
+    /// Shared with sketches.
+    history: Arc<History>,
+    /// What making room has cost lately.
+    losses: Losses,
     /// The time of the last event.
     seen: WallTime,
     /// What was asked of cards lately.
     mix: Mix,
+    /// What is known of nodes that have not registered.
+    absent: BTreeMap<HostName, Known>,
     /// Jobs for which victims are leaving their places.
     claims: BTreeSet<JobNumber>,
     /// Whether the last pass wants another one at once.
@@ -119,6 +131,9 @@ impl Controller {
             times: VirtualTimes::default(),
             usages: Usages::default(),
             mix: Mix::default(),
+            known: BTreeMap::new(),
+            history: History::default(),
+            losses: Losses::default(),
         })
     }
 
@@ -158,7 +173,15 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::OverSlice { attempt, words, peak, ends } => {
+                self.over_slice(attempt, (words, peak), ends, &mut out);
+            }
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
+            Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
+            Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),
+            Event::NodeWished { node, card, actor, wish } => {
+                self.node_wished(&node, card.as_ref(), &actor, &wish, &mut out);
+            }
             Event::Tick => {}
         }
         out
@@ -166,6 +189,7 @@ impl Controller {
 
     /// Jobs whose begin time or back-off has come; finished jobs that may go.
     fn pass_time(&mut self, now: Now, out: &mut Vec<Decision>) {
+        self.losses.forget_old(now.wall);
         let mut due = BTreeSet::new();
         while let Some(&(at, number)) = self.begins.first().filter(|(at, _)| *at <= now.wall) {
             self.begins.remove(&(at, number));
@@ -197,16 +221,21 @@ impl Controller {
     pub fn next_wake(&self) -> Wake {
         let boot = self.backoffs.first().map(|(at, _)| *at);
         let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
-        Wake { boot, wall: self.begins.first().map(|(at, _)| *at) }
+        let begin = self.begins.first().map(|(at, _)| *at);
+        // Somebody may be waiting for others to be ended.
+        let budget = self.no_evictions_until().filter(|_| self.order.anybody_waits());
+        Wake { boot, wall: begin.into_iter().chain(budget).min() }
     }
 
     fn config_loaded(&mut self, config: Config) {
         self.config = Arc::new(config);
+        self.weigh_cards();
         self.enter_order_anew();
     }
 
     fn node_registered(&mut self, inventory: crate::node::Inventory) {
         let mut node = Node::new(inventory);
+        self.remember(&mut node);
         hold_what_jobs_hold(&self.jobs, &mut node);
         // What was to be free there may be gone.
         self.drop_claims_on(&node.inventory.name);

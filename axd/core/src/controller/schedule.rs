@@ -7,7 +7,7 @@ use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName};
 use crate::job::state::{Cause, JobState};
-use crate::job::{Attempt, Job};
+use crate::job::{Attempt, Job, Learnt};
 use crate::node::Nodes;
 use crate::schedule::lane::Worth;
 use crate::schedule::order::{ShapeId, Waiting};
@@ -131,9 +131,12 @@ impl Controller {
 
     /// How long a job is planned to run.
     pub(crate) fn planned(&self, job: &Job) -> Span {
+        self.planned_with(job, job.length())
+    }
+
+    fn planned_with(&self, job: &Job, length: Option<Span>) -> Span {
         const SHORTEST: Span = Span::seconds(1);
-        let request = &job.request;
-        let all = request.estimate.or(request.time_limit).unwrap_or(self.config.policy.unplanned());
+        let all = length.unwrap_or(self.config.policy.unplanned());
         if job.saved == Span(0) { all } else { Span(all.0.saturating_sub(job.saved.0)).max(SHORTEST) }
     }
 
@@ -160,7 +163,7 @@ impl Controller {
         let mut left = most;
         let policy = &self.config.policy;
         let mut blocked =
-            Blocked { urgent: policy.preemption.then_some(policy.preempt_priority), ..Blocked::default() };
+            Blocked { urgent: self.may_evict().then_some(policy.preempt_priority), ..Blocked::default() };
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let mut started = false;
         let claiming = self.claims.iter().filter_map(|number| self.job(*number));
@@ -206,7 +209,7 @@ impl Controller {
                 blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
             }
             if let Some(eviction) = self.find_victims(now, job, waiting.shape, &timeline, &mut blocked) {
-                self.evict(waiting.number, eviction, out);
+                self.evict(now, waiting.number, eviction, out);
                 return Pass::Evicting;
             }
             if strict {
@@ -260,7 +263,10 @@ impl Controller {
         out: &mut Vec<Decision>,
     ) -> bool {
         let Some(job) = self.jobs.get(&number) else { return false };
-        let (planned, share, queue) = (self.planned(job), self.share(job), job.queue.clone());
+        let mut learnt = job.learnt.as_deref().copied().unwrap_or_default();
+        learnt.length = self.length_at_start(job);
+        let (share, queue) = (self.share(job), job.queue.clone());
+        let planned = self.planned_with(job, job.length().into_iter().chain(learnt.length).min());
         let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
         let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
         let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
@@ -292,6 +298,10 @@ impl Controller {
             self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
         }
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
+        // Not before: its place in the order hung on what was learnt when it came.
+        if let Some(job) = self.jobs.get_mut(&number).filter(|_| learnt != Learnt::default()) {
+            job.learnt = Some(Box::new(learnt));
+        }
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why, passed });
         shifted
     }

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::id::{Epoch, JobNumber};
+use crate::gpu::CardState;
+use crate::id::{Epoch, HostName, JobNumber};
 use crate::job::Job;
-use crate::node::{Node, Nodes};
+use crate::node::{Inventory, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::Usages;
@@ -18,13 +21,31 @@ use crate::time::WallTime;
 use super::Controller;
 use super::attempt::hold_what_jobs_hold;
 
+/// What is known of a node beyond what it registers with and what jobs hold of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Known {
+    /// Its cards, by UUID.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cards: BTreeMap<String, CardState>,
+    /// Who drained it and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<Box<str>>,
+}
+
+impl Known {
+    fn of(node: &Node) -> Option<Known> {
+        let this = Known { cards: node.card_states().clone(), drained: node.drained().map(Into::into) };
+        (this != Known::default()).then_some(this)
+    }
+}
+
 /// What a restart hands back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Configuration.
     pub config: Config,
     /// Nodes, without what is given out of them: the jobs say that.
-    pub nodes: Vec<crate::node::Inventory>,
+    pub nodes: Vec<Inventory>,
     /// Jobs that have not ended, or only just.
     pub jobs: Vec<Job>,
     /// The number that the next job gets.
@@ -40,12 +61,29 @@ pub struct Snapshot {
     /// What was asked of cards lately.
     #[serde(default)]
     pub mix: Mix,
+    /// What is known of nodes, those included that have not registered.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub known: BTreeMap<HostName, Known>,
+    /// What jobs took.
+    #[serde(default)]
+    pub history: History,
+    /// What making room has cost lately.
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 impl Controller {
     /// The controller as it was when the snapshot was taken.
     pub fn restore(snapshot: Snapshot) -> Controller {
-        let nodes: Nodes = snapshot.nodes.into_iter().map(Node::new).collect();
+        let (mut absent, bound) = (snapshot.known, snapshot.config.resources.gpu_foreign_bound);
+        let node = |inventory: Inventory| {
+            let known = absent.remove(&inventory.name).unwrap_or_default();
+            let mut node = Node::new(inventory);
+            node.know_cards(known.cards, bound);
+            node.drain(known.drained);
+            node
+        };
+        let nodes: Nodes = snapshot.nodes.into_iter().map(node).collect();
         let mut this = Controller {
             by_epoch: BTreeMap::new(),
             order: WaitingOrder::default(),
@@ -54,6 +92,9 @@ impl Controller {
             usages: snapshot.usages,
             seen: WallTime::default(),
             mix: snapshot.mix,
+            absent,
+            history: Arc::new(snapshot.history),
+            losses: snapshot.losses,
             claims: BTreeSet::new(),
             pass_due: false,
             nodes,
@@ -100,6 +141,16 @@ impl Controller {
             times: self.times.clone(),
             usages: self.usages.clone(),
             mix: self.mix.clone(),
+            known: self.known(),
+            history: History::clone(&self.history),
+            losses: self.losses.clone(),
         }
+    }
+
+    fn known(&self) -> BTreeMap<HostName, Known> {
+        let mut known = self.absent.clone();
+        let here = self.nodes.iter().filter_map(|node| Some((node.inventory.name.clone(), Known::of(node)?)));
+        known.extend(here);
+        known
     }
 }

@@ -79,6 +79,16 @@ pub enum Condition {
     TooSmall(Lack),
     /// What nodes lack for it now.
     Lacks(Lack),
+    /// A card that it could have is withheld from jobs, or a part of it.
+    Withheld {
+        /// The card, and why: `gpu-01 card 3: 21 GB held by pid 4711 python of user li, not a job`.
+        why: String,
+    },
+    /// Further such cards.
+    MoreWithheld {
+        /// How many.
+        cards: u32,
+    },
     /// Further nodes that lack yet other things.
     MoreNodes {
         /// How many.
@@ -90,6 +100,15 @@ pub enum Condition {
         victims: Vec<JobId>,
         /// Where it will start.
         node: HostName,
+    },
+    /// Others could be ended for it, but that has cost enough lately.
+    EvictionsSpent {
+        /// What it has cost, in thousandths of what all cards can do in an hour.
+        per_mille: u32,
+        /// What it may cost, in hundredths.
+        most_percent: u32,
+        /// Until then.
+        until: WallTime,
     },
     /// It fits, but a place is kept for another job that it would delay.
     Kept {
@@ -165,6 +184,16 @@ impl Condition {
             Condition::FitsNowhere => "no node here could hold it, even empty".to_owned(),
             Condition::TooSmall(lack) => lack.for_ever(),
             Condition::Lacks(lack) => lack.now(),
+            Condition::Withheld { why } => why.clone(),
+            Condition::MoreWithheld { cards } => {
+                format!(
+                    "{} withheld from jobs; 'ax resource' names them",
+                    match cards {
+                        1 => "1 more card is".to_owned(),
+                        more => format!("{more} more cards are"),
+                    }
+                )
+            }
             Condition::MoreNodes { nodes } => {
                 format!("does not fit on {} either", count(*nodes, "other node"))
             }
@@ -178,6 +207,13 @@ impl Condition {
                 let who = jobs_in_words(victims, victims.len());
                 format!("{who} {are} being ended for it; then it starts on {node}")
             }
+            Condition::EvictionsSpent { per_mille, most_percent, until } => format!(
+                "nobody is ended for it for another {}: within an hour that has cost {}.{} % of all cards, at most \
+                 {most_percent} % (policy.preempt_budget)",
+                Span(seconds(until) * 1000),
+                per_mille / 10,
+                per_mille % 10
+            ),
             Condition::Kept { .. } => self.kept_in_words(now),
             Condition::Behind { jobs, at_least, first, strict } => {
                 let least = if *at_least { "at least " } else { "" };

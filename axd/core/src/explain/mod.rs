@@ -22,7 +22,7 @@ use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
 
 pub use condition::Condition;
-pub use plan::{Basis, Said};
+pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
 
 /// Why a job waits and until when.
@@ -304,9 +304,23 @@ impl<'a> Story<'a> {
                 .map(|node| Condition::MakingRoom { victims: victims.clone(), node })
                 .collect();
         }
+        let spent = self.budget_spent(job);
         let known = self.nodes_for(job);
         let kept = self.kept_for_others(job, &known.fitting);
-        kept.into_iter().chain(known.lacks.iter().cloned()).collect()
+        spent.into_iter().chain(kept).chain(known.lacks.iter().cloned()).collect()
+    }
+
+    /// Whether others could be ended for it if that had not cost enough lately.
+    fn budget_spent(&self, job: &Job) -> Option<Condition> {
+        let policy = &self.controller.config().policy;
+        if job.request.priority < policy.preempt_priority {
+            return None;
+        }
+        let (budget, until) = (self.controller.eviction_budget()?, self.controller.no_evictions_until()?);
+        let whole = budget / u128::from(policy.preempt_budget.max(1)) * 100;
+        let lost = self.controller.losses().sum() * 1000 / whole.max(1);
+        let lost = u32::try_from(lost).unwrap_or(u32::MAX);
+        Some(Condition::EvictionsSpent { per_mille: lost, most_percent: policy.preempt_budget, until })
     }
 
     /// What nodes lack for it, and those that lack nothing.
@@ -320,9 +334,27 @@ impl<'a> Story<'a> {
         let (lacking, fitting): (Vec<_>, Vec<_>) = needs.enumerate().partition(|(_, (_, n))| !n.is_empty());
         let lacks = Lack::collected(lacking.into_iter().map(|(_, lacking)| lacking));
         let fitting = fitting.into_iter().map(|(position, _)| position).collect();
-        let known = Rc::new(NodesFor { lacks: few_lines(lacks, Condition::Lacks), fitting });
+        let mut lacks = few_lines(lacks, Condition::Lacks);
+        lacks.extend(self.withheld_from(job));
+        let known = Rc::new(NodesFor { lacks, fitting });
         self.known.insert(shape, Rc::clone(&known));
         known
+    }
+
+    /// The cards that it could have and that are withheld from jobs.
+    fn withheld_from(&self, job: &Job) -> Vec<Condition> {
+        let Some(wanted) = &job.request.cards else { return Vec::new() };
+        let reserve = self.controller.config().resources.gpu_reserve;
+        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
+        let nodes = self.pass.after.nodes().filter(open);
+        let withheld =
+            nodes.flat_map(|node| node.withheld_from(wanted, reserve).map(move |card| (node, card)));
+        let mut withheld = withheld.filter_map(|(node, card)| node.card_in_words(&card.uuid));
+        let mut lines: Vec<Condition> =
+            withheld.by_ref().take(LINES).map(|why| Condition::Withheld { why }).collect();
+        let more = withheld.count() as u32;
+        lines.extend((more > 0).then_some(Condition::MoreWithheld { cards: more }));
+        lines
     }
 
     /// On which of the nodes where it would fit it may run longest, and whose place ends that.

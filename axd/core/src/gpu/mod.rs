@@ -1,15 +1,21 @@
 //! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
+pub mod leaving;
 mod sample;
+mod slices;
+pub mod watch;
 
-pub use sample::{CardSeen, HolderSeen, Sample};
+pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
+pub use slices::{Grant, slices, weakest};
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::node::Card;
 use crate::size::Megabytes;
+use crate::text::{escaped, listed};
 
 /// How a card is built in, as far as the driver says; all of it unknown for cards that are only declared.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -120,4 +126,70 @@ pub struct CardState {
     /// Memory that really is free by the window, conservative; absent where nobody measures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<Megabytes>,
+    /// What others than jobs hold of the memory that is given out: of a card that has more than that, they hold the
+    /// surplus first.
+    #[serde(default)]
+    pub taken: Megabytes,
+    /// Its health is lost for an error of the card itself: what failed on it meanwhile may not be the job's fault.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub faulty: bool,
+}
+
+impl CardState {
+    /// Memory that neither jobs nor the driver account for.
+    pub fn outside(&self) -> Megabytes {
+        self.foreign + self.unexplained
+    }
+
+    /// Who has that memory: `21 GB held by pid 4711 python of user li, not a job`.
+    pub fn outside_in_words(&self) -> String {
+        let mut parts: Vec<String> = self.holders.iter().take(HOLDERS).cloned().collect();
+        if self.holders.len() > HOLDERS {
+            parts.push(format!("{} more", self.holders.len() - HOLDERS));
+        }
+        if self.unexplained > Megabytes::ZERO {
+            parts.push(format!("{} in use that no process accounts for", self.unexplained.of_card()));
+        }
+        match parts.is_empty() {
+            true => format!("{} are not free", self.taken.of_card()),
+            false => listed(&parts),
+        }
+    }
+}
+
+/// So many holders of a card are named.
+const HOLDERS: usize = 3;
+
+/// A card of a node as people name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CardName {
+    /// By its number there.
+    Index(u32),
+    /// By its UUID.
+    Uuid(String),
+}
+
+impl CardName {
+    /// As it is written: a number, or anything else is a UUID.
+    pub fn read(text: &str) -> CardName {
+        text.parse().map_or_else(|_| CardName::Uuid(text.to_owned()), CardName::Index)
+    }
+
+    /// Whether it names this card.
+    pub fn is(&self, card: &Card) -> bool {
+        match self {
+            CardName::Index(index) => card.index == *index,
+            CardName::Uuid(uuid) => card.uuid == *uuid,
+        }
+    }
+}
+
+impl fmt::Display for CardName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CardName::Index(index) => index.fmt(f),
+            CardName::Uuid(uuid) => f.write_str(&escaped(uuid)),
+        }
+    }
 }

@@ -8,8 +8,23 @@ use crate::size::Megabytes;
 /// One look at all cards of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sample {
-    /// Those that could be asked. One that is missing could not, or is gone.
+    /// Those that could be asked.
     pub cards: Vec<CardSeen>,
+    /// Those that could not, or are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<Unseen>,
+}
+
+/// A card that could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// Which.
+    pub uuid: String,
+    /// Why, in words.
+    pub why: String,
+    /// Xid events since the last sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub xids: Vec<u32>,
 }
 
 /// A card at one moment. What the driver does not say is absent, never zero.
@@ -38,6 +53,9 @@ pub struct CardSeen {
     /// Pages or rows wait to be taken out of use at the next reset, or could not be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retirement_pending: Option<bool>,
+    /// What its maker recommends to make it fit again, in words; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<String>,
     /// Xid events since the last sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xids: Vec<u32>,

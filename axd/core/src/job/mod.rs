@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey, Uid};
 use crate::node::{Allocation, AttemptKey};
+use crate::schedule::history::Signature;
 use crate::schedule::share::Charged;
 use crate::size::Megabytes;
 use crate::time::{BootTime, Span, WallTime};
@@ -102,6 +103,12 @@ pub struct Job {
     /// Work that earlier attempts have done and kept.
     #[serde(default)]
     pub saved: Span,
+    /// What its owner submits as the same thing.
+    #[serde(default, skip_serializing_if = "Signature::is_unknown")]
+    pub signature: Signature,
+    /// What was learnt of it from earlier runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<Box<Learnt>>,
     /// Room that others are making for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Box<Claim>>,
@@ -109,6 +116,40 @@ pub struct Job {
     pub attempt: Option<Box<Attempt>>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
     pub note: Option<Box<str>>,
+}
+
+/// What earlier runs of the same thing say of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Learnt {
+    /// How long it takes: the mean of the last two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Span>,
+    /// What it asked for of each card, where it is charged something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Megabytes>,
+    /// The number of runs that say so.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub measured: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Job {
+    /// How long it is planned to run altogether, and whether anybody or anything says so: what was learnt, at most what
+    /// was declared; without either as long as jobs are taken to run of which nobody says it.
+    pub fn length(&self) -> Option<Span> {
+        let declared = self.request.estimate.or(self.request.time_limit);
+        let learnt = self.learnt.as_deref().and_then(|learnt| learnt.length);
+        declared.into_iter().chain(learnt).min()
+    }
+
+    /// Whether its planned length is what its last runs took.
+    pub fn is_planned_as_learnt(&self) -> bool {
+        self.length().is_some() && self.length() == self.learnt.as_deref().and_then(|learnt| learnt.length)
+    }
 }
 
 /// Room that victims are making for an urgent job.

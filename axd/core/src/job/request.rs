@@ -53,6 +53,9 @@ pub struct Request {
     /// What may be done to it when a more urgent job needs its place.
     #[serde(default = "by_default")]
     pub preempt: PreemptMode,
+    /// It may be charged less memory of a card than it asks for, if its last runs used less.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fit_memory: bool,
     /// Exit codes that are retried; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retry_on: Vec<u8>,
@@ -151,6 +154,7 @@ pub fn resolve(
         retry_delay: spec.policy.retry_delay.unwrap_or(policy.retry_delay),
         retry_on: spec.policy.retry_on.clone(),
         preempt: spec.policy.preempt.unwrap_or(queue.preempt),
+        fit_memory: spec.resources.fit_memory,
         cards,
         special: (special != Special::default()).then(|| Box::new(special)),
     })
@@ -179,7 +183,8 @@ fn tasks(spec: &JobSpec) -> u32 {
     r.ntasks.or(r.ntasks_per_node).unwrap_or(1).max(1)
 }
 
-fn card_request(spec: &JobSpec) -> Result<Option<CardRequest>, Unmeetable> {
+/// The cards of a submission.
+pub(crate) fn card_request(spec: &JobSpec) -> Result<Option<CardRequest>, Unmeetable> {
     let r = &spec.resources;
     let per_task = r.gpus_per_task.as_ref().map(|g| (g, g.count.saturating_mul(tasks(spec))));
     let all = r.gpus.as_ref().map(|g| (g, g.count));

@@ -10,7 +10,7 @@ use crate::size::Megabytes;
 use crate::time::WallTime;
 
 use super::room::At;
-use super::{Node, Sort};
+use super::{Card, CardUse, Node, Sort, Withheld};
 
 /// So many wants are known at once; more are forgotten all together.
 const KNOWN: usize = 128;
@@ -27,6 +27,8 @@ pub struct Want {
     pub count: usize,
     /// Free memory on each.
     pub free: Megabytes,
+    /// Nobody else may be on them.
+    pub whole: bool,
     /// Free CPUs.
     pub cpus: u32,
     /// Free memory.
@@ -125,16 +127,20 @@ fn bound(node: &Node, want: Want) -> Option<WallTime> {
     let mut ends: Vec<_> = node.held.values().map(|holding| (holding.until, holding)).collect();
     ends.sort_unstable_by_key(|(until, _)| *until);
     let (mut cpus, mut ram) = (node.free_cpus(), node.free_ram());
-    let cards = node.inventory.cards.iter().zip(&node.cards);
-    let mut free: Vec<Megabytes> = cards.map(|(card, used)| card.mem - used.charged).collect();
-    let mut enough = free.iter().filter(|free| **free >= want.free).count();
+    let free = |(card, withheld, used): (&Card, Withheld, CardUse)| {
+        let missing = if want.whole { Megabytes::ZERO } else { withheld.taken };
+        (!withheld.barred).then(|| card.mem.0 as i64 - (used.charged + missing).0 as i64)
+    };
+    let mut free: Vec<Option<i64>> = node.each_card().map(free).collect();
+    let suits = |free: &Option<i64>| free.is_some_and(|free| free >= want.free.0 as i64);
+    let mut enough = free.iter().filter(|free| suits(free)).count();
     let end = ends.into_iter().find(|(_, holding)| {
         cpus += holding.allocation.cpus.len() as u32;
         ram = ram + holding.allocation.ram;
         for (card, charge) in &holding.charges {
-            let before = free[*card];
-            free[*card] = before + *charge;
-            enough += usize::from(before < want.free && free[*card] >= want.free);
+            let before = suits(&free[*card]);
+            free[*card] = free[*card].map(|free| free + charge.0 as i64);
+            enough += usize::from(!before && suits(&free[*card]));
         }
         enough >= want.count && cpus >= want.cpus && ram >= want.ram
     });

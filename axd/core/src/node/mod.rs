@@ -1,19 +1,23 @@
 //! Nodes: what they have, what is given out. The only place that adds up
 //! resources; what slices are promised of a card never exceeds what it has.
 
+mod cards;
 mod ends;
 mod needs;
 mod room;
+mod topology;
 mod words;
 
+pub use cards::{Fitting, Withheld};
 pub use needs::{Lack, Need};
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::gpu::Hardware;
+use crate::gpu::{CardState, Hardware};
 use crate::id::{AttemptName, HostName};
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
@@ -21,6 +25,7 @@ use crate::time::WallTime;
 
 pub use ends::Want;
 pub use room::{At, Room, Sort};
+pub use topology::Topology;
 
 /// What a node registered with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +43,9 @@ pub struct Inventory {
     /// What `--constraint` may ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+    /// NUMA node of each CPU; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numa_cpus: Vec<u32>,
 }
 
 /// One card.
@@ -127,6 +135,20 @@ impl Card {
         Card { index, uuid, kind, mem, hardware: Hardware::default() }
     }
 
+    /// The name of a card of which no driver says the UUID.
+    pub fn declared_name(node: &HostName, index: u32) -> String {
+        format!("{node}-{index}")
+    }
+
+    /// Whether it is what a share was given of. Its UUID says that, whatever number it has now; its number where it had
+    /// no UUID then, or has none now.
+    pub fn is_of(&self, share: &CardShare, node: &HostName) -> bool {
+        let nameless = |uuid: &str, index: u32| uuid == Card::declared_name(node, index);
+        self.uuid == share.uuid
+            || (self.index == share.index
+                && (nameless(&self.uuid, self.index) || nameless(&share.uuid, share.index)))
+    }
+
     /// The part of a card that slices may share, with `reserve` percent of it kept back.
     pub fn shared(&self, reserve: u32) -> Megabytes {
         Megabytes(self.mem.0 * u64::from(100 - reserve.min(100)) / 100)
@@ -181,6 +203,14 @@ pub struct Node {
     ram_used: Megabytes,
     /// By position in the inventory.
     cards: Vec<CardUse>,
+    /// What is known of cards, by UUID.
+    states: BTreeMap<String, CardState>,
+    /// What follows from that, by position in the inventory.
+    withheld: Vec<Withheld>,
+    /// Nothing more is started on it: who says so and why.
+    drained: Option<Box<str>>,
+    /// How the cards lie to one another, where that differs.
+    topology: Option<Arc<Topology>>,
 }
 
 /// Attempts are keyed by epoch here: it is unique in a cluster.
@@ -189,8 +219,22 @@ pub type AttemptKey = u64;
 impl Node {
     /// A node of which nothing is given out.
     pub fn new(inventory: Inventory) -> Node {
-        let cards = vec![CardUse::default(); inventory.cards.len()];
-        Node { inventory, held: BTreeMap::new(), cpus_used: 0, ram_used: Megabytes::ZERO, cards }
+        Node {
+            cards: vec![CardUse::default(); inventory.cards.len()],
+            withheld: vec![Withheld::default(); inventory.cards.len()],
+            topology: Topology::of(&inventory.cards).map(Arc::new),
+            inventory,
+            held: BTreeMap::new(),
+            cpus_used: 0,
+            ram_used: Megabytes::ZERO,
+            states: BTreeMap::new(),
+            drained: None,
+        }
+    }
+
+    /// How the cards lie to one another; nothing where all lie alike, as far as is known.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.topology.as_deref()
     }
 
     /// What living attempts hold, by epoch.
@@ -244,7 +288,8 @@ impl Node {
             && request.cards.as_ref().is_none_or(enough)
     }
 
-    /// The allocation that gives a request these cards, by position, and the CPUs with the lowest numbers.
+    /// The allocation that gives a request these cards, by position, and the CPUs with the lowest numbers of those near
+    /// them.
     pub fn allocation(&self, request: &Request, cards: &[usize], reserve: u32) -> Allocation {
         let share = |position: &usize| {
             let card = &self.inventory.cards[*position];
@@ -255,13 +300,14 @@ impl Node {
         cards.sort_unstable();
         Allocation {
             node: self.inventory.name.clone(),
-            cpus: self.lowest_free_cpus(self.inventory.cpus_for(request)),
+            cpus: self.nearest_free_cpus(self.inventory.cpus_for(request), &cards),
             ram: self.inventory.ram_for(request),
             cards: cards.iter().map(share).collect(),
         }
     }
 
-    fn lowest_free_cpus(&self, count: u32) -> Vec<u32> {
+    /// Each card in turn has the lowest free CPU of its NUMA node, as long as there are; then come the lowest of all.
+    fn nearest_free_cpus(&self, count: u32, cards: &[usize]) -> Vec<u32> {
         let mut taken = vec![0_u64; self.inventory.cpus as usize / 64 + 1];
         for cpu in self.held.values().flat_map(|h| &h.allocation.cpus) {
             if let Some(word) = taken.get_mut(*cpu as usize / 64) {
@@ -269,13 +315,14 @@ impl Node {
             }
         }
         let free = (0..self.inventory.cpus).filter(|cpu| taken[*cpu as usize / 64] & (1 << (cpu % 64)) == 0);
-        free.take(count as usize).collect()
+        topology::nearest(free, count as usize, &self.inventory, cards)
     }
 
     /// Gives out what was placed, until then as far as is known.
     pub fn hold(&mut self, attempt: AttemptName, allocation: Allocation, until: WallTime) {
         let charge = |share: &CardShare| {
-            let position = self.position(share.index)?;
+            let has = &self.inventory;
+            let position = has.cards.iter().position(|card| card.is_of(share, &has.name))?;
             Some((position, share.slice.unwrap_or(self.inventory.cards[position].mem)))
         };
         let charges: Vec<_> = allocation.cards.iter().filter_map(charge).collect();

@@ -19,6 +19,11 @@ pub enum Need {
         /// Those that it asks for.
         wanted: String,
     },
+    /// A node that is in use.
+    Drained {
+        /// By whom it is drained and why.
+        why: String,
+    },
     /// CPUs.
     Cpus {
         /// Asked for.
@@ -59,8 +64,9 @@ impl Need {
     /// What sort of thing it is: nodes that lack the same sorts are spoken of together.
     fn sort(&self) -> u8 {
         match self {
-            Need::Admission => 4,
-            Need::Features { .. } => 5,
+            Need::Admission => 5,
+            Need::Features { .. } => 6,
+            Need::Drained { .. } => 4,
             Need::Cpus { .. } => 0,
             Need::Ram { .. } => 1,
             Need::WholeNode { .. } => 3,
@@ -125,10 +131,9 @@ impl Lack {
 impl Node {
     /// Cards that can take a share of the request now.
     fn cards_free_for(&self, wanted: &CardRequest, reserve: u32) -> u32 {
-        let cards = self.inventory.cards.iter().zip(self.cards_used());
-        let fits = cards.filter(|(card, used)| {
-            card.demand(wanted, reserve).is_some_and(|d| used.charged + d.charge <= d.limit)
-        });
+        let fits = self
+            .each_card()
+            .filter(|(card, withheld, used)| withheld.fit(card, used.charged, wanted, reserve).is_some());
         fits.count() as u32
     }
 
@@ -153,6 +158,9 @@ impl Node {
         let has = &self.inventory;
         if let Some(barred) = self.barred(request) {
             return vec![barred];
+        }
+        if let Some(why) = self.drained() {
+            return vec![Need::Drained { why: why.to_owned() }];
         }
         let mut found = Vec::new();
         let free = self.free_cpus();

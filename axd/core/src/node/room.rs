@@ -29,11 +29,11 @@ pub struct Room {
 pub struct Entry {
     /// Sort of all its cards.
     pub sort: Option<usize>,
-    /// Cards that nobody holds.
+    /// Cards that nobody holds and that may be given out.
     pub empty: u32,
     /// CPUs.
     pub free_cpus: u32,
-    /// Memory of each card that is not charged, the least first.
+    /// Memory of each card that slices may take, the least first.
     pub free: Vec<Megabytes>,
 }
 
@@ -60,7 +60,7 @@ pub struct Sort {
     pub card: Card,
     /// By free memory of a card and empty cards on its node.
     pub cards: BTreeSet<(Megabytes, u32, At)>,
-    /// Nodes with empty cards, by their number.
+    /// Nodes with empty cards, by how many.
     pub whole: BTreeSet<(u32, At)>,
     /// All nodes with such cards.
     pub nodes: BTreeSet<At>,
@@ -105,12 +105,10 @@ impl Room {
     }
 
     fn entry(&mut self, node: &Node) -> Entry {
-        let cards = &node.inventory.cards;
-        let mut free: Vec<Megabytes> =
-            cards.iter().zip(&node.cards).map(|(card, used)| card.mem - used.charged).collect();
+        let mut free: Vec<Megabytes> = node.free_memory().collect();
         free.sort_unstable();
-        let empty = node.cards.iter().filter(|card| card.holders == 0).count() as u32;
-        Entry { sort: self.sort_of(cards), empty, free_cpus: node.free_cpus(), free }
+        let sort = self.sort_of(&node.inventory.cards);
+        Entry { sort, empty: node.empty_cards() as u32, free_cpus: node.free_cpus(), free }
     }
 
     fn sort_of(&mut self, cards: &[Card]) -> Option<usize> {

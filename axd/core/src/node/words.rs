@@ -19,6 +19,7 @@ impl Need {
         match self {
             Need::Admission => "leave to run".to_owned(),
             Need::Features { wanted } => format!("the features {wanted}"),
+            Need::Drained { .. } => "a node that is in use".to_owned(),
             Need::Cpus { wanted, free, all } => {
                 format!("{} ({most}{free} of {all} free)", count(*wanted, "CPU"))
             }
@@ -40,6 +41,7 @@ impl Need {
         match self {
             Need::Admission => "leave to run".to_owned(),
             Need::Features { wanted } => format!("the features {wanted}"),
+            Need::Drained { .. } => "a node that is in use".to_owned(),
             Need::Cpus { wanted, all, .. } => format!("{}, and {who} {have} {all}", count(*wanted, "CPU")),
             Need::Ram { wanted, all, .. } => format!("{wanted} of RAM, and {who} {have} {all}"),
             Need::WholeNode { .. } => "the whole node".to_owned(),
@@ -77,6 +79,10 @@ impl Lack {
         }
         if let [Need::Features { wanted }] = self.needs.as_slice() {
             return format!("needs the features {wanted}, missing on {places}");
+        }
+        if let [Need::Drained { why }] = self.needs.as_slice() {
+            let is = if self.count > 1 { "is drained, the first" } else { "is drained" };
+            return format!("{places} {is} {why}");
         }
         let most = if self.count > 1 { "at most " } else { "" };
         let needs: Vec<String> = self.needs.iter().map(|need| need.now(most)).collect();

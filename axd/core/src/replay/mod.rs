@@ -164,6 +164,9 @@ pub fn what_differs(led_to: &Snapshot, recorded: &Snapshot) -> Option<String> {
     let told = |differs: bool, what: &str| differs.then(|| what.to_owned());
     told(led_to.times != recorded.times, "what the queues have had")
         .or_else(|| told(!led_to.usages.remembers_like(&recorded.usages), "what the users have had"))
+        .or_else(|| told(led_to.history != recorded.history, "what is learnt of runs"))
+        .or_else(|| told(led_to.losses != recorded.losses, "what making room has cost"))
+        .or_else(|| told(led_to.known != recorded.known, "what is known of nodes and cards"))
         .or_else(|| told(led_to.mix != recorded.mix, "what was asked of cards"))
 }
 

@@ -153,6 +153,7 @@ mod tests {
             ram: Megabytes(8),
             cards,
             features: vec![],
+            numa_cpus: vec![],
         }
     }
 

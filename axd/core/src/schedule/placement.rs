@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 use crate::config::Packing;
 use crate::job::request::{CardRequest, Request};
-use crate::node::{At, Card, CardDemand, CardUse, Node, Nodes, Room, Want};
+use crate::node::{At, Card, CardDemand, Node, Nodes, Room, Topology, Want};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -103,15 +103,15 @@ impl Rules {
     /// What a request wants of each sort of cards; of any node where it wants none, or where cards differ.
     fn wants(&self, room: &Room, request: &Request) -> Vec<Want> {
         let (cpus, ram) = (request.cpus, request.ram);
-        let any = Want { sort: None, count: 0, free: Megabytes::ZERO, cpus, ram };
+        let any = Want { sort: None, count: 0, free: Megabytes::ZERO, whole: false, cpus, ram };
         let Some(wanted) = &request.cards else { return vec![any] };
         if room.mixed().next().is_some() {
             return vec![any];
         }
         let of_sort = |(position, sort): (usize, &crate::node::Sort)| {
             let demand = sort.card.demand(wanted, self.reserve)?;
-            let free = least_free(&sort.card, demand);
-            Some(Want { sort: Some(position), count: wanted.count as usize, free, cpus, ram })
+            let (free, whole) = (least_free(&sort.card, demand), demand.slice.is_none());
+            Some(Want { sort: Some(position), count: wanted.count as usize, free, whole, cpus, ram })
         };
         room.sorts().iter().enumerate().filter_map(of_sort).collect()
     }
@@ -131,11 +131,12 @@ impl Rules {
         search.best.is_some()
     }
 
-    /// Whether a node could hold a request if it were empty, as far as a glance tells.
+    /// Whether a node could hold a request if it were empty, and may now, as far as a glance tells.
     fn could_hold(&self, node: &Node, request: &Request) -> bool {
         let has = &node.inventory;
         let cards = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
-        request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len() && has.admits(request)
+        let enough = request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len();
+        enough && node.drained().is_none() && has.admits(request)
     }
 
     /// Whether a request fits beside what a node holds now, reservations left aside.
@@ -144,12 +145,16 @@ impl Rules {
             return false;
         }
         let Some(wanted) = &request.cards else { return true };
-        let fits = |(card, used): &(&Card, &CardUse)| {
-            card.demand(wanted, self.reserve)
-                .is_some_and(|demand| used.charged + demand.charge <= demand.limit)
-        };
-        let cards = node.inventory.cards.iter().zip(node.cards_used());
+        let fits = |at: &usize| self.fit(node, *at, node.cards_used()[*at].charged, wanted).is_some();
+        let cards = 0..node.inventory.cards.len();
         cards.filter(fits).take(wanted.count as usize).count() == wanted.count as usize
+    }
+
+    /// A card with so much charged on it, if a share of the request fits.
+    fn fit(&self, node: &Node, at: usize, used: Megabytes, wanted: &CardRequest) -> Option<Fit> {
+        let card = &node.inventory.cards[at];
+        let fitting = node.withheld()[at].fit(card, used, wanted, self.reserve)?;
+        Some(Fit { used, at, mem: card.mem, charge: fitting.charge, left: fitting.left.0 as i64 })
     }
 
     /// The best cards of a node for a request, with so much of it used.
@@ -164,7 +169,7 @@ impl Rules {
         if used.cpus + has.cpus_for(request) > has.cpus || used.ram + has.ram_for(request) > has.ram {
             return None;
         }
-        let empty = || node.cards_used().iter().filter(|card| card.holders == 0).count() as i64;
+        let empty = || node.empty_cards() as i64;
         let Some(wanted) = &request.cards else {
             // The tightest node of those with the fewest cards to spare.
             let left = i64::from(has.cpus - used.cpus);
@@ -176,14 +181,9 @@ impl Rules {
             return Some((score, Place { node: position, cards: Vec::new() }));
         };
         let count = wanted.count as usize;
-        let fits = |(at, (card, used)): (usize, (&Card, &Megabytes))| {
-            let demand = card.demand(wanted, self.reserve)?;
-            let fit = Fit { used: *used, at, mem: card.mem, charge: demand.charge };
-            (*used + demand.charge <= demand.limit).then_some(fit)
-        };
         let mut fitting: Vec<Fit> = Vec::new();
-        for (tried, card) in has.cards.iter().zip(&used.cards).enumerate() {
-            if let Some(fit) = fits((tried, card)) {
+        for (tried, used) in used.cards.iter().enumerate() {
+            if let Some(fit) = self.fit(node, tried, *used, wanted) {
                 fitting.push(fit);
             } else if fitting.len() + has.cards.len() - tried <= count {
                 return None;
@@ -192,13 +192,20 @@ impl Rules {
         match self.packing {
             Packing::First => {}
             Packing::Worst => fitting.sort_unstable_by_key(|fit| (fit.used, Reverse(fit.mem), fit.at)),
-            Packing::Best | Packing::Fgd => fitting.sort_unstable_by_key(|fit| (fit.left(), fit.at)),
+            Packing::Best | Packing::Fgd => fitting.sort_unstable_by_key(|fit| (fit.left, fit.at)),
+        }
+        if let Some(topology) = node.topology().filter(|_| count > 1) {
+            match self.packing {
+                Packing::First => {}
+                Packing::Worst => link(&mut fitting, count, topology, |fit| (fit.used, Reverse(fit.mem))),
+                Packing::Best | Packing::Fgd => link(&mut fitting, count, topology, |fit| fit.left),
+            }
         }
         if self.packing == Packing::Fgd {
             return self.least_fragmenting(position, node, &fitting, count);
         }
         fitting.truncate(count);
-        let left = fitting.iter().map(Fit::left).sum::<i64>();
+        let left = fitting.iter().map(|fit| fit.left).sum::<i64>();
         let score = match self.packing {
             Packing::Best => (left, empty(), 0, position),
             Packing::Worst => (-left, 0, 0, position),
@@ -216,12 +223,17 @@ impl Rules {
         fitting: &[Fit],
         count: usize,
     ) -> Option<(Score, Place)> {
-        let free = node.inventory.cards.iter().zip(node.cards_used());
-        let free: Vec<Megabytes> = free.map(|(card, used)| card.mem - used.charged).collect();
+        // Whoever has the whole of an empty card has all of it, whatever others hold.
+        let cards = node.inventory.cards.iter().zip(node.cards_used());
+        let free = cards.zip(node.free_memory()).map(|((card, used), free)| match used.holders {
+            0 if free > Megabytes::ZERO => card.mem,
+            _ => free,
+        });
+        let free: Vec<Megabytes> = free.collect();
         let finds = self.typical.on(&node.inventory, &free, self.reserve);
         let scored = |cards: &[Fit]| {
             let charges: Vec<(usize, Megabytes)> = cards.iter().map(|fit| (fit.at, fit.charge)).collect();
-            let left = cards.iter().map(Fit::left).sum();
+            let left = cards.iter().map(|fit| fit.left).sum();
             ((finds.growth(&charges), left, 0, position), place_of(position, cards))
         };
         if count > 1 {
@@ -242,12 +254,21 @@ struct Fit {
     at: usize,
     mem: Megabytes,
     charge: Megabytes,
+    left: i64,
 }
 
-impl Fit {
-    fn left(&self) -> i64 {
-        (self.mem - (self.used + self.charge)).0 as i64
-    }
+/// Of cards in their order, of which the first so many are taken, puts first among equals those that are linked best with
+/// them, then those of one NUMA node.
+fn link<K: PartialEq>(fitting: &mut [Fit], count: usize, topology: &Topology, key: impl Fn(&Fit) -> K) {
+    let Some(last) = count.checked_sub(1).and_then(|last| fitting.get(last)) else { return };
+    let last = key(last);
+    let Some(from) = fitting.iter().position(|fit| key(fit) == last) else { return };
+    let equal = fitting[from..].iter().take_while(|fit| key(fit) == last).count();
+    let at = |fits: &[Fit]| fits.iter().map(|fit| fit.at).collect::<Vec<usize>>();
+    let (taken, choice) = (at(&fitting[..from]), at(&fitting[from..from + equal]));
+    let best = topology.best(&taken, &choice, count - from);
+    // A stable sort: those that are chosen and the others keep their order.
+    fitting[from..from + equal].sort_by_key(|fit| !best.contains(&fit.at));
 }
 
 fn place_of(node: usize, cards: &[Fit]) -> Place {
@@ -301,10 +322,10 @@ impl Search<'_> {
         for sort in room.sorts() {
             let Some(demand) = sort.card.demand(wanted, self.rules.reserve) else { continue };
             let least = least_free(&sort.card, demand);
-            if wanted.count == 1 {
-                self.first_of(room, sort.cards.range((least, 0, 0)..).map(|(_, _, at)| *at));
-            } else if demand.slice.is_none() {
+            if demand.slice.is_none() {
                 self.first_of(room, sort.whole.range((wanted.count, 0)..).map(|(_, at)| *at));
+            } else if wanted.count == 1 {
+                self.first_of(room, sort.cards.range((least, 0, 0)..).map(|(_, _, at)| *at));
             } else {
                 let cards = sort.cards.range((least, 0, 0)..).copied();
                 self.tightest_of(room, cards, wanted.count as usize, least);
@@ -317,8 +338,11 @@ impl Search<'_> {
         let entry = room.of(position as At);
         let fits = |wanted: &CardRequest, sort: usize| {
             let card = &room.sorts()[sort].card;
-            let least = |demand| entry.has(wanted.count as usize, least_free(card, demand));
-            card.demand(wanted, self.rules.reserve).is_some_and(least)
+            let enough = |demand: CardDemand| match demand.slice {
+                None => entry.empty >= wanted.count,
+                Some(_) => entry.has(wanted.count as usize, least_free(card, demand)),
+            };
+            card.demand(wanted, self.rules.reserve).is_some_and(enough)
         };
         let cards = self.request.cards.as_ref().zip(entry.sort);
         entry.free_cpus >= self.request.cpus && cards.is_none_or(|(wanted, sort)| fits(wanted, sort))

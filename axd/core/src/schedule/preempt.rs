@@ -74,6 +74,9 @@ fn room_without(
     gone: &BTreeSet<AttemptKey>,
 ) -> Option<Place> {
     let has = &node.inventory;
+    if node.drained().is_some() {
+        return None;
+    }
     let leaving = || node.held().iter().filter(|(key, _)| gone.contains(key)).map(|(_, holding)| holding);
     let cpus: usize = leaving().map(|holding| holding.allocation.cpus.len()).sum();
     let cpus = node.cpus_used() + kept.iter().map(|r| r.cpus).sum::<u32>() - u32::try_from(cpus).ok()?;
@@ -85,14 +88,14 @@ fn room_without(
     let Some(wanted) = &request.cards else { return Some(Place { node: position, cards: Vec::new() }) };
     let mut fitting = Vec::new();
     for (at, card) in has.cards.iter().enumerate() {
-        let Some(demand) = card.demand(wanted, reserve) else { continue };
         let used = node.cards_used()[at].charged;
         let freed: Megabytes =
             leaving().flat_map(|h| &h.charges).filter(|(on, _)| *on == at).map(|(_, charge)| *charge).sum();
         let reserved: Megabytes =
             kept.iter().flat_map(|r| &r.cards).filter(|(on, _)| *on == at).map(|(_, charge)| *charge).sum();
-        if used + reserved - freed + demand.charge <= demand.limit {
-            fitting.push((Reverse(used), at, demand.charge));
+        let beside = used + reserved - freed;
+        if let Some(fit) = node.withheld()[at].fit(card, beside, wanted, reserve) {
+            fitting.push((Reverse(used), at, fit.charge));
         }
     }
     fitting.sort_unstable();

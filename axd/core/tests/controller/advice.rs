@@ -70,6 +70,7 @@ fn random_node(dice: &mut Dice<'_>, number: u64) -> Inventory {
         ram: Megabytes(2048 + 1000 * dice.of(9)),
         cards: (0..dice.one(&[2, 0, 1, 3, 4])).map(card).collect(),
         features: dice.one(&[vec![], vec!["new".to_owned()], vec!["new".to_owned(), "nvlink".to_owned()]]),
+        numa_cpus: vec![],
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ax_core::api::Resolution;
 use ax_core::config::QueueState;
-use ax_core::controller::{Change, Controller, Decision, Event, Snapshot, Wish};
+use ax_core::controller::{Change, Controller, Decision, Event, NodeWish, Snapshot, Wish};
+use ax_core::gpu::{CardName, CardState, Health};
 use ax_core::id::{AttemptName, JobNumber, Uid};
 use ax_core::invariants;
 use ax_core::job::Actor;
@@ -47,6 +48,11 @@ enum Op {
     Register {
         cpus: u32,
     },
+    Card {
+        index: u32,
+        what: u8,
+        taken: u64,
+    },
     Restart,
 }
 
@@ -70,6 +76,7 @@ fn ops() -> impl Strategy<Value = Op> {
         6 => (1..30_u64, 0..8_u8).prop_map(|(epoch, what)| Op::Attempt { epoch, what }),
         1 => any::<bool>().prop_map(|stopped| Op::Reload { stopped }),
         1 => (8..12_u32).prop_map(|cpus| Op::Register { cpus }),
+        2 => (0..5_u32, 0..9_u8, 0..90_000_u64).prop_map(|(index, what, taken)| Op::Card { index, what, taken }),
         1 => Just(Op::Restart),
     ]
 }
@@ -86,6 +93,37 @@ fn job_event(controller: &Controller, number: u32, what: u8, admin: bool) -> Opt
         5 => Event::Wished { job, actor, wish: Wish::Resolve(Resolution::Rerun), why: None },
         _ => Event::Wished { job, actor, wish: Wish::Signal(10), why: None },
     })
+}
+
+/// Something is seen of a card, or somebody drains it, or its node, or gives it back.
+fn card_event(index: u32, what: u8, taken: u64) -> Event {
+    let node = node().name;
+    let wished = |card, wish| Event::NodeWished {
+        node: node.clone(),
+        card,
+        actor: Actor::User { uid: Uid(0), name: Arc::from("root"), admin: true },
+        wish,
+    };
+    let drain = || NodeWish::Drain { why: "test".to_owned() };
+    let health = [Health::Healthy, Health::Healthy, Health::Suspect, Health::Drained];
+    match what {
+        4 => wished(Some(CardName::Index(index)), drain()),
+        5 => wished(Some(CardName::Index(index)), NodeWish::Resume),
+        6 => wished(None, drain()),
+        7 => wished(None, NodeWish::Resume),
+        8 => Event::CardNoted { node, uuid: format!("card-{index}"), what: "Xid 31".to_owned() },
+        what => {
+            let (outside, health) = (Megabytes(taken / 50), health[usize::from(what)]);
+            let state = CardState {
+                health,
+                foreign: outside,
+                taken: Megabytes(taken),
+                faulty: health == Health::Drained,
+                ..CardState::default()
+            };
+            Event::CardChanged { node, uuid: format!("card-{index}"), state }
+        }
+    }
 }
 
 /// An event of the attempt with that epoch, living or dead.
@@ -133,6 +171,7 @@ fn event_of(controller: &Controller, names: &[AttemptName], key: u128, op: Op) -
             let has = controller.nodes().map(|n| n.inventory.cpus).max().unwrap_or(0);
             Some(Event::NodeRegistered(Inventory { cpus: cpus.max(has), ..node() }))
         }
+        Op::Card { index, what, taken } => Some(card_event(index, what, taken)),
         Op::Restart => None,
     }
 }
@@ -163,6 +202,20 @@ fn what_was_ignored_is_as_it_was(before: &Snapshot, controller: &Controller, out
     if let [Decision::Ignored { job: Some(id), .. }] = out {
         let was = before.jobs.iter().find(|job| job.id == *id);
         assert!(controller.job(id.number).is_none_or(|job| Some(job) == was), "{out:?}");
+    }
+}
+
+/// What is withheld from jobs is given to nobody.
+fn nothing_that_is_withheld_is_given_out(controller: &Controller, out: &[Decision]) {
+    for decision in out {
+        let Decision::Launch { allocation, .. } = decision else { continue };
+        let node = controller.nodes().find(|node| node.inventory.name == allocation.node).unwrap();
+        assert_eq!(node.drained(), None, "{decision:?}");
+        for share in &allocation.cards {
+            let state = node.card_state(&share.uuid).cloned().unwrap_or_default();
+            let bound = controller.config().resources.gpu_foreign_bound;
+            assert!(state.health == Health::Healthy && state.outside() < bound, "{state:?}: {decision:?}");
+        }
     }
 }
 
@@ -225,6 +278,7 @@ proptest! {
             every_move_is_told(&before.jobs.iter().map(|j| (j.id.number, j.state)).collect(), &controller, &out);
             what_was_ignored_is_as_it_was(&before, &controller, &out);
             whoever_starts_or_waits_has_a_reason(&controller, now, &out);
+            nothing_that_is_withheld_is_given_out(&controller, &out);
             prop_assert!(controller.active_in(&"high".parse().unwrap()) <= 2, "the limit of a queue");
             for attempt in launched(&out) {
                 prop_assert!(epochs_seen.insert(attempt.epoch), "epoch {} given twice", attempt.epoch);

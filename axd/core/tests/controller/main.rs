@@ -5,7 +5,11 @@
 mod advice;
 mod any_events;
 mod backoff;
+mod cards;
 mod explaining;
+mod identity;
+mod learning;
+mod overuse;
 mod room;
 mod shares;
 
@@ -42,6 +46,7 @@ fn node() -> Inventory {
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
         features: vec![],
+        numa_cpus: vec![],
     }
 }
 
@@ -64,6 +69,7 @@ fn request(cpus: u32) -> Request {
         retry_on: vec![],
         preempt: PreemptMode::Requeue,
         special: None,
+        fit_memory: false,
     }
 }
 

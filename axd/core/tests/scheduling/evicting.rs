@@ -43,7 +43,7 @@ fn asked(seen: &Seen<'_>) -> Option<(JobId, Vec<AttemptName>)> {
 /// Whether a job would fit if those were gone.
 fn fits_without(ledger: &Ledger, node: &HostName, job: &Job, gone: impl Fn(&Held) -> bool) -> bool {
     let has = &ledger.nodes[node];
-    let taken = held_by(has, ledger.on(node).filter(|held| !gone(held)));
+    let taken = held_by(has, ledger.on(node).filter(|held| !gone(held))).beside_others(ledger, has);
     room(has, &taken, &job.request, ledger.config.resources.gpu_reserve).is_some()
 }
 
@@ -92,6 +92,8 @@ impl Rooms {
                     | Event::ConfigLoaded(_)
                     | Event::Wished { .. }
                     | Event::CardsUsed { .. }
+                    | Event::CardChanged { .. }
+                    | Event::NodeWished { .. }
             )
         };
         if seen.events.iter().any(changed) {

@@ -39,6 +39,7 @@ fn each_launch(
 /// CPUs, memory and cards are free that are given.
 fn nothing_is_given_twice(ledger: &Ledger, given: &Allocation, job: &Job) {
     let has = &ledger.nodes[&given.node];
+    assert!(!ledger.drained.contains(&has.name), "{} starts on {}, which is drained", job.id, has.name);
     let held: Vec<_> = ledger.on(&has.name).collect();
     for cpu in &given.cpus {
         assert!(
@@ -60,6 +61,9 @@ fn nothing_is_given_twice(ledger: &Ledger, given: &Allocation, job: &Job) {
         let charges = held.iter().flat_map(|h| &h.charges).filter(|(index, _)| *index == card.index);
         let charged: Vec<u64> = charges.map(|(_, charge)| *charge).collect();
         let sum: u64 = charged.iter().sum();
+        let Some(others) = ledger.of_others(&has.name, card) else {
+            panic!("{} gets card {}, which is given to nobody", job.id, card.index);
+        };
         match share.slice {
             None => {
                 assert!(charged.is_empty(), "{} gets card {} whole, {sum} MB are taken", job.id, card.index)
@@ -68,8 +72,8 @@ fn nothing_is_given_twice(ledger: &Ledger, given: &Allocation, job: &Job) {
                 let reserve = u64::from(ledger.config.resources.gpu_reserve);
                 let shared = card.mem.0 * (100 - reserve) / 100;
                 assert!(
-                    sum + slice.0 <= shared,
-                    "{} gets {} of {shared} MB, {sum} are taken",
+                    sum + others + slice.0 <= shared,
+                    "{} gets {} of {shared} MB, {sum} are taken, {others} by others",
                     job.id,
                     slice.0
                 );

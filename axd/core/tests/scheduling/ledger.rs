@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ax_core::config::Config;
-use ax_core::controller::{Decision, Event, Wish};
+use ax_core::controller::{Decision, Event, NodeWish, Wish};
+use ax_core::gpu::{CardName, CardState, Health};
 use ax_core::id::{AttemptName, Epoch, HostName, JobNumber, QueueName};
 use ax_core::job::state::{Cause, JobState, Outcome};
 use ax_core::job::{Job, request::Request};
-use ax_core::node::{Allocation, Inventory};
+use ax_core::node::{Allocation, Card, Inventory};
 use ax_core::time::{BootTime, Now, Span, WallTime};
 
 use crate::world::Seen;
@@ -70,13 +71,25 @@ pub(crate) struct Ledger {
     pub(crate) jobs: BTreeMap<JobNumber, Known>,
     /// Attempts that are over.
     pub(crate) closed: BTreeSet<Epoch>,
+    /// What was last said of cards, by node and UUID.
+    pub(crate) cards: BTreeMap<(HostName, String), CardState>,
+    /// Nodes that are out of use.
+    pub(crate) drained: BTreeSet<HostName>,
 }
 
-/// How long a job is planned to run, by its own words.
+/// What is said of a job's length: by its owner, or by its last runs if that is less.
+pub(crate) fn said(job: &Job) -> Option<Span> {
+    let declared = job.request.estimate.or(job.request.time_limit);
+    match (declared, job.learnt.as_ref().and_then(|learnt| learnt.length)) {
+        (Some(declared), Some(learnt)) => Some(declared.min(learnt)),
+        (declared, learnt) => declared.or(learnt),
+    }
+}
+
+/// How long a job is planned to run.
 pub(crate) fn planned(job: &Job, config: &Config) -> Span {
-    let request = &job.request;
     let unplanned = config.policy.task_timeout.unwrap_or(Span::seconds(86_400));
-    let all = request.estimate.or(request.time_limit).unwrap_or(unplanned);
+    let all = said(job).unwrap_or(unplanned);
     if job.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.saved.0).max(1000)) }
 }
 
@@ -143,6 +156,15 @@ impl Ledger {
                 }
             }
             Event::Wished { job, wish, .. } if !refused(seen) => self.wished(job.number, wish),
+            Event::CardChanged { node, uuid, state } if self.nodes.contains_key(node) => {
+                let known = self.cards.entry((node.clone(), uuid.clone())).or_default();
+                // Only a person gives a drained card back.
+                let health = if known.health == Health::Drained { known.health } else { state.health };
+                *known = CardState { health, ..state.clone() };
+            }
+            Event::NodeWished { node, card, wish, .. } if !refused(seen) => {
+                self.node_wished(node, card.as_ref(), *wish == NodeWish::Resume);
+            }
             _ => {}
         }
     }
@@ -155,6 +177,28 @@ impl Ledger {
             Wish::Update(change) => known.begin = change.begin.or(known.begin),
             _ => {}
         }
+    }
+
+    fn node_wished(&mut self, node: &HostName, card: Option<&CardName>, resume: bool) {
+        let Some(card) = card else {
+            if resume {
+                self.drained.remove(node)
+            } else {
+                self.drained.insert(node.clone())
+            };
+            return;
+        };
+        let card = self.nodes[node].cards.iter().find(|one| card.is(one)).unwrap();
+        let known = self.cards.entry((node.clone(), card.uuid.clone())).or_default();
+        known.health = if resume { Health::Healthy } else { Health::Drained };
+    }
+
+    /// What others than jobs hold of a card; nothing: it is given to nobody.
+    pub(crate) fn of_others(&self, node: &HostName, card: &Card) -> Option<u64> {
+        let Some(known) = self.cards.get(&(node.clone(), card.uuid.clone())) else { return Some(0) };
+        let bound = self.config.resources.gpu_foreign_bound;
+        let fit = known.health == Health::Healthy && known.foreign.0 + known.unexplained.0 < bound.0;
+        fit.then_some(known.taken.0)
     }
 
     fn decided(&mut self, seen: &Seen<'_>, decision: &Decision) {

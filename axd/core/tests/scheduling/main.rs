@@ -6,12 +6,14 @@ mod chance;
 mod conserving;
 mod evicting;
 mod holding;
+mod learning;
 mod ledger;
 mod naive;
 mod ordering;
 mod reserve;
 mod same;
 mod sharing;
+mod spending;
 mod starving;
 mod world;
 

@@ -32,6 +32,10 @@ pub(crate) struct Taken {
     cpus: u32,
     ram: u64,
     cards: Vec<u64>,
+    /// What others than jobs hold of each card; nothing: it is given to nobody.
+    others: Vec<Option<u64>>,
+    /// Nothing is started on the node.
+    closed: bool,
 }
 
 /// What a job takes of a card, and the most that may be taken of it with that.
@@ -73,9 +77,11 @@ pub(crate) fn features_of(wanted: &str) -> &'static [&'static str] {
     }
 }
 
-/// What attempts hold of a node.
+/// What attempts hold of a node, as if nobody else held anything.
 pub(crate) fn held_by<'a>(has: &Inventory, all: impl Iterator<Item = &'a Held>) -> Taken {
-    let mut taken = Taken { cpus: 0, ram: 0, cards: vec![0; has.cards.len()] };
+    let count = has.cards.len();
+    let mut taken =
+        Taken { cpus: 0, ram: 0, cards: vec![0; count], others: vec![Some(0); count], closed: false };
     for held in all {
         taken.cpus += held.allocation.cpus.len() as u32;
         taken.ram += held.allocation.ram.0;
@@ -92,6 +98,13 @@ impl Taken {
             self.cards[at] += charge;
         }
     }
+
+    /// The same beside all that others hold.
+    pub(crate) fn beside_others(mut self, ledger: &Ledger, has: &Inventory) -> Taken {
+        self.closed = ledger.drained.contains(&has.name);
+        self.others = has.cards.iter().map(|card| ledger.of_others(&has.name, card)).collect();
+        self
+    }
 }
 
 /// The cards that have room, by position, with what would be left of each and what is charged; nothing: the node has no
@@ -103,17 +116,20 @@ pub(crate) fn room(
     reserve: u32,
 ) -> Option<Vec<(usize, u64, u64)>> {
     let (cpus, ram) = of_node(has, request);
-    if !admits(has, request) || taken.cpus + cpus > has.cpus || taken.ram + ram > has.ram.0 {
+    if taken.closed || !admits(has, request) || taken.cpus + cpus > has.cpus || taken.ram + ram > has.ram.0 {
         return None;
     }
     let count = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
     let mut fitting = Vec::new();
     for (at, card) in has.cards.iter().enumerate() {
-        match of_card(card, request, reserve) {
-            Some((charge, limit)) if taken.cards[at] + charge <= limit => {
-                fitting.push((at, card.mem.0.saturating_sub(taken.cards[at] + charge), charge));
-            }
-            _ => {}
+        let (Some((charge, limit)), Some(others)) = (of_card(card, request, reserve), taken.others[at])
+        else {
+            continue;
+        };
+        // Who has the whole card has nobody beside them.
+        let all = taken.cards[at] + charge + if charge < card.mem.0 { others } else { 0 };
+        if all <= limit {
+            fitting.push((at, card.mem.0.saturating_sub(all), charge));
         }
     }
     (fitting.len() >= count).then_some(fitting)
@@ -143,7 +159,7 @@ impl<'a> Plan<'a> {
 
     fn taken_at(&self, node: usize, has: &Inventory, at: WallTime) -> Taken {
         let there = self.ledger.on(&has.name).filter(|held| held.until(self.now) > at);
-        let mut taken = held_by(has, there);
+        let mut taken = held_by(has, there).beside_others(self.ledger, has);
         for kept in self.kept.iter().filter(|k| k.node == node && k.from <= at && at < k.until) {
             taken.cpus += kept.cpus;
             taken.ram += kept.ram;
@@ -195,7 +211,8 @@ impl<'a> Plan<'a> {
             let used = |card: &&Card| {
                 self.ledger.on(&has.name).any(|h| h.charges.iter().any(|(i, _)| *i == card.index))
             };
-            let empty = has.cards.iter().filter(|card| !used(card)).count();
+            let open = |card: &&Card| self.ledger.of_others(&has.name, card).is_some();
+            let empty = has.cards.iter().filter(open).filter(|card| !used(card)).count();
             let spare = if request.cards.is_some() { 0 } else { i64::from(has.cpus - taken.cpus) };
             let at = cards.iter().map(|(at, _, _)| *at).collect();
             let score = match policy.packing {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ax_core::config::Config;
-use ax_core::controller::{Change, Controller, Decision, Event, Snapshot, Wish};
+use ax_core::controller::{Change, Controller, Decision, Event, NodeWish, Snapshot, Wish};
+use ax_core::gpu::{CardName, CardState, Health};
 use ax_core::id::{AttemptName, JobNumber, Uid};
 use ax_core::job::state::Outcome;
 use ax_core::job::{Actor, AttemptEnd};
@@ -61,7 +62,9 @@ const EPOCH: i64 = 1_795_000_000_000;
 
 impl World {
     /// A cluster without nodes.
-    pub(crate) fn new(config: Config, frame: Frame) -> World {
+    pub(crate) fn new(mut config: Config, frame: Frame) -> World {
+        // Who says the truth is not to be planned with what others took.
+        config.policy.learn_length &= !frame.honest;
         World {
             controller: Controller::new(config),
             frame,
@@ -102,6 +105,7 @@ impl World {
                 let new = chance::submission(bits, self.keys, self.now().wall, self.frame);
                 self.submit(new, check);
             }
+            70..74 if !calm => self.cards(Chance(bits), check),
             50..72 => self.pass(Chance(bits).of(&[1000, 10_000, 500, 25_000, 3001]), check),
             72..82 => self.person(Chance(bits), check),
             82..94 if self.frame.honest => self.pass(2000, check),
@@ -244,6 +248,37 @@ impl World {
             false => Actor::User { uid: owner.uid, name: owner.name, admin },
         };
         self.step(vec![Event::Wished { job, actor, wish, why: None }], check);
+    }
+
+    /// Something is seen on a card, or somebody takes cards and nodes out of use and gives them back.
+    fn cards(&mut self, mut chance: Chance, check: Checker<'_>) {
+        let node = chance::node(chance.below(3), 0).name;
+        let index = chance.below(3) as u32;
+        let event = match chance.below(8) {
+            what @ 0..6 => {
+                let health = [Health::Healthy, Health::Healthy, Health::Suspect, Health::Drained];
+                let of_card = Megabytes(chance.of(&[0, 300, 4000, 30_000]));
+                let state = CardState {
+                    health: health[(what as usize).saturating_sub(2)],
+                    foreign: Megabytes(chance.of(&[0, 300, 2000])),
+                    unexplained: Megabytes(chance.of(&[0, 900])),
+                    taken: of_card,
+                    faulty: what > 3 && chance.below(2) == 1,
+                    ..CardState::default()
+                };
+                Event::CardChanged { uuid: format!("{node}-{index}"), node, state }
+            }
+            what => {
+                let wish = match what {
+                    6 => NodeWish::Drain { why: "to be looked at".to_owned() },
+                    _ => NodeWish::Resume,
+                };
+                let actor = Actor::User { uid: Uid(0), name: Arc::from("root"), admin: chance.below(8) != 7 };
+                let card = (chance.below(3) != 2).then_some(CardName::Index(index));
+                Event::NodeWished { node, card, actor, wish }
+            }
+        };
+        self.step(vec![event], check);
     }
 
     /// Something is heard of an attempt.

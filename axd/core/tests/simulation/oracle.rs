@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use ax_core::config::{Config, Cost, Packing, Queue, QueueOrder, Scheduler};
+use ax_core::config::{Config, Cost, LearnMemory, Packing, Queue, QueueOrder, Scheduler};
 use ax_core::job::state::Outcome;
 use ax_core::sim::{Format, Options, simulate};
 use ax_core::time::Span;
@@ -82,6 +82,8 @@ fn config(said: &Value) -> Config {
     };
     policy.preemption = said["preempt"] == true;
     policy.grow_memory = said["learn"] == true;
+    // What it learns is from one attempt of a job to the next, not from other jobs; evictions cost what they may.
+    (policy.learn_length, policy.learn_memory, policy.preempt_budget) = (false, LearnMemory::Off, 100);
     let number = |name: &str| u32::try_from(said[name].as_u64().unwrap()).unwrap();
     policy.preempt_priority = u8::try_from(number("preempt_min")).unwrap();
     policy.preempt_gap = u8::try_from(number("preempt_gap")).unwrap();
@@ -107,7 +109,8 @@ fn ours(case: &Value) -> Vec<String> {
     let nodes = nodes.map(|node| format!("{}x{}", node[0], node[1]).parse().unwrap()).collect();
     let said = &case["config"];
     let (tick, load) = (span(&said["tick"]), span(&said["load_s"]));
-    let run = simulate(&workload, &Options { config: config(said), nodes, tick, load }).unwrap();
+    let run = simulate(&workload, &Options { config: config(said), nodes, history: Vec::new(), tick, load })
+        .unwrap();
     let line = |stay: &ax_core::sim::run::Stay| {
         let mut cards = stay.cards.clone();
         cards.sort_unstable();

@@ -2,7 +2,7 @@
 //! read, checked, compared and documented; nothing else lists keys.
 
 use super::kind::{Form, Kind};
-use super::slot::{COSTS, LEASES, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES};
+use super::slot::{COSTS, LEARNING, LEASES, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES};
 use super::{Effect, Fallback, Key};
 use crate::id::{HostName, QueueName};
 use crate::size::Megabytes;
@@ -114,9 +114,25 @@ pub static KEYS: &[Key] = &[
         "Memory of a node instead of that found; more than it has gives a warning.").absent(),
     key("resources.gpu_reserve", Percent(0, 90, |d| &mut d.config.resources.gpu_reserve), "0%",
         "Share of a card's memory that slices together may not take."),
+    key("resources.gpu_foreign_bound",
+        GpuSize(SMALL, LARGEST_CARD, |d| &mut d.config.resources.gpu_foreign_bound), "1G",
+        "A card of which processes that are no jobs, and what nobody accounts for, hold so much is given to nobody."),
     key("resources.gpu_context_mb",
         HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
         "Memory that is added to each slice for the driver's own use.").later(),
+    key("resources.gpu_sample", Duration(Span(50), HOUR, |d| &mut d.config.resources.gpu_sample), "1s",
+        "How often cards are looked at while jobs are on them; a tenth as often otherwise."),
+    key("resources.gpu_timeout", Duration(Span(100), HOUR, |d| &mut d.config.resources.gpu_timeout), "5s",
+        "How long a look at the cards may take, twice as long when they are looked for; the card at which the \
+         driver hangs is suspect then, and tried again with growing pauses."),
+    key("resources.gpu_tolerance_mb",
+        HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_tolerance), "512",
+        "Memory of a card beyond its slice that a job may be seen to use, where the driver does not limit it."),
+    key("resources.gpu_over_samples", Count(0, 3600, |d| &mut d.config.resources.gpu_over_samples), "3",
+        "A job that uses more than that in so many samples in a row, one a second, is ended as OUT_OF_MEMORY; 0: \
+         it is only warned of."),
+    key("resources.gpu_clean_wait", Duration(NONE, HOUR, |d| &mut d.config.resources.gpu_clean_wait), "30s",
+        "So long the end of a job waits for its processes to be gone from its cards; then the cards are suspect."),
     key("resources.gpu_nodes[].host", Word(&HOST, |d| &mut d.node.host), "",
         "Name of the machine; case and domain do not matter.").required(),
     key("resources.gpu_nodes[].gpus", Count(0, 1024, |d| &mut d.node.gpus), "",
@@ -177,6 +193,9 @@ pub static KEYS: &[Key] = &[
         "A job is ended only for one whose priority is higher by so much."),
     key("policy.max_preemptions", Count(0, 1000, |d| &mut d.config.policy.max_preemptions), "2",
         "How often one job is ended for others at most."),
+    key("policy.preempt_budget", Percent(0, 100, |d| &mut d.config.policy.preempt_budget), "5%",
+        "Nobody is ended for others while that has cost more than so much of what all cards can do in an hour, within \
+         the last hour; 100% is no limit."),
     key("policy.reservations", Count(0, 1000, |d| &mut d.config.policy.reservations), "8",
         "So many blocked jobs have a place kept for them, which later jobs may not delay."),
     key("policy.packing", Enum(PACKINGS, |d| &mut d.config.policy.packing), "best",
@@ -190,6 +209,12 @@ pub static KEYS: &[Key] = &[
         "Under fair_share: so many points of priority a user who had nothing lately is ahead of one who had all."),
     key("policy.usage_half_life", Duration(Span(60_000), YEAR, |d| &mut d.config.policy.usage_half_life), "1d",
         "Half of what a user has had is forgotten in this time."),
+    key("policy.learn_length", Bool(|d| &mut d.config.policy.learn_length), "true",
+        "Whether a job is planned with the mean of what its owner's last two runs of the same thing took, and never \
+         longer than it says; its time limit is what ends it."),
+    key("policy.learn_memory", Enum(LEARNING, |d| &mut d.config.policy.learn_memory), "raise",
+        "raise charges a job more of a card than it asks for if its owner's last three or more runs of the same thing \
+         used more, fit also less if they used less and the job says --mem-fit, off what it asks for."),
     key("policy.grow_memory", Bool(|d| &mut d.config.policy.grow_memory), "true",
         "Whether a job that used its slice of a card up and failed is retried with half as much again."),
     key("policy.task_timeout", Duration(SECOND, YEAR, |d| &mut d.config.policy.task_timeout), "none",
@@ -234,7 +259,7 @@ pub static KEYS: &[Key] = &[
     key("paths.log", Word(&PATH, |d| &mut d.config.paths.log), "standard",
         "The daemon's log, /var/log/ax-controller.log.").absent(),
     key("paths.nvml", Word(&PATH, |d| &mut d.config.paths.nvml), "standard",
-        "The library libnvidia-ml.so.1 of the NVIDIA driver.").absent(),
+        "The library libnvidia-ml.so.1 of the NVIDIA driver; by default the one that the loader finds.").absent(),
     key("mail", Later, "", "Mail about jobs.").later(),
     key("hooks", Later, "", "Programs that run before and after jobs.").later(),
     key("http", Later, "", "The API on TCP.").later(),

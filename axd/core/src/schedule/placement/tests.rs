@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::gpu::{CardState, Health};
 use crate::id::{AttemptName, Epoch, JobId, JobNumber};
 use crate::job::spec::PreemptMode;
 use crate::node::Inventory;
@@ -35,6 +36,7 @@ fn request(cards: u32, slice: Option<u64>, cpus: u32) -> Request {
         retry_delay: Span::ZERO,
         preempt: PreemptMode::Requeue,
         special: None,
+        fit_memory: false,
         retry_on: vec![],
     }
 }
@@ -46,7 +48,15 @@ fn node((mem, cards, mixed): Shape, number: usize) -> Node {
     };
     let name = format!("node-{number}").parse().unwrap();
     let cards = (0..cards).map(card).collect();
-    Node::new(Inventory { name, epoch: 1, cpus: 12, ram: Megabytes(12), cards, features: vec![] })
+    Node::new(Inventory {
+        name,
+        epoch: 1,
+        cpus: 12,
+        ram: Megabytes(12),
+        cards,
+        features: vec![],
+        numa_cpus: vec![],
+    })
 }
 
 fn requests() -> impl Strategy<Value = (u32, Option<u64>, u32)> {
@@ -80,6 +90,16 @@ fn give_back(nodes: &mut Nodes, number: u64) {
     }
 }
 
+/// Something is seen on a card.
+fn see(nodes: &mut Nodes, (at, card, taken, barred): (usize, u32, u64, bool)) {
+    let at = at % nodes.as_slice().len();
+    let inventory = &nodes.as_slice()[at].inventory;
+    let (name, uuid) = (inventory.name.clone(), format!("{at}-{card}"));
+    let health = if barred { Health::Suspect } else { Health::Healthy };
+    let state = CardState { health, taken: Megabytes(taken), ..CardState::default() };
+    nodes.get_mut(&name).unwrap().know_cards([(uuid, state)], Megabytes(1000));
+}
+
 fn kept(nodes: &Nodes, rules: &Rules, timeline: &Timeline, request: &Request) -> Option<Reservation> {
     let (from, place) = rules.earliest(nodes, timeline, request, NOW, Span(5000))?;
     Some(Reservation {
@@ -100,6 +120,7 @@ proptest! {
     fn the_index_finds_what_a_look_at_all_finds(
         shapes in proptest::collection::vec((prop_oneof![Just(8_u64), Just(6)], 0..4_usize, any::<bool>()), 1..6),
         rounds in proptest::collection::vec(proptest::collection::vec(held(), 1..8), 1..6),
+        sights in proptest::collection::vec((0..6_usize, 0..3_u32, 0..9_u64, any::<bool>()), 0..6),
         asks in proptest::collection::vec(requests(), 1..5),
         reserve in prop_oneof![Just(0_u32), Just(25)],
         length in 1..9000_u64,
@@ -107,8 +128,10 @@ proptest! {
         let rules = Rules::new(Packing::Best, reserve, &Mix::default());
         let mut nodes: Nodes = shapes.into_iter().zip(0..).map(|(shape, number)| node(shape, number)).collect();
         let mut number = 0;
+        let mut sights = sights.into_iter();
         for round in rounds {
             give_back(&mut nodes, number / 2);
+            sights.by_ref().take(2).for_each(|sight| see(&mut nodes, sight));
             for held in round {
                 number += 1;
                 hold(&mut nodes, &rules, held, number);

@@ -116,7 +116,15 @@ impl Cluster {
 fn inventory(name: HostName, shape: &NodeShape, cpus: u32) -> Inventory {
     let card = |index| Card::new(index, format!("{name}-card-{index}"), None, shape.mem);
     let cards = (0..shape.cards).map(card).collect();
-    Inventory { cpus, ram: Megabytes(u64::from(cpus)), epoch: 1, cards, name, features: Vec::new() }
+    Inventory {
+        cpus,
+        ram: Megabytes(u64::from(cpus)),
+        epoch: 1,
+        cards,
+        name,
+        features: Vec::new(),
+        numa_cpus: Vec::new(),
+    }
 }
 
 /// As many CPUs, and megabytes of RAM, as attempts can be on a node at once: each asks for one.

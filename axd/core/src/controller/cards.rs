@@ -1,0 +1,206 @@
+//! What becomes of cards and nodes beside what jobs hold of them: what is seen on a card, what is wrong with one, and
+//! what people take out of use and give back.
+
+use std::sync::Arc;
+
+use crate::api::ErrorClass;
+use crate::gpu::{CardName, CardState, Health};
+use crate::id::{HostName, JobId};
+use crate::job::{Actor, Job};
+use crate::node::Node;
+use crate::size::Megabytes;
+use crate::text::listed;
+
+use super::event::NodeWish;
+use super::{Controller, Decision};
+
+impl Controller {
+    /// How much others than jobs may hold of a card that is given out.
+    fn foreign_bound(&self) -> Megabytes {
+        self.config.resources.gpu_foreign_bound
+    }
+
+    /// Nodes give out what the configuration lets them.
+    pub(super) fn weigh_cards(&mut self) {
+        let bound = self.foreign_bound();
+        self.nodes.iter_mut().for_each(|node| node.weigh(bound));
+    }
+
+    /// A node that is new, or comes again, is known by what was known of it.
+    pub(super) fn remember(&mut self, node: &mut Node) {
+        let name = node.inventory.name.clone();
+        let bound = self.foreign_bound();
+        let mut known = self.absent.remove(&name).unwrap_or_default();
+        if let Some(before) = self.nodes.get(&name) {
+            known.cards.extend(before.card_states().clone());
+            known.drained = before.drained().map(Into::into);
+        }
+        node.know_cards(known.cards, bound);
+        node.drain(known.drained);
+    }
+
+    /// What is known of a card has changed.
+    pub(super) fn card_changed(
+        &mut self,
+        name: &HostName,
+        uuid: &str,
+        mut state: CardState,
+        out: &mut Vec<Decision>,
+    ) {
+        let Some(before) =
+            self.nodes.get(name).map(|node| node.card_state(uuid).cloned().unwrap_or_default())
+        else {
+            let why = format!("{name} has not registered: nothing is noted of its card {uuid}");
+            return out.push(Decision::Ignored { job: None, why });
+        };
+        // Only a person gives a drained card back.
+        if before.health == Health::Drained {
+            state = CardState { health: before.health, why: before.why, faulty: before.faulty, ..state };
+        }
+        self.set_card(name, uuid, state, &Actor::Ax, out);
+    }
+
+    fn set_card(
+        &mut self,
+        name: &HostName,
+        uuid: &str,
+        state: CardState,
+        actor: &Actor,
+        out: &mut Vec<Decision>,
+    ) {
+        let bound = self.foreign_bound();
+        let Some(node) = self.nodes.get(name) else { return };
+        let before = node.card_state(uuid).cloned().unwrap_or_default();
+        if before == state {
+            return;
+        }
+        let much = |state: &CardState| state.outside() >= bound;
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        node.know_cards([(uuid.to_owned(), state.clone())], bound);
+        let lost = (before.health, before.faulty) != (state.health, state.faulty) || before.why != state.why;
+        // What is measured changes all the time and is measured again after a restart.
+        if !lost && much(&before) == much(&state) {
+            return;
+        }
+        let index = node.inventory.cards.iter().find(|card| card.uuid == uuid).map(|card| card.index);
+        let who = index.map_or_else(|| format!("{name} card {uuid}"), |index| format!("{name} card {index}"));
+        let what = match (state.health, node.card_in_words(uuid)) {
+            (Health::Healthy, None) => format!("{who} is given out again"),
+            (_, Some(words)) => words,
+            (health, None) => format!("{who} is {health}"),
+        };
+        if lost && state.health != Health::Healthy {
+            let holds = |job: &&Job| holds_card(job, name, uuid);
+            let jobs: Vec<JobId> = self.active_jobs().filter(holds).map(|job| job.id).collect();
+            for job in jobs {
+                let what = format!("{what}; nothing new is started there");
+                out.push(Decision::Noted { job, actor: Arc::from(actor.name()), what });
+            }
+        }
+        out.push(Decision::CardMoved {
+            node: name.clone(),
+            uuid: uuid.to_owned(),
+            state: Box::new(state),
+            actor: Arc::from(actor.name()),
+            what,
+        });
+    }
+
+    /// Something was seen on a card that is its jobs' own business: it is written down with them.
+    pub(super) fn card_noted(&self, name: &HostName, uuid: &str, what: &str, out: &mut Vec<Decision>) {
+        for job in self.active_jobs().filter(|job| holds_card(job, name, uuid)) {
+            let actor = Arc::from(Actor::Ax.name());
+            out.push(Decision::Noted { job: job.id, actor, what: what.to_owned() });
+        }
+    }
+
+    /// Somebody takes a node or one of its cards out of use, or gives it back.
+    pub(super) fn node_wished(
+        &mut self,
+        name: &HostName,
+        card: Option<&CardName>,
+        actor: &Actor,
+        wish: &NodeWish,
+        out: &mut Vec<Decision>,
+    ) {
+        if let Err((class, why)) = self.node_wish(name, card, actor, wish, out) {
+            out.push(Decision::Refused { class, why });
+        }
+    }
+
+    fn node_wish(
+        &mut self,
+        name: &HostName,
+        card: Option<&CardName>,
+        actor: &Actor,
+        wish: &NodeWish,
+        out: &mut Vec<Decision>,
+    ) -> Result<(), (ErrorClass, String)> {
+        if !actor.is_admin() {
+            let why = "only administrators drain and resume nodes and cards".to_owned();
+            return Err((ErrorClass::NoPermission, why));
+        }
+        let refused = |why| Err((ErrorClass::Refused, why));
+        let Some(node) = self.nodes.get(name) else {
+            let known: Vec<String> = self.nodes().map(|node| node.inventory.name.to_string()).collect();
+            return refused(format!("there is no node {name}; there are: {}", listed(&known)));
+        };
+        let Some(card) = card else {
+            self.drain_node(name, actor, wish, out);
+            return Ok(());
+        };
+        let Some(found) = node.inventory.cards.iter().find(|one| card.is(one)) else {
+            return refused(format!("{name} has no card {card}; it has {}", node.inventory.cards.len()));
+        };
+        let (uuid, who) = (found.uuid.clone(), format!("{name} card {}", found.index));
+        let before = node.card_state(&uuid).cloned().unwrap_or_default();
+        let state = match wish {
+            NodeWish::Drain { why } => {
+                let why = Some(format!("by {}: {why}", actor.name()));
+                CardState { health: Health::Drained, why, faulty: false, ..before }
+            }
+            NodeWish::Resume if before.health == Health::Healthy => {
+                return refused(format!("{who} is not drained"));
+            }
+            NodeWish::Resume if before.outside() >= self.foreign_bound() => {
+                let healthy = CardState { health: Health::Healthy, ..before };
+                return refused(format!("{who} is not clean: {}", healthy.outside_in_words()));
+            }
+            NodeWish::Resume => CardState { health: Health::Healthy, why: None, faulty: false, ..before },
+        };
+        self.set_card(name, &uuid, state, actor, out);
+        Ok(())
+    }
+
+    fn drain_node(&mut self, name: &HostName, actor: &Actor, wish: &NodeWish, out: &mut Vec<Decision>) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let (drained, what) = match wish {
+            NodeWish::Drain { why } => {
+                let why = format!("by {}: {why}", actor.name());
+                (Some(why.as_str().into()), format!("{name} is drained {why}"))
+            }
+            NodeWish::Resume if node.drained().is_none() => {
+                let why = format!("{name} is not drained");
+                return out.push(Decision::Refused { class: ErrorClass::Refused, why });
+            }
+            NodeWish::Resume => (None, format!("{name} is given out again")),
+        };
+        node.drain(drained.clone());
+        let actor = Arc::from(actor.name());
+        out.push(Decision::NodeMoved { node: name.clone(), drained, actor, what });
+    }
+
+    /// What is wrong with the cards of a job's last attempt, if an error of a card itself may have ended it.
+    pub(super) fn faults_under(&self, job: &Job) -> Option<String> {
+        let held = &job.attempt.as_ref()?.allocation;
+        let node = self.nodes.get(&held.node)?;
+        let faulty = |uuid: &str| node.card_state(uuid).is_some_and(|state| state.faulty);
+        let card = held.cards.iter().find(|share| faulty(&share.uuid))?;
+        node.card_in_words(&card.uuid)
+    }
+}
+
+fn holds_card(job: &Job, node: &HostName, uuid: &str) -> bool {
+    let held = job.attempt.as_ref().map(|attempt| &attempt.allocation);
+    held.is_some_and(|held| held.node == *node && held.cards.iter().any(|share| share.uuid == uuid))
+}

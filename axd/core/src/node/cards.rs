@@ -1,0 +1,131 @@
+//! What is known of a node's cards beyond what jobs hold of them, and what follows from it: a card that is not fit, or
+//! of which others hold too much, is given to nobody; of any other what they hold is missing.
+
+use std::collections::BTreeMap;
+
+use crate::gpu::{CardState, Health};
+use crate::job::request::CardRequest;
+use crate::size::Megabytes;
+
+use super::{Card, CardUse, Node};
+
+/// What others than jobs take of a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Withheld {
+    /// It is given to nobody.
+    pub barred: bool,
+    /// So much of it is missing for slices. Whoever has the whole card has nobody beside them and needs no sum.
+    pub taken: Megabytes,
+}
+
+impl Withheld {
+    fn of(state: &CardState, bound: Megabytes) -> Withheld {
+        let unfit = state.health != Health::Healthy;
+        Withheld { barred: unfit || state.outside() >= bound, taken: state.taken }
+    }
+}
+
+/// What a request takes of a card beside what is charged on it already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fitting {
+    /// What is charged for it.
+    pub charge: Megabytes,
+    /// What is left of the card then.
+    pub left: Megabytes,
+}
+
+impl Withheld {
+    /// What a request would take of this card with so much charged on it; `None`: it does not fit.
+    pub fn fit(self, card: &Card, charged: Megabytes, wanted: &CardRequest, reserve: u32) -> Option<Fitting> {
+        let demand = card.demand(wanted, reserve).filter(|_| !self.barred)?;
+        let others = if demand.slice.is_some() { charged + self.taken } else { charged };
+        let all = others + demand.charge;
+        (all <= demand.limit).then(|| Fitting { charge: demand.charge, left: card.mem - all })
+    }
+
+    /// Memory for slices with so much charged.
+    pub fn free(self, card: &Card, charged: Megabytes) -> Megabytes {
+        if self.barred { Megabytes::ZERO } else { card.mem - (charged + self.taken) }
+    }
+}
+
+impl Node {
+    /// What is known of a card of that UUID, whether it is there now or not.
+    pub fn card_state(&self, uuid: &str) -> Option<&CardState> {
+        self.states.get(uuid)
+    }
+
+    /// All that is known of cards, by UUID; those that have gone are remembered.
+    pub fn card_states(&self) -> &BTreeMap<String, CardState> {
+        &self.states
+    }
+
+    /// Who drained the node and why.
+    pub fn drained(&self) -> Option<&str> {
+        self.drained.as_deref()
+    }
+
+    /// Takes the node out of use, or gives it back.
+    pub fn drain(&mut self, drained: Option<Box<str>>) {
+        self.drained = drained;
+    }
+
+    /// Remembers what is known of cards; `bound` is how much others may hold of one that is given out.
+    pub fn know_cards(&mut self, states: impl IntoIterator<Item = (String, CardState)>, bound: Megabytes) {
+        self.states.extend(states);
+        self.weigh(bound);
+    }
+
+    /// What is withheld of each card, anew.
+    pub fn weigh(&mut self, bound: Megabytes) {
+        let of = |card: &Card| self.states.get(&card.uuid).map(|state| Withheld::of(state, bound));
+        self.withheld = self.inventory.cards.iter().map(|card| of(card).unwrap_or_default()).collect();
+    }
+
+    /// What is withheld of each card, in the order of the inventory.
+    pub fn withheld(&self) -> &[Withheld] {
+        &self.withheld
+    }
+
+    /// Why a card is given to nobody, or not all of it; nothing: it is as it should be.
+    pub fn card_in_words(&self, uuid: &str) -> Option<String> {
+        let at = self.inventory.cards.iter().position(|card| card.uuid == uuid);
+        let (card, withheld) = match at {
+            Some(at) => (self.inventory.cards[at].index.to_string(), self.withheld[at]),
+            None => (uuid.to_owned(), Withheld { barred: true, taken: Megabytes::ZERO }),
+        };
+        let (state, name) = (self.states.get(uuid)?, &self.inventory.name);
+        if state.health != Health::Healthy {
+            let why = state.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+            return Some(format!("{name} card {card} is {}{why}", state.health));
+        }
+        let outside = withheld.barred || withheld.taken > Megabytes::ZERO;
+        outside.then(|| format!("{name} card {card}: {}", state.outside_in_words()))
+    }
+
+    /// The cards that a request can't have, or not as much of as it wants, for what others hold of them.
+    pub fn withheld_from(&self, wanted: &CardRequest, reserve: u32) -> impl Iterator<Item = &Card> {
+        let free = Withheld::default();
+        let barred = move |(card, withheld, used): &(&Card, Withheld, CardUse)| {
+            let fits = |w: Withheld| w.fit(card, used.charged, wanted, reserve).is_some();
+            fits(free) && !fits(*withheld)
+        };
+        self.each_card().filter(barred).map(|(card, _, _)| card)
+    }
+
+    /// Each card with what is withheld of it and what is charged on it now.
+    pub(super) fn each_card(&self) -> impl Iterator<Item = (&Card, Withheld, CardUse)> {
+        let withheld = self.withheld.iter().copied();
+        self.inventory.cards.iter().zip(withheld).zip(&self.cards).map(|((card, w), used)| (card, w, *used))
+    }
+
+    /// Memory for slices on each card now.
+    pub fn free_memory(&self) -> impl Iterator<Item = Megabytes> {
+        self.each_card().map(|(card, withheld, used)| withheld.free(card, used.charged))
+    }
+
+    /// Cards that nobody holds and that may be given out.
+    pub fn empty_cards(&self) -> usize {
+        self.cards.iter().zip(&self.withheld).filter(|(used, w)| used.holders == 0 && !w.barred).count()
+    }
+}

@@ -1,0 +1,202 @@
+//! Cards that are not fit, or of which others hold something: who gets them, what is said of them, who takes them out of
+//! use and gives them back.
+
+use ax_core::api::ErrorClass;
+use ax_core::config::Config;
+use ax_core::controller::{Controller, Decision, Event, NodeWish, Snapshot};
+use ax_core::gpu::{CardName, CardState, Health};
+use ax_core::id::Uid;
+use ax_core::job::Actor;
+use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::state::{JobState, Outcome};
+use ax_core::size::Megabytes;
+use ax_core::time::WallTime;
+
+use crate::{at, config, ended, launched, node, ready, request, state, submission, submit};
+
+fn gb(number: u64) -> Megabytes {
+    Megabytes::from_bytes(number * 1_000_000_000)
+}
+
+fn with_cards(count: u32, slice: Option<Megabytes>) -> Request {
+    Request { cards: Some(CardRequest { count, kind: None, slice }), ..request(1) }
+}
+
+fn seen(index: u32, state: CardState) -> Event {
+    Event::CardChanged { node: node().name, uuid: format!("card-{index}"), state }
+}
+
+fn held_by_others(mem: Megabytes) -> CardState {
+    let holders = vec![format!("{} held by pid 4711 python of user li, not a job", mem.of_card())];
+    CardState { foreign: mem, taken: mem, holders, ..CardState::default() }
+}
+
+fn asked(admin: bool, card: Option<u32>, wish: NodeWish) -> Event {
+    let actor = Actor::User { uid: Uid(0), name: "ann".into(), admin };
+    Event::NodeWished { node: node().name, card: card.map(CardName::Index), actor, wish }
+}
+
+fn drain() -> NodeWish {
+    NodeWish::Drain { why: "its fan is loud".to_owned() }
+}
+
+fn cards_of(out: &[Decision]) -> Vec<u32> {
+    let launches = out.iter().filter_map(|decision| match decision {
+        Decision::Launch { allocation, .. } => Some(allocation),
+        _ => None,
+    });
+    let mut cards: Vec<u32> = launches.flat_map(|given| &given.cards).map(|card| card.index).collect();
+    cards.sort_unstable();
+    cards
+}
+
+fn reasons(controller: &Controller, number: ax_core::id::JobNumber) -> Vec<String> {
+    controller.explain(at(9), number).reasons
+}
+
+#[test]
+fn who_waits_for_a_card_that_others_hold_is_told_who() {
+    let mut controller = ready(config());
+    for index in 0..3 {
+        controller.step(at(1), seen(index, held_by_others(gb(21))));
+    }
+    let (first, out) = submit(&mut controller, 2, submission(1, with_cards(2, None)));
+    assert!(cards_of(&out).is_empty());
+    let told = reasons(&controller, first.number);
+    assert_eq!(told[0], "needs 2 cards (1 of 4 free) on gpu-01");
+    assert_eq!(told[1], "gpu-01 card 0: 21 GB held by pid 4711 python of user li, not a job");
+    assert_eq!(told.len(), 4);
+    let out = controller.step(at(3), seen(1, CardState::default()));
+    assert_eq!(cards_of(&out), [1, 3]);
+}
+
+#[test]
+fn below_the_bound_what_others_hold_is_missing_for_slices_and_not_for_whole_cards() {
+    let half = Megabytes(40_000);
+    for (taken, fits) in [(0, true), (1, false)] {
+        let mut controller = ready(config());
+        for index in 0..4 {
+            let state = CardState { taken: Megabytes(taken), ..held_by_others(Megabytes(taken)) };
+            controller.step(at(1), seen(index, state));
+        }
+        let (_, out) = submit(&mut controller, 2, submission(1, with_cards(1, Some(half))));
+        assert_eq!(cards_of(&out), [0]);
+        let (_, out) = submit(&mut controller, 2, submission(2, with_cards(1, Some(half))));
+        assert_eq!(cards_of(&out), [if fits { 0 } else { 1 }], "{taken} MB are held by others");
+        let (_, out) = submit(&mut controller, 3, submission(3, with_cards(if fits { 3 } else { 2 }, None)));
+        assert_eq!(launched(&out).len(), 1, "whoever has a card for himself has what is there");
+    }
+}
+
+#[test]
+fn the_bound_is_configured_and_a_reload_weighs_anew() {
+    let mut controller = ready(config());
+    for index in 0..4 {
+        controller.step(at(1), seen(index, held_by_others(gb(2))));
+    }
+    let (_, out) = submit(&mut controller, 2, submission(1, with_cards(1, None)));
+    assert!(cards_of(&out).is_empty());
+    let mut lenient = config();
+    lenient.resources.gpu_foreign_bound = gb(3);
+    let out = controller.step(at(3), Event::ConfigLoaded(Box::new(lenient)));
+    assert_eq!(cards_of(&out), [0]);
+}
+
+#[test]
+fn a_drained_card_comes_back_by_an_administrator_alone_and_when_it_is_clean() {
+    let mut controller = ready(config());
+    let refused = |out: &[Decision]| match out {
+        [Decision::Refused { class, why }] => Some((*class, why.clone())),
+        _ => None,
+    };
+    let out = controller.step(at(1), asked(false, Some(3), drain()));
+    assert_eq!(refused(&out).unwrap().0, ErrorClass::NoPermission);
+    let out = controller.step(at(1), asked(true, Some(7), drain()));
+    assert_eq!(refused(&out).unwrap().1, "gpu-01 has no card 7; it has 4");
+    let out = controller.step(at(1), asked(true, Some(3), drain()));
+    assert!(matches!(&out[..], [Decision::CardMoved { .. }]), "{out:?}");
+    // Whatever is seen of it, and after a restart, and when the node comes again.
+    controller.step(at(2), seen(3, CardState::default()));
+    let text = serde_json::to_string(&controller.snapshot()).unwrap();
+    let mut controller = Controller::restore(serde_json::from_str::<Snapshot>(&text).unwrap());
+    controller.step(at(3), Event::NodeRegistered(node()));
+    let (job, out) = submit(&mut controller, 4, submission(1, with_cards(4, None)));
+    assert!(cards_of(&out).is_empty());
+    let told = reasons(&controller, job.number);
+    assert_eq!(told[1], "gpu-01 card 3 is drained: by ann: its fan is loud");
+    controller.step(at(5), seen(3, held_by_others(gb(5))));
+    let out = controller.step(at(6), asked(true, Some(3), NodeWish::Resume));
+    let why = "gpu-01 card 3 is not clean: 5 GB held by pid 4711 python of user li, not a job";
+    assert_eq!(refused(&out).unwrap().1, why);
+    controller.step(at(7), seen(3, CardState::default()));
+    let out = controller.step(at(8), asked(true, Some(3), NodeWish::Resume));
+    assert_eq!(cards_of(&out), [0, 1, 2, 3]);
+    let out = controller.step(at(9), asked(true, Some(3), NodeWish::Resume));
+    assert_eq!(refused(&out).unwrap().1, "gpu-01 card 3 is not drained");
+}
+
+#[test]
+fn a_drained_node_ends_nobody_and_starts_nothing() {
+    let mut controller = ready(config());
+    let (running, _) = submit(&mut controller, 1, submission(1, request(1)));
+    controller.step(at(2), asked(true, None, drain()));
+    let (waiting, out) = submit(&mut controller, 3, submission(2, request(1)));
+    assert!(launched(&out).is_empty());
+    assert_eq!(state(&controller, running), JobState::Starting);
+    assert_eq!(reasons(&controller, waiting.number)[0], "gpu-01 is drained by ann: its fan is loud");
+    assert_eq!(controller.explain(at(4), waiting.number).expected_start, None);
+    let out = controller.step(at(5), asked(true, None, NodeWish::Resume));
+    assert_eq!(launched(&out).len(), 1);
+}
+
+/// What a job comes to that fails on a card with an error of its own.
+fn fails_on_a_faulty_card(idempotent: bool, faulty: bool) -> (JobState, String) {
+    let mut controller = ready(config());
+    let request = Request { idempotent, ..with_cards(1, None) };
+    let (job, out) = submit(&mut controller, 1, submission(1, request));
+    let attempt = launched(&out)[0];
+    controller.step(at(2), Event::AttemptStarted { attempt, at: at(2).wall });
+    let why = Some("Xid 79: the card has fallen off the bus".to_owned());
+    let fault = CardState { health: Health::Drained, why, faulty, ..CardState::default() };
+    let out = controller.step(at(3), seen(0, fault));
+    let noted = out.iter().any(|d| matches!(d, Decision::Noted { job: of, .. } if *of == job));
+    assert!(noted, "it is written down with the job: {out:?}");
+    assert_eq!(state(&controller, job), JobState::Running, "nobody is ended for it");
+    let end = ended(Outcome::Failed, Some(1));
+    let out = controller.step(at(4), Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end });
+    let message = out.iter().find_map(|d| match d {
+        Decision::Closed { end, .. } => end.message.clone(),
+        _ => None,
+    });
+    if let [again] = launched(&out)[..] {
+        let given = controller.job(again.job.number).unwrap().attempt.as_ref().unwrap();
+        assert_ne!(given.allocation.cards[0].index, 0, "and not there again");
+    }
+    (state(&controller, job), message.unwrap_or_default())
+}
+
+#[test]
+fn what_fails_on_a_card_that_failed_is_started_again_elsewhere_if_it_may() {
+    let (state, message) = fails_on_a_faulty_card(true, true);
+    assert_eq!(state, JobState::Starting);
+    assert_eq!(message, "gpu-01 card 0 is drained: Xid 79: the card has fallen off the bus");
+    assert_eq!(fails_on_a_faulty_card(false, true).0, JobState::Failed);
+    assert_eq!(
+        fails_on_a_faulty_card(true, false).0,
+        JobState::Failed,
+        "it was taken out of use, and is no fault"
+    );
+}
+
+#[test]
+fn what_is_the_jobs_own_business_is_noted_with_the_jobs_on_that_card() {
+    let mut controller = ready(Config::default());
+    let half = Some(Megabytes(40_000));
+    let on_it: Vec<_> =
+        (1..=2).map(|key| submit(&mut controller, 1, submission(key, with_cards(1, half))).0).collect();
+    submit(&mut controller, 1, submission(3, with_cards(1, None)));
+    let event = Event::CardNoted { node: node().name, uuid: "card-0".into(), what: "Xid 31".into() };
+    let out = controller.step(at(2), event);
+    let noted: Vec<_> = out.iter().filter_map(Decision::touches).collect();
+    assert_eq!((noted, out.len()), (on_it, 2));
+}

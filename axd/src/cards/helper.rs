@@ -1,0 +1,324 @@
+//! `axd --nvml`: the process that asks the driver, so that a driver that hangs holds nobody else up. It looks when it is
+//! asked to and tells what it has seen; before each call of the library it writes down which call on which card it is.
+//! It ends with the daemon.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ax_core::gpu::{CardSeen, Hardware, Mig};
+use ax_core::size::Megabytes;
+use ax_sys::nvml::{self, Card, CardState, Device, Events, NvmlError, Session};
+use ax_sys::process;
+use ax_sys::seqpacket::{self, Incoming};
+use ax_sys::signals::Signal;
+use ax_sys::socket;
+
+use super::holders;
+use super::message::{Ask, Found, Look, Tell};
+
+/// The descriptors that it is started with.
+pub(super) const SOCKET: i32 = 3;
+pub(super) const MARK: i32 = 4;
+
+/// Length of what is written down before each call: its name and the card, ended by NUL each.
+pub(super) const MARK_LENGTH: usize = 256;
+
+/// More than any question is long.
+const LONGEST: usize = 64 << 10;
+
+const A_DAY: Duration = Duration::from_secs(86_400);
+
+/// Reported errors that are fetched at once; more are there the next time.
+const MOST_EVENTS: usize = 1000;
+
+/// What it is told on its command line.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// The library; `None`: the one that the loader finds.
+    pub(crate) library: Option<PathBuf>,
+    /// Folders of the control groups below which each attempt has its own.
+    pub(crate) groups: Vec<PathBuf>,
+}
+
+/// Runs until the daemon has gone.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    // Whoever has started it may be dead already: then the socket says so.
+    let _ = process::set_parent_death_signal(Signal::KILL);
+    let _ = process::set_name("axd-nvml");
+    let (Some(socket), Ok(mark)) =
+        (seqpacket::inherited(SOCKET), File::options().write(true).open(format!("/proc/self/fd/{MARK}")))
+    else {
+        eprintln!("axd: --nvml is for the daemon, which starts it");
+        return ExitCode::from(2);
+    };
+    let daemon = Daemon(socket);
+    let Some(first) = daemon.next() else { return ExitCode::SUCCESS };
+    let session =
+        match Session::open_told(options.library.as_deref(), move |call, card| set(&mark, call, card)) {
+            Ok(session) => session,
+            Err(error @ NvmlError::Absent { .. }) => return daemon.last(&Tell::Absent(error.to_string())),
+            Err(error) => return daemon.last(&Tell::Failed(error.to_string())),
+        };
+    let mut cards = Cards { session: &session, events: None, found: Vec::new(), groups: &options.groups };
+    let mut asked = Some(first);
+    while let Some(ask) = asked {
+        let done = match ask.look {
+            Look::Inventory => cards.inventory(&daemon, &ask.except),
+            Look::Sample => cards.sample(&daemon, &ask.except),
+        };
+        daemon.tell(&done.map_or_else(|error| Tell::Failed(error.to_string()), |()| Tell::Done));
+        asked = daemon.next();
+    }
+    ExitCode::SUCCESS
+}
+
+/// Writes down which call comes next. A reader that comes in between finds one of both, or nothing that it knows.
+fn set(mark: &File, call: &str, card: &str) {
+    let mut text = [0; MARK_LENGTH];
+    let bytes = call.bytes().chain([0]).chain(card.bytes()).take(MARK_LENGTH - 1);
+    text.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+    // A hang is blamed on nobody then.
+    let _ = mark.write_all_at(&text, 0);
+}
+
+/// The other end.
+struct Daemon(OwnedFd);
+
+impl Daemon {
+    /// What it wants next; `None`: it has gone, or makes no sense.
+    fn next(&self) -> Option<Ask> {
+        let mut buffer = vec![0; LONGEST];
+        loop {
+            match seqpacket::receive_within(&self.0, &mut buffer, A_DAY) {
+                Incoming::Nothing => {}
+                Incoming::Message(length) => return serde_json::from_slice(buffer.get(..length)?).ok(),
+                Incoming::TooLong | Incoming::Closed => return None,
+            }
+        }
+    }
+
+    fn tell(&self, tell: &Tell) {
+        if let Ok(text) = serde_json::to_vec(tell) {
+            // A daemon that has gone is noticed at the next question.
+            let _ = socket::send(&self.0, &text, &[]);
+        }
+    }
+
+    fn last(&self, tell: &Tell) -> ExitCode {
+        self.tell(tell);
+        ExitCode::SUCCESS
+    }
+}
+
+/// What has been found.
+struct Cards<'s> {
+    session: &'s Session,
+    events: Option<Events<'s>>,
+    found: Vec<(Device<'s>, Card)>,
+    groups: &'s [PathBuf],
+}
+
+/// Errors that were reported: the card, the part if it was in one, and NVIDIA's number.
+type Xids = Vec<(String, Option<u32>, u32)>;
+
+impl<'s> Cards<'s> {
+    fn inventory(&mut self, daemon: &Daemon, except: &[String]) -> Result<(), NvmlError> {
+        self.found.clear();
+        let mut whole = Vec::new();
+        for number in 0..self.session.count()? {
+            let label = format!("#{number}");
+            if except.contains(&label) {
+                continue;
+            }
+            let device = match self.session.at(number) {
+                Ok(device) => device,
+                Err(error) => {
+                    daemon.tell(&unseen(&label, &error, Vec::new()));
+                    continue;
+                }
+            };
+            if except.iter().any(|card| card == device.uuid()) {
+                continue;
+            }
+            match self.one(daemon, number, &device) {
+                Ok(card) => whole.push((device, card)),
+                Err(error) => daemon.tell(&unseen(device.uuid(), &error, Vec::new())),
+            }
+        }
+        self.links(daemon, &whole);
+        self.hear(&whole);
+        Ok(())
+    }
+
+    /// Finds out about one card and its parts.
+    fn one(&mut self, daemon: &Daemon, number: u32, device: &Device<'s>) -> Result<Card, NvmlError> {
+        let card = device.card()?;
+        let divided = device.is_divided()?;
+        let parts = if divided { device.parts(&card)? } else { Vec::new() };
+        daemon.tell(&Tell::Found(Box::new(found(number, &card, divided))));
+        if !divided {
+            self.found.push((device.clone(), card.clone()));
+        }
+        for (device, part) in parts {
+            daemon.tell(&Tell::Found(Box::new(found(number, &part, false))));
+            self.found.push((device, part));
+        }
+        Ok(card)
+    }
+
+    fn links(&self, daemon: &Daemon, whole: &[(Device<'s>, Card)]) {
+        // One that does not say has none that matter; if it is lost the next look says so.
+        let lanes: Vec<_> = whole.iter().map(|(device, _)| device.lanes().unwrap_or_default()).collect();
+        let all: Vec<_> =
+            whole.iter().zip(&lanes).map(|((_, card), l)| (card.pci.as_str(), l.as_slice())).collect();
+        for (own, (_, card)) in whole.iter().enumerate() {
+            let links: Vec<_> = nvml::peers(own, &all)
+                .into_iter()
+                .map(|(other, lanes)| (whole[other].1.uuid.clone(), lanes))
+                .collect();
+            if !links.is_empty() {
+                daemon.tell(&Tell::Linked { uuid: card.uuid.clone(), links });
+            }
+        }
+    }
+
+    /// Has the errors of all cards reported, as far as they are.
+    fn hear(&mut self, whole: &[(Device<'s>, Card)]) {
+        self.events = self.session.events().ok();
+        if let Some(events) = &self.events {
+            for (device, _) in whole {
+                // What a card does not report is not known.
+                let _ = events.hear(device);
+            }
+        }
+    }
+
+    fn sample(&self, daemon: &Daemon, except: &[String]) -> Result<(), NvmlError> {
+        let xids = self.xids();
+        for (device, card) in &self.found {
+            let whole = card.part.as_ref().map_or(&card.uuid, |part| &part.parent);
+            if except.iter().any(|each| *each == card.uuid || each == whole) {
+                continue;
+            }
+            let own = xids_of(&xids, card);
+            daemon.tell(&match device.state() {
+                Ok(state) => Tell::Seen(Box::new(self.seen(card, state, own))),
+                Err(error) => unseen(&card.uuid, &error, own),
+            });
+        }
+        Ok(())
+    }
+
+    fn xids(&self) -> Xids {
+        let Some(events) = &self.events else { return Vec::new() };
+        // A library that fails here has nothing more to report for now.
+        let next = || events.next().ok().flatten();
+        let all = std::iter::from_fn(next).take(MOST_EVENTS);
+        all.map(|event| (event.card, event.gpu_instance, event.xid)).collect()
+    }
+
+    fn seen(&self, card: &Card, state: CardState, xids: Vec<u32>) -> CardSeen {
+        CardSeen {
+            uuid: card.uuid.clone(),
+            used: Megabytes::from_bytes(state.used_bytes),
+            free: Megabytes::from_bytes(state.free_bytes),
+            holders: holders::describe(&state.holders, self.groups),
+            load: state.utilization,
+            temperature: state.temperature,
+            power_mw: state.power_mw,
+            ecc_uncorrected: state.ecc_uncorrected,
+            retirement_pending: state.retirement_pending,
+            recovery: state.recovery.and_then(in_words),
+            xids,
+        }
+    }
+}
+
+/// The errors of a card; of a part those in it and those of the whole card.
+fn xids_of(all: &Xids, card: &Card) -> Vec<u32> {
+    let own = |(of, within, _): &&(String, Option<u32>, u32)| match &card.part {
+        None => *of == card.uuid,
+        Some(part) => *of == part.parent && within.is_none_or(|instance| instance == part.gpu_instance),
+    };
+    all.iter().filter(own).map(|(_, _, xid)| *xid).collect()
+}
+
+fn unseen(card: &str, error: &NvmlError, xids: Vec<u32>) -> Tell {
+    Tell::Unseen { card: card.to_owned(), why: error.to_string(), xids }
+}
+
+fn found(number: u32, card: &Card, divided: bool) -> Found {
+    let part = |part: &nvml::Part| Mig {
+        parent: part.parent.clone(),
+        gpu_instance: part.gpu_instance,
+        compute_instance: part.compute_instance,
+    };
+    Found {
+        number,
+        uuid: card.uuid.clone(),
+        mem: Megabytes::from_bytes(card.memory_bytes.saturating_sub(card.reserved_bytes)),
+        divided,
+        profile: card.profile().map(str::to_owned),
+        hardware: Hardware {
+            name: Some(card.name.clone()),
+            pci: Some(card.pci.clone()),
+            minor: card.minor,
+            numa: nvml::numa_node(Path::new("/sys"), &card.pci),
+            mig: card.part.as_ref().map(part),
+            ..Hardware::default()
+        },
+    }
+}
+
+/// NVIDIA's numbers of recovery actions.
+fn in_words(action: u32) -> Option<String> {
+    let words: BTreeMap<u32, &str> = BTreeMap::from([
+        (1, "reset the card"),
+        (2, "reboot the machine"),
+        (3, "let all jobs on cards that are linked to it end, then reset it"),
+        (4, "let its jobs end, then reset it"),
+        (5, "reset it by its bus"),
+    ]);
+    match action {
+        0 => None,
+        known => Some(words.get(&known).map_or_else(|| format!("action {known}"), |text| (*text).to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_divided_card_are_those_of_the_part_in_which_they_were() {
+        let card = |uuid: &str, part: Option<(&str, u32)>| Card {
+            uuid: uuid.to_owned(),
+            name: String::new(),
+            memory_bytes: 0,
+            reserved_bytes: 0,
+            pci: String::new(),
+            minor: None,
+            part: part.map(|(parent, gpu_instance)| nvml::Part {
+                parent: parent.to_owned(),
+                gpu_instance,
+                compute_instance: 0,
+            }),
+        };
+        let all = vec![("A".to_owned(), None, 79), ("A".to_owned(), Some(2), 94), ("B".to_owned(), None, 31)];
+        assert_eq!(xids_of(&all, &card("B", None)), [31]);
+        assert_eq!(xids_of(&all, &card("MIG-1", Some(("A", 1)))), [79]);
+        assert_eq!(xids_of(&all, &card("MIG-2", Some(("A", 2)))), [79, 94]);
+    }
+
+    #[test]
+    fn what_is_recommended_has_words() {
+        assert_eq!(in_words(0), None);
+        assert_eq!(in_words(1).as_deref(), Some("reset the card"));
+        assert_eq!(in_words(9).as_deref(), Some("action 9"));
+    }
+}

@@ -1,0 +1,66 @@
+//! What the daemon and the process that asks the driver say to each other, a message a JSON document.
+
+use ax_core::gpu::{CardSeen, Hardware};
+use ax_core::size::Megabytes;
+use serde::{Deserialize, Serialize};
+
+/// What the daemon asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    pub(crate) look: Look,
+    /// Cards that are not to be touched, by UUID, or as `#` and the driver's number where its UUID can't be had.
+    pub(crate) except: Vec<String>,
+}
+
+/// What to look for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Look {
+    /// Which cards there are.
+    Inventory,
+    /// What those that were found are doing.
+    Sample,
+}
+
+/// What is told, and for each look at the end [`Tell::Done`] or one of those after it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Tell {
+    /// A card, or a part of one.
+    Found(Box<Found>),
+    /// To which other cards, by UUID, one is linked by how many lanes.
+    Linked { uuid: String, links: Vec<(String, u32)> },
+    /// What one is doing.
+    Seen(Box<CardSeen>),
+    /// One that could not be asked: its UUID, or `#` and the driver's number.
+    Unseen { card: String, why: String, xids: Vec<u32> },
+    /// That was all.
+    Done,
+    /// There is no library.
+    Absent(String),
+    /// The library does not work.
+    Failed(String),
+}
+
+/// A card, or a part of one, as the driver finds it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// The driver's number of the card; of a part, that of its card.
+    pub(crate) number: u32,
+    pub(crate) uuid: String,
+    /// Memory that can be given out.
+    pub(crate) mem: Megabytes,
+    /// It is divided: its parts are given out, not it.
+    pub(crate) divided: bool,
+    /// Of a part, its sort: `1g.10gb`.
+    pub(crate) profile: Option<String>,
+    pub(crate) hardware: Hardware,
+}
+
+impl Found {
+    /// What cards and their parts are sorted by: the place on the bus, as `nvidia-smi` numbers them; a card before its parts.
+    pub(crate) fn place(&self) -> (Option<String>, Option<(u32, u32)>, String) {
+        let part = self.hardware.mig.as_ref().map(|mig| (mig.gpu_instance, mig.compute_instance));
+        (self.hardware.pci.clone(), part, self.uuid.clone())
+    }
+}

@@ -1,0 +1,522 @@
+//! The cards of this machine, as a process of its own sees them: which there are, what they are doing, and which of them
+//! can't be asked. The process is started, given its time, ended and started again here; nothing here waits for it, but
+//! for the first look, which has its time too. A card at which it hangs is left alone for a while.
+
+pub(crate) mod helper;
+mod holders;
+pub(crate) mod message;
+mod process;
+mod sick;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ax_core::gpu::{CardSeen, Sample, Unseen};
+use ax_core::time::{BootTime, Span};
+use ax_sys::clock;
+use ax_sys::pidfd::PidFd;
+use ax_sys::socket::{Interest, Poller};
+
+use message::{Ask, Found, Look, Tell};
+use process::{Doing, Heard, Process, Start};
+use sick::{Ill, Ward};
+
+/// Looking for cards may take so many times as long as looking at them.
+const INVENTORY_TIMES: u64 = 2;
+
+/// Without jobs on cards they are looked at this much less often.
+const IDLE_TIMES: u64 = 10;
+
+/// Where somebody waits for a look they are looked at so many times as often at most.
+const OFTENER: u64 = 4;
+
+/// One that ends without a reason is started again after this.
+const PAUSE: Span = Span::seconds(1);
+
+/// What is found out, for the loop.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Which cards there are has changed, or is known for the first time.
+    Inventory,
+    /// What the cards are doing; when the look at them began.
+    Sample(BootTime, Sample),
+    /// A card, or with no name the driver, does not do what it should.
+    Sick { card: String, why: String },
+    /// It does again.
+    Well { card: String },
+}
+
+/// What the configuration says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// How often cards with jobs are looked at.
+    pub(crate) sample: Span,
+    /// How long that may take.
+    pub(crate) timeout: Span,
+    /// Whether cards are declared: then a driver that is not there is waited for.
+    pub(crate) declared: bool,
+}
+
+/// Which cards this machine has, as far as is known.
+#[derive(Debug, Clone)]
+pub(crate) enum Known<'a> {
+    /// There is no library: nobody can say.
+    Nothing,
+    /// The driver does not say: why.
+    Unclear(&'a str),
+    /// These, by their places on the bus; and at these numbers of the driver's cards that say nothing, not even who they
+    /// are.
+    These(&'a [Found], Vec<u32>),
+}
+
+/// What the process is about.
+#[derive(Debug)]
+enum State {
+    /// Nothing to ask, or nobody to ask it.
+    Off,
+    /// None is there until the next one is started.
+    Resting(BootTime),
+    /// It waits for the next look.
+    Idle(Process, BootTime),
+    /// It looks.
+    Looking(Process, Look, BootTime),
+}
+
+/// The numbers under which the poll loop knows the descriptors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tokens {
+    /// Something was told.
+    pub(crate) socket: u64,
+    /// One that was killed has ended; the lower bits say which.
+    pub(crate) ended: u64,
+}
+
+/// All that is known.
+#[derive(Debug)]
+pub(crate) struct Cards {
+    start: Start,
+    tokens: Tokens,
+    pace: Pace,
+    state: State,
+    ward: Ward,
+    /// Whether a library was there.
+    library: bool,
+    known: Vec<Found>,
+    /// What the look under way has told so far.
+    fresh: Fresh,
+    news: Vec<News>,
+    /// Killed, and not ended yet: those whose driver hangs may stay for long.
+    dying: BTreeMap<i32, PidFd>,
+    /// Whether jobs are on cards.
+    busy: bool,
+    /// When the last look began.
+    begun: BootTime,
+    /// Somebody waits for a look that begins after this one.
+    wanted: bool,
+}
+
+#[derive(Debug, Default)]
+struct Fresh {
+    found: Vec<Found>,
+    seen: Vec<CardSeen>,
+    unseen: Vec<Unseen>,
+}
+
+impl Cards {
+    /// Nothing is started yet. `parents`: the record of the place of the attempts' groups.
+    pub(crate) fn new(library: Option<PathBuf>, parents: &[String], pace: Pace, tokens: Tokens) -> Cards {
+        let program = std::env::current_exe().unwrap_or_else(|_| Path::new("/proc/self/exe").to_owned());
+        Cards {
+            start: Start { program, library, groups: process::folders(parents) },
+            tokens,
+            pace,
+            state: State::Off,
+            ward: Ward::default(),
+            library: false,
+            known: Vec::new(),
+            fresh: Fresh::default(),
+            news: Vec::new(),
+            dying: BTreeMap::new(),
+            busy: false,
+            begun: BootTime(0),
+            wanted: false,
+        }
+    }
+
+    /// Which cards there are.
+    pub(crate) fn known(&self) -> Known<'_> {
+        match self.ward.driver() {
+            Some(why) if self.known.is_empty() => Known::Unclear(why),
+            _ if !self.library => Known::Nothing,
+            _ => {
+                let nameless = self.ward.cards().filter_map(|(card, _)| card.strip_prefix('#')?.parse().ok());
+                Known::These(&self.known, nameless.collect())
+            }
+        }
+    }
+
+    /// Why a card, or a part of one, can't be used.
+    pub(crate) fn why_not(&self, uuid: &str) -> Option<&str> {
+        let found = self.known.iter().find(|found| found.uuid == uuid);
+        let whole = found.and_then(|found| found.hardware.mig.as_ref()).map(|mig| mig.parent.as_str());
+        self.ward.why(uuid).or_else(|| self.ward.why(whole?))
+    }
+
+    /// What is wrong with cards that have no name, and with the driver, in words.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let nameless = self.ward.cards().filter(|(card, _)| card.starts_with('#'));
+        let nameless = nameless.map(|(card, why)| format!("card {card} is not counted: {why}"));
+        nameless.chain(self.ward.driver().map(str::to_owned)).collect()
+    }
+
+    /// What has been found out since it was asked last.
+    pub(crate) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Starts looking, and waits for the first look, but not longer than a look may take.
+    pub(crate) fn begin(&mut self, poller: &Poller, now: BootTime) {
+        self.launch(poller, now);
+        let end = match &self.state {
+            State::Looking(_, _, end) => *end,
+            _ => return,
+        };
+        loop {
+            let now = BootTime(clock::boot_ms());
+            let State::Looking(process, Look::Inventory, _) = &mut self.state else { return };
+            let heard = process.next_within(Duration::from_millis((end - now).0));
+            let now = BootTime(clock::boot_ms());
+            self.hear(poller, heard, now);
+            if now >= end {
+                self.look(poller, now);
+                return;
+            }
+        }
+    }
+
+    /// Looks for cards anew: the configuration was read again.
+    pub(crate) fn look_again(&mut self, poller: &Poller, pace: Pace, now: BootTime) {
+        self.pace = pace;
+        self.end_process(poller);
+        self.launch(poller, now);
+    }
+
+    /// Jobs have come to cards or left them all.
+    pub(crate) fn set_busy(&mut self, busy: bool, now: BootTime) {
+        if busy
+            && !self.busy
+            && let State::Idle(_, next) = &mut self.state
+        {
+            *next = (*next).min(now + self.pace.sample);
+        }
+        self.busy = busy;
+    }
+
+    /// Somebody waits for a look that begins from now on. Many who wait do not make it much busier.
+    pub(crate) fn look_soon(&mut self, now: BootTime) {
+        let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER));
+        match &mut self.state {
+            State::Idle(_, next) => *next = (*next).min(soon),
+            State::Looking(..) => self.wanted = true,
+            State::Off | State::Resting(_) => {}
+        }
+    }
+
+    /// When there is something to do. Nothing that hung is tried again while a process hangs at it: there would be ever
+    /// more of them.
+    pub(crate) fn next_due(&self) -> Option<BootTime> {
+        let again = self.ward.next_try().filter(|_| self.dying.is_empty());
+        match &self.state {
+            State::Off => None,
+            State::Resting(until) => Some(*until).filter(|_| self.dying.is_empty()),
+            State::Looking(_, _, end) => Some(*end),
+            State::Idle(_, next) => Some(again.map_or(*next, |again| again.min(*next))),
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn look(&mut self, poller: &Poller, now: BootTime) {
+        match &self.state {
+            State::Off => {}
+            State::Resting(until) if *until <= now && self.dying.is_empty() => self.launch(poller, now),
+            State::Looking(_, _, end) if *end <= now => self.hangs(poller, now),
+            State::Idle(_, next) => {
+                let next = *next;
+                if self.dying.is_empty() && self.ward.try_again(now) {
+                    // A new one: what the driver told the old one of the card may be stale.
+                    self.end_process(poller);
+                    self.launch(poller, now);
+                } else if next <= now {
+                    self.ask(poller, Look::Sample, now);
+                }
+            }
+            State::Resting(_) | State::Looking(..) => {}
+        }
+    }
+
+    /// Something has come.
+    pub(crate) fn ready(&mut self, poller: &Poller, now: BootTime) {
+        loop {
+            let heard = match &mut self.state {
+                State::Looking(process, ..) | State::Idle(process, _) => process.next(),
+                State::Off | State::Resting(_) => return,
+            };
+            if matches!(heard, Heard::Nothing) {
+                return;
+            }
+            self.hear(poller, heard, now);
+        }
+    }
+
+    /// One that was killed has ended.
+    pub(crate) fn ended(&mut self, poller: &Poller, token: u64) {
+        let number = i32::try_from(token & !self.tokens.ended).unwrap_or(0);
+        if let Some(process) = self.dying.remove(&number) {
+            let _ = poller.remove(&process);
+            let _ = process.reap();
+        }
+    }
+
+    fn launch(&mut self, poller: &Poller, now: BootTime) {
+        let process = match Process::start(&self.start) {
+            Ok(process) => process,
+            Err(error) => return self.driver_fails(poller, &error.to_string(), now),
+        };
+        if let Err(error) = poller.add(&process.socket, self.tokens.socket, Interest::READ) {
+            self.state = State::Idle(process, now);
+            return self.driver_fails(poller, &error.to_string(), now);
+        }
+        self.state = State::Idle(process, now);
+        self.ask(poller, Look::Inventory, now);
+    }
+
+    fn ask(&mut self, poller: &Poller, look: Look, now: BootTime) {
+        let State::Idle(process, _) = std::mem::replace(&mut self.state, State::Off) else { return };
+        self.fresh = Fresh::default();
+        let asked = process.ask(&Ask { look, except: self.ward.untouchable() });
+        let times = if look == Look::Inventory { INVENTORY_TIMES } else { 1 };
+        self.state = State::Looking(process, look, now + Span(self.pace.timeout.0 * times));
+        (self.begun, self.wanted) = (now, false);
+        if !asked {
+            self.ends(poller, now);
+        }
+    }
+
+    fn hear(&mut self, poller: &Poller, heard: Heard, now: BootTime) {
+        match heard {
+            Heard::Nothing => {}
+            Heard::Told(tell) => self.told(poller, tell, now),
+            Heard::End => self.ends(poller, now),
+        }
+    }
+
+    fn told(&mut self, poller: &Poller, tell: Tell, now: BootTime) {
+        match tell {
+            Tell::Found(found) => self.fresh.found.push(*found),
+            Tell::Linked { uuid, links } => {
+                if let Some(found) = self.fresh.found.iter_mut().find(|found| found.uuid == uuid) {
+                    found.hardware.links = links;
+                }
+            }
+            Tell::Seen(seen) => self.fresh.seen.push(*seen),
+            Tell::Unseen { card, why, xids } => {
+                let card = self.named(card);
+                self.sick(&card, Ill::Fails, &why, now);
+                self.fresh.unseen.push(Unseen { uuid: card, why, xids });
+            }
+            Tell::Done => self.done(poller, now),
+            Tell::Absent(_) if self.known.is_empty() => {
+                self.library = false;
+                self.ward = Ward::default();
+                self.end_process(poller);
+                self.news.push(News::Inventory);
+            }
+            Tell::Absent(why) | Tell::Failed(why) => {
+                self.driver_fails(poller, &why, now);
+                if self.known.is_empty() && !self.pace.declared && self.ward.driver_is_given_up() {
+                    // A library without a driver, on a machine without cards: nothing to wait for.
+                    self.state = State::Off;
+                }
+            }
+        }
+    }
+
+    /// The UUID of a card of which only the driver's number is told, if it had that before.
+    fn named(&self, card: String) -> String {
+        let whole = |found: &&Found| found.hardware.mig.is_none() && format!("#{}", found.number) == card;
+        self.known.iter().find(whole).map_or(card, |found| found.uuid.clone())
+    }
+
+    fn done(&mut self, poller: &Poller, now: BootTime) {
+        let State::Looking(process, look, _) = std::mem::replace(&mut self.state, State::Off) else { return };
+        self.library = true;
+        self.state = State::Idle(process, now);
+        let fresh = std::mem::take(&mut self.fresh);
+        match look {
+            Look::Inventory => {
+                self.take_inventory(fresh, true, now);
+                if self.known.is_empty() && self.ward.cards().next().is_none() {
+                    // Nothing to look at.
+                    self.driver_is_well();
+                    self.end_process(poller);
+                } else {
+                    self.ask(poller, Look::Sample, now);
+                }
+            }
+            Look::Sample => self.take_sample(fresh, now),
+        }
+    }
+
+    /// Those that were found, and those that were known: these may come back. `complete`: whoever was asked and is not
+    /// among those found is not there.
+    fn take_inventory(&mut self, fresh: Fresh, complete: bool, now: BootTime) {
+        let untouchable = self.ward.untouchable();
+        let mut all = fresh.found;
+        for old in std::mem::take(&mut self.known) {
+            let there = |uuid: &str| all.iter().any(|found| found.uuid == uuid);
+            let whole = old.hardware.mig.as_ref().map_or(&old.uuid, |mig| &mig.parent);
+            let asked = !untouchable.contains(&old.uuid) && !untouchable.contains(whole);
+            if there(&old.uuid) {
+                continue;
+            }
+            if complete && asked && there(whole) {
+                // Its card is divided otherwise now: that was done on purpose.
+                self.ward.card_is_well(&old.uuid);
+                continue;
+            }
+            let told = fresh.unseen.iter().any(|unseen| unseen.uuid == old.uuid || unseen.uuid == *whole);
+            if complete && asked && !told {
+                self.sick(&old.uuid, Ill::Fails, "the driver does not find it any more", now);
+            }
+            all.push(old);
+        }
+        if complete {
+            let failed: Vec<&str> = fresh.unseen.iter().map(|unseen| unseen.uuid.as_str()).collect();
+            let well = self.ward.only_nameless(&failed);
+            // One that is divided is not looked at any further.
+            let whole = all.iter().filter(|found| found.divided && self.ward.is_tried(&found.uuid));
+            let whole: Vec<String> = whole.map(|found| found.uuid.clone()).collect();
+            let whole = whole.into_iter().filter(|card| self.ward.card_is_well(card)).collect::<Vec<_>>();
+            self.news.extend(well.into_iter().chain(whole).map(|card| News::Well { card }));
+        }
+        all.sort_by_key(Found::place);
+        self.known = all;
+        self.news.push(News::Inventory);
+    }
+
+    fn take_sample(&mut self, fresh: Fresh, now: BootTime) {
+        self.driver_is_well();
+        for seen in &fresh.seen {
+            if self.ward.card_is_well(&seen.uuid) {
+                self.news.push(News::Well { card: seen.uuid.clone() });
+            }
+        }
+        let mut unseen = fresh.unseen;
+        self.add_sick(&mut unseen, &fresh.seen);
+        self.news.push(News::Sample(self.begun, Sample { cards: fresh.seen, unseen }));
+        let times = if self.busy { 1 } else { IDLE_TIMES };
+        if let State::Idle(_, next) = &mut self.state {
+            *next = now + Span(self.pace.sample.0 * times);
+        }
+        if self.wanted {
+            self.look_soon(now);
+        }
+    }
+
+    /// Those that were not asked because they are sick, or of which nothing was told.
+    fn add_sick(&self, unseen: &mut Vec<Unseen>, seen: &[CardSeen]) {
+        for found in self.known.iter().filter(|found| !found.divided) {
+            let told = seen.iter().any(|card| card.uuid == found.uuid)
+                || unseen.iter().any(|card| card.uuid == found.uuid);
+            if !told {
+                let why = self.why_not(&found.uuid).unwrap_or("it was not asked").to_owned();
+                unseen.push(Unseen { uuid: found.uuid.clone(), why, xids: Vec::new() });
+            }
+        }
+    }
+
+    /// It has not come back in time.
+    fn hangs(&mut self, poller: &Poller, now: BootTime) {
+        self.blame(poller, "does not return", now);
+    }
+
+    /// It has ended and should not have.
+    fn ends(&mut self, poller: &Poller, now: BootTime) {
+        match &self.state {
+            // Between two looks nothing of the driver's was going on.
+            State::Idle(..) => {
+                self.end_process(poller);
+                self.state = State::Resting(now + PAUSE);
+            }
+            _ => self.blame(poller, "ends the process that calls it", now),
+        }
+    }
+
+    /// Whatever the process was doing is what does not work.
+    fn blame(&mut self, poller: &Poller, how: &str, now: BootTime) {
+        let doing = match &self.state {
+            State::Looking(process, ..) => process.doing(),
+            _ => None,
+        };
+        let doing =
+            doing.unwrap_or_else(|| Doing { call: "NVIDIA's library".to_owned(), card: String::new() });
+        let why = format!("{} {how}", doing.call);
+        // One that is left alone can't be what it hangs at.
+        if doing.card.is_empty() || self.ward.untouchable().contains(&doing.card) {
+            return self.driver_fails(poller, &why, now);
+        }
+        self.library = true;
+        // What was found before it is there.
+        let fresh = std::mem::take(&mut self.fresh);
+        if !fresh.found.is_empty() {
+            self.take_inventory(fresh, false, now);
+        }
+        let card = self.named(doing.card.clone());
+        self.sick(&card, Ill::Hangs, &why, now);
+        self.ward.known_as(&card, &doing.card);
+        self.end_process(poller);
+        self.launch(poller, now);
+    }
+
+    fn sick(&mut self, card: &str, ill: Ill, why: &str, now: BootTime) {
+        if self.ward.take_card(card, ill, why, self.pace.timeout, now) {
+            self.news.push(News::Sick { card: card.to_owned(), why: why.to_owned() });
+        }
+    }
+
+    fn driver_fails(&mut self, poller: &Poller, why: &str, now: BootTime) {
+        self.library = true;
+        self.end_process(poller);
+        if self.ward.take_driver(why, self.pace.timeout, now) {
+            self.news.push(News::Sick { card: String::new(), why: why.to_owned() });
+            self.news.push(News::Inventory);
+        }
+        let mut unseen = Vec::new();
+        self.add_sick(&mut unseen, &[]);
+        self.news.push(News::Sample(now, Sample { cards: Vec::new(), unseen }));
+        self.state = State::Resting(self.ward.next_try().unwrap_or(now + PAUSE));
+    }
+
+    fn driver_is_well(&mut self) {
+        if self.ward.driver_is_well() {
+            self.news.push(News::Well { card: String::new() });
+        }
+    }
+
+    /// Ends the process, whatever it does, without waiting for it.
+    fn end_process(&mut self, poller: &Poller) {
+        let process = match std::mem::replace(&mut self.state, State::Off) {
+            State::Idle(process, _) | State::Looking(process, ..) => process,
+            State::Off | State::Resting(_) => return,
+        };
+        let _ = poller.remove(&process.socket);
+        let process = process.kill();
+        let number = process.pid();
+        let token = self.tokens.ended | u64::from(number.unsigned_abs());
+        // One that can't be watched is reaped with the daemon.
+        if poller.add(&process, token, Interest::READ).is_ok() {
+            self.dying.insert(number, process);
+        }
+    }
+}

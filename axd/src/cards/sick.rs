@@ -1,0 +1,221 @@
+//! Cards that do not do what they should, and the driver itself: why, and when they are tried again. Pure.
+
+use std::collections::BTreeMap;
+
+use ax_core::time::{BootTime, Span};
+
+/// The longest pause before something is tried again.
+const LONGEST_PAUSE: Span = Span::seconds(300);
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ill {
+    /// It is not to be touched: whoever asks it does not come back.
+    Hangs,
+    /// It answers with an error, or is gone: it may be asked.
+    Fails,
+}
+
+/// Something that does not work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sick {
+    ill: Ill,
+    /// The number under which it must not be touched either: it hung before it had said its UUID.
+    number: Option<String>,
+    why: String,
+    pause: Span,
+    again: BootTime,
+    /// It is being tried.
+    tried: bool,
+}
+
+/// All that does not work, by name: a card's UUID, or `#` and the driver's number of one that does not say its UUID.
+#[derive(Debug, Default)]
+pub(super) struct Ward {
+    cards: BTreeMap<String, Sick>,
+    /// The driver itself, and with it every card.
+    driver: Option<Sick>,
+}
+
+fn worsen(old: Option<Sick>, ill: Ill, why: &str, first: Span, now: BootTime) -> Sick {
+    let pause = old.map_or(first, |old| Span(old.pause.0.saturating_mul(2)).min(LONGEST_PAUSE.max(first)));
+    Sick { ill, number: None, why: why.to_owned(), pause, again: now + pause, tried: false }
+}
+
+impl Ward {
+    /// A card did not do what it should; `first` is the first pause. Whether that is news.
+    pub(super) fn take_card(&mut self, card: &str, ill: Ill, why: &str, first: Span, now: BootTime) -> bool {
+        let old = self.cards.remove(card);
+        let known = old.as_ref().is_some_and(|old| old.why == why);
+        // One that fails at every look is not tried the later for it.
+        let sick = match old {
+            Some(old) if ill == Ill::Fails && old.ill == Ill::Fails && !old.tried => {
+                Sick { why: why.to_owned(), ..old }
+            }
+            old => worsen(old, ill, why, first, now),
+        };
+        self.cards.insert(card.to_owned(), sick);
+        !known
+    }
+
+    /// A card hung when it was known by this number alone.
+    pub(super) fn known_as(&mut self, card: &str, number: &str) {
+        if let Some(sick) = self.cards.get_mut(card).filter(|_| card != number) {
+            sick.number = Some(number.to_owned());
+        }
+    }
+
+    /// The driver did not do what it should. Whether that is news.
+    pub(super) fn take_driver(&mut self, why: &str, first: Span, now: BootTime) -> bool {
+        let old = self.driver.take();
+        let known = old.as_ref().is_some_and(|old| old.why == why);
+        self.driver = Some(worsen(old, Ill::Hangs, why, first, now));
+        !known
+    }
+
+    /// A card does what it should. Whether that is news.
+    pub(super) fn card_is_well(&mut self, card: &str) -> bool {
+        self.cards.remove(card).is_some()
+    }
+
+    /// The driver does what it should. Whether that is news.
+    pub(super) fn driver_is_well(&mut self) -> bool {
+        self.driver.take().is_some()
+    }
+
+    /// All were asked, and of those without a name these failed. The others have one by now, or are gone: their names.
+    pub(super) fn only_nameless(&mut self, failed: &[&str]) -> Vec<String> {
+        let well = |name: &String, sick: &Sick| {
+            let asked = sick.tried || sick.ill == Ill::Fails;
+            name.starts_with('#') && asked && !failed.contains(&name.as_str())
+        };
+        let well: Vec<String> =
+            self.cards.iter().filter(|(name, sick)| well(name, sick)).map(|(name, _)| name.clone()).collect();
+        well.iter().for_each(|name| drop(self.cards.remove(name)));
+        well
+    }
+
+    /// Whether it is being tried again.
+    pub(super) fn is_tried(&self, card: &str) -> bool {
+        self.cards.get(card).is_some_and(|sick| sick.tried)
+    }
+
+    /// Who is not to be touched.
+    pub(super) fn untouchable(&self) -> Vec<String> {
+        let hangs = self.cards.iter().filter(|(_, sick)| sick.ill == Ill::Hangs && !sick.tried);
+        hangs.flat_map(|(name, sick)| [Some(name.clone()), sick.number.clone()]).flatten().collect()
+    }
+
+    /// When the next one is to be tried again. Nothing is before the driver is.
+    pub(super) fn next_try(&self) -> Option<BootTime> {
+        match &self.driver {
+            Some(driver) => Some(driver.again),
+            None => self.cards.values().filter(|sick| !sick.tried).map(|sick| sick.again).min(),
+        }
+    }
+
+    /// Lets everybody be tried whose time has come; whether there is any.
+    pub(super) fn try_again(&mut self, now: BootTime) -> bool {
+        let mut any = self.driver.as_ref().is_some_and(|driver| driver.again <= now);
+        for sick in self.cards.values_mut().filter(|sick| sick.again <= now && !sick.tried) {
+            sick.tried = true;
+            any = true;
+        }
+        any
+    }
+
+    /// Why a card is not fit to be used.
+    pub(super) fn why(&self, card: &str) -> Option<&str> {
+        let sick = self.cards.get(card).or(self.driver.as_ref());
+        sick.map(|sick| sick.why.as_str())
+    }
+
+    /// Why no card can be asked.
+    pub(super) fn driver(&self) -> Option<&str> {
+        self.driver.as_ref().map(|sick| sick.why.as_str())
+    }
+
+    /// Whether the driver was tried so often that there will hardly be one.
+    pub(super) fn driver_is_given_up(&self) -> bool {
+        self.driver.as_ref().is_some_and(|sick| sick.pause >= LONGEST_PAUSE)
+    }
+
+    /// All cards of which something is wrong, with the reason.
+    pub(super) fn cards(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.cards.iter().map(|(name, sick)| (name.as_str(), sick.why.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Span = Span::seconds(5);
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime(seconds * 1000)
+    }
+
+    #[test]
+    fn a_card_that_hangs_is_left_alone_and_tried_with_growing_pauses() {
+        let mut ward = Ward::default();
+        assert!(ward.take_card("A", Ill::Hangs, "hangs", FIRST, at(0)));
+        assert_eq!((ward.untouchable(), ward.next_try()), (vec!["A".to_owned()], Some(at(5))));
+        assert!(!ward.try_again(at(4)) && ward.try_again(at(5)));
+        assert_eq!((ward.untouchable(), ward.next_try()), (vec![], None));
+        assert_eq!(ward.why("A"), Some("hangs"), "not well before it has answered");
+        assert!(!ward.take_card("A", Ill::Hangs, "hangs", FIRST, at(10)), "nothing new");
+        assert_eq!(ward.next_try(), Some(at(20)));
+        for n in 0..20 {
+            ward.take_card("A", Ill::Hangs, "hangs", FIRST, at(100 + n));
+        }
+        assert_eq!(ward.next_try(), Some(at(119 + 300)));
+        assert!(ward.card_is_well("A") && !ward.card_is_well("A"));
+        assert_eq!((ward.why("A"), ward.next_try()), (None, None));
+    }
+
+    #[test]
+    fn one_that_fails_is_asked_all_the_same() {
+        let mut ward = Ward::default();
+        ward.take_card("A", Ill::Fails, "lost", FIRST, at(0));
+        ward.take_card("A", Ill::Fails, "lost", FIRST, at(1));
+        assert_eq!((ward.untouchable(), ward.next_try()), (vec![], Some(at(5))));
+        ward.try_again(at(5));
+        ward.take_card("A", Ill::Fails, "lost", FIRST, at(6));
+        assert_eq!(ward.next_try(), Some(at(16)), "it was tried in vain");
+    }
+
+    #[test]
+    fn the_driver_comes_first() {
+        let mut ward = Ward::default();
+        ward.take_card("A", Ill::Hangs, "hangs", FIRST, at(0));
+        ward.take_driver("no driver", FIRST, at(0));
+        ward.take_driver("no driver", FIRST, at(5));
+        assert_eq!(ward.next_try(), Some(at(15)));
+        assert_eq!((ward.why("A"), ward.why("B")), (Some("hangs"), Some("no driver")));
+        assert!(ward.driver_is_well());
+        assert_eq!((ward.why("B"), ward.driver()), (None, None));
+    }
+
+    #[test]
+    fn names_that_are_only_numbers_do_not_stay() {
+        let mut ward = Ward::default();
+        ward.take_card("#1", Ill::Fails, "lost", FIRST, at(0));
+        ward.take_card("#2", Ill::Hangs, "hangs", FIRST, at(0));
+        assert_eq!(ward.only_nameless(&["#1"]), [""; 0]);
+        assert_eq!(ward.only_nameless(&[]), ["#1"]);
+        assert_eq!(ward.untouchable(), ["#2"], "it was not asked");
+        ward.try_again(at(5));
+        assert_eq!(ward.only_nameless(&[]), ["#2"]);
+    }
+
+    #[test]
+    fn a_card_that_hangs_before_it_says_its_name_is_left_alone_by_number() {
+        let mut ward = Ward::default();
+        ward.take_card("A", Ill::Hangs, "hangs", FIRST, at(0));
+        ward.known_as("A", "#1");
+        assert_eq!(ward.untouchable(), ["A", "#1"]);
+        ward.card_is_well("A");
+        assert_eq!(ward.untouchable(), [""; 0]);
+    }
+}

@@ -1,0 +1,167 @@
+//! Cards: what is found out about them goes to whom it matters. The loop never waits for a driver.
+
+use ax_core::config::Config;
+use ax_core::controller::Event;
+use ax_core::gpu::{CardSeen, HolderSeen, Sample, Unseen};
+use ax_core::id::HostName;
+use ax_core::node::{Card, Node};
+use ax_core::time::BootTime;
+use ax_sys::socket::Poller;
+
+use super::{Engine, now, tokens};
+use crate::cards::{Cards, News, Pace, Tokens};
+use crate::local;
+use crate::log::{Level, Line};
+
+/// What the configuration says of how the cards of this machine are looked at.
+pub(super) fn pace(host: &HostName, config: &Config) -> Pace {
+    let resources = &config.resources;
+    let declared = resources.gpu_nodes.iter().any(|node| node.host == *host && node.gpus > 0);
+    Pace { sample: resources.gpu_sample, timeout: resources.gpu_timeout, declared }
+}
+
+/// The cards of this machine, of which nothing is known yet.
+pub(super) fn new(host: &HostName, config: &Config, parents: &[String]) -> Cards {
+    let library = config.paths.nvml.as_ref().map(Into::into);
+    let tokens = Tokens { socket: tokens::CARDS, ended: tokens::CARDS_ENDED };
+    Cards::new(library, parents, pace(host, config), tokens)
+}
+
+/// Who has memory on a card and is no job, in words; the largest first.
+pub(super) fn strangers(seen: &CardSeen) -> Vec<String> {
+    let foreign = seen.holders.iter().filter(|holder| holder.attempt.is_none());
+    foreign.map(stranger).collect()
+}
+
+/// `21 GB held by pid 4711 python of user 1000, not a job`.
+fn stranger(holder: &HolderSeen) -> String {
+    let held = holder.used.map_or_else(|| "memory".to_owned(), |used| used.of_card());
+    let mut text = match holder.pid {
+        0 => format!("{held} held by processes that are hidden"),
+        pid => format!("{held} held by pid {pid}"),
+    };
+    if let Some(command) = &holder.command {
+        text.push_str(&format!(" {command}"));
+    }
+    if let Some(uid) = holder.uid {
+        text.push_str(&format!(" of user {uid}"));
+    }
+    if let Some(container) = &holder.container {
+        text.push_str(&format!(" in container {container}"));
+    }
+    text + ", not a job"
+}
+
+impl Engine {
+    /// Lets the cards do something, and takes what they have found out.
+    pub(super) fn on_cards(&mut self, act: impl FnOnce(&mut Cards, &Poller, BootTime)) {
+        let Some(cards) = &mut self.cards else { return };
+        act(cards, &self.poller, now().boot);
+        for news in cards.take_news() {
+            match news {
+                News::Inventory => self.on_inventory(),
+                News::Sample(begun, sample) => self.on_sample(begun, sample),
+                News::Sick { card, why } => {
+                    let line = Line::new("cards").text("card", &named(&card)).text("suspect", &why);
+                    self.log.line(Level::Warning, &line);
+                }
+                News::Well { card } => {
+                    let line = Line::new("cards").text("card", &named(&card)).text("well", &"it answers");
+                    self.log.line(Level::Info, &line);
+                }
+            }
+        }
+    }
+
+    /// Jobs have come to cards, or have left them.
+    pub(super) fn pace_cards(&mut self) {
+        let with_cards = |job: &ax_core::job::Job| {
+            job.attempt.as_ref().is_some_and(|attempt| !attempt.allocation.cards.is_empty())
+        };
+        let busy = self.controller.active_jobs().any(with_cards);
+        if let Some(cards) = &mut self.cards {
+            cards.set_busy(busy, now().boot);
+        }
+    }
+
+    /// Which cards there are may have changed: then the node registers anew.
+    fn on_inventory(&mut self) {
+        let known = self.cards.as_ref().map(Cards::known);
+        let host = self.local.inventory.name.clone();
+        let mut local = local::look(&host, self.controller.config(), known);
+        self.rungs.mark(&mut local.inventory);
+        for warning in local.warnings.iter().filter(|warning| !self.local.warnings.contains(warning)) {
+            self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
+        }
+        let changed = local.inventory != self.local.inventory;
+        self.local = local;
+        if changed {
+            let line = Line::new("cards").text("counted", &self.local.inventory.cards.len());
+            self.log.line(Level::Info, &line);
+            self.happened(Event::NodeRegistered(self.local.inventory.clone()));
+        }
+    }
+
+    fn on_sample(&mut self, begun: BootTime, mut sample: Sample) {
+        self.add_unasked(&mut sample);
+        self.watch_cards(begun, &sample);
+        self.sample = sample;
+        self.pace_cards();
+    }
+
+    /// Cards that count as declared while the driver does not work are none of those that it was asked about.
+    fn add_unasked(&self, sample: &mut Sample) {
+        let Some(cards) = &self.cards else { return };
+        for card in &self.local.inventory.cards {
+            let told = sample.cards.iter().any(|seen| seen.uuid == card.uuid)
+                || sample.unseen.iter().any(|unseen| unseen.uuid == card.uuid);
+            if let Some(why) = cards.why_not(&card.uuid).filter(|_| !told) {
+                sample.unseen.push(Unseen { uuid: card.uuid.clone(), why: why.to_owned(), xids: Vec::new() });
+            }
+        }
+    }
+
+    /// What a card was last seen to do.
+    pub(super) fn seen(&self, card: &Card) -> Option<&CardSeen> {
+        self.sample.cards.iter().find(|seen| seen.uuid == card.uuid)
+    }
+
+    /// Why a card of a node can't be used, if it is this machine's.
+    pub(super) fn why_not(&self, node: &Node, card: &Card) -> Option<String> {
+        let own = node.inventory.name == self.local.inventory.name;
+        let cards = self.cards.as_ref().filter(|_| own)?;
+        let why = cards.why_not(&card.uuid).or_else(|| self.card_watch.trouble(&card.uuid))?;
+        Some(why.to_owned())
+    }
+}
+
+/// The driver is the one without a name.
+fn named(card: &str) -> &str {
+    if card.is_empty() { "all" } else { card }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ax_core::id::Uid;
+    use ax_core::size::Megabytes;
+
+    #[test]
+    fn strangers_are_named_as_far_as_they_are_known() {
+        let holder = |pid, command: Option<&str>, used| HolderSeen {
+            pid,
+            start_ticks: None,
+            used,
+            uid: command.map(|_| Uid(1000)),
+            command: command.map(str::to_owned),
+            container: command.map(|_| "docker:0123456789ab".to_owned()),
+            attempt: None,
+        };
+        let mut own = holder(7, None, None);
+        own.attempt = "ax-2026-0001.7".parse().ok();
+        let holders = vec![holder(4711, Some("python"), Some(Megabytes(20_000))), holder(0, None, None), own];
+        let words = strangers(&CardSeen { holders, ..CardSeen::default() });
+        let first = "21 GB held by pid 4711 python of user 1000 in container docker:0123456789ab, not a job";
+        assert_eq!(words, [first, "memory held by processes that are hidden, not a job"]);
+    }
+}

@@ -1,0 +1,215 @@
+//! A card at one moment.
+
+use super::{Device, NvmlError, Raw, call, if_supported};
+use nvml_wrapper_sys::bindings as nv;
+use std::ffi::{c_uint, c_ulonglong};
+
+/// A process with memory on a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number in the host's numbering; 0 if hidden from us.
+    pub pid: u32,
+    /// Memory it holds, bytes; `None` where the driver does not say (MIG, virtual cards).
+    pub memory_bytes: Option<u64>,
+}
+
+/// A card at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardState {
+    /// Memory in use, bytes, without what is reserved.
+    pub used_bytes: u64,
+    /// Memory free, bytes.
+    pub free_bytes: u64,
+    /// Processes with memory on it, for computing, by themselves or a server, and graphics, each once.
+    pub holders: Vec<Holder>,
+    /// Share of the last second in which something ran, per cent.
+    pub utilization: Option<u32>,
+    /// Degrees Celsius.
+    pub temperature: Option<u32>,
+    /// Milliwatts.
+    pub power_mw: Option<u32>,
+    /// Uncorrected memory errors since the driver was loaded.
+    pub ecc_uncorrected: Option<u64>,
+    /// Whether pages or rows of its memory wait to be taken out of use at the next reset, or could not be.
+    pub retirement_pending: Option<bool>,
+    /// What the driver recommends to make it fit again, as its number; 0: nothing.
+    pub recovery: Option<u32>,
+}
+
+impl Device<'_> {
+    /// What it is doing.
+    ///
+    /// # Errors
+    /// When it is gone, or does not say what of its memory is in use and by whom.
+    pub fn state(&self) -> Result<CardState, NvmlError> {
+        let memory = self.memory()?;
+        Ok(CardState {
+            used_bytes: memory.used,
+            free_bytes: memory.free,
+            holders: self.holders()?,
+            utilization: if_said(self.utilization())?,
+            temperature: if_said(self.temperature())?,
+            power_mw: if_said(self.power())?,
+            ecc_uncorrected: if_said(self.ecc_uncorrected())?,
+            retirement_pending: self.retirement_pending()?,
+            recovery: self.recovery()?,
+        })
+    }
+
+    /// A process may be in several lists, with the same memory.
+    fn holders(&self) -> Result<Vec<Holder>, NvmlError> {
+        let mut all = self.processes(|count, infos| {
+            call!(self.session, &self.name, nvmlDeviceGetComputeRunningProcesses_v3(self.raw, count, infos))
+        })?;
+        all.extend(self.processes(|count, infos| {
+            call!(
+                self.session,
+                &self.name,
+                nvmlDeviceGetMPSComputeRunningProcesses_v3(self.raw, count, infos)
+            )
+        })?);
+        all.extend(self.processes(|count, infos| {
+            call!(self.session, &self.name, nvmlDeviceGetGraphicsRunningProcesses_v3(self.raw, count, infos))
+        })?);
+        Ok(once_each(all))
+    }
+
+    /// One list of processes. Between being asked how many there are and which, there may come more.
+    fn processes(
+        &self,
+        mut ask: impl FnMut(*mut c_uint, *mut nv::nvmlProcessInfo_t) -> Result<(), NvmlError>,
+    ) -> Result<Vec<nv::nvmlProcessInfo_t>, NvmlError> {
+        const NONE: nv::nvmlProcessInfo_t =
+            nv::nvmlProcessInfo_t { pid: 0, usedGpuMemory: 0, gpuInstanceId: 0, computeInstanceId: 0 };
+        const TRIES: u32 = 5;
+        let mut infos = Vec::new();
+        let mut tries = 0;
+        loop {
+            let mut count = c_uint::try_from(infos.len()).unwrap_or(0);
+            let place = if infos.is_empty() { std::ptr::null_mut() } else { infos.as_mut_ptr() };
+            tries += 1;
+            match ask(&raw mut count, place) {
+                Ok(()) => {
+                    infos.truncate(count as usize);
+                    return Ok(infos);
+                }
+                Err(NvmlError::Call { source, .. })
+                    if matches!(*source, Raw::InsufficientSize(_)) && tries < TRIES =>
+                {
+                    infos = vec![NONE; count as usize + 8];
+                }
+                Err(error) => return Ok(if_supported::<Vec<_>>(Err(error))?.unwrap_or_default()),
+            }
+        }
+    }
+
+    fn utilization(&self) -> Result<u32, NvmlError> {
+        let mut rates = nv::nvmlUtilization_t { gpu: 0, memory: 0 };
+        call!(self.session, &self.name, nvmlDeviceGetUtilizationRates(self.raw, &raw mut rates))?;
+        Ok(rates.gpu)
+    }
+
+    fn temperature(&self) -> Result<u32, NvmlError> {
+        let mut degrees: c_uint = 0;
+        let sensor = nv::nvmlTemperatureSensors_enum_NVML_TEMPERATURE_GPU;
+        call!(self.session, &self.name, nvmlDeviceGetTemperature(self.raw, sensor, &raw mut degrees))?;
+        Ok(degrees)
+    }
+
+    fn power(&self) -> Result<u32, NvmlError> {
+        let mut milliwatts: c_uint = 0;
+        call!(self.session, &self.name, nvmlDeviceGetPowerUsage(self.raw, &raw mut milliwatts))?;
+        Ok(milliwatts)
+    }
+
+    fn ecc_uncorrected(&self) -> Result<u64, NvmlError> {
+        let kind = nv::nvmlMemoryErrorType_enum_NVML_MEMORY_ERROR_TYPE_UNCORRECTED;
+        let since = nv::nvmlEccCounterType_enum_NVML_VOLATILE_ECC;
+        let mut count: c_ulonglong = 0;
+        call!(self.session, &self.name, nvmlDeviceGetTotalEccErrors(self.raw, kind, since, &raw mut count))?;
+        Ok(count)
+    }
+
+    /// Older cards retire pages, newer ones remap rows; a card does at most one of both.
+    fn retirement_pending(&self) -> Result<Option<bool>, NvmlError> {
+        let mut pages = 0;
+        let answer =
+            call!(self.session, &self.name, nvmlDeviceGetRetiredPagesPendingStatus(self.raw, &raw mut pages));
+        let pages = if_said(answer.map(|()| pages != 0))?;
+        let mut rows: [c_uint; 4] = [0; 4];
+        let [corrected, uncorrected, pending, failed] = &mut rows;
+        let answer = call!(
+            self.session,
+            &self.name,
+            nvmlDeviceGetRemappedRows(self.raw, corrected, uncorrected, pending, failed)
+        );
+        let [_, _, pending, failed] = rows;
+        let rows = if_said(answer.map(|()| pending != 0 || failed != 0))?;
+        Ok(pages.or(rows).map(|_| pages == Some(true) || rows == Some(true)))
+    }
+
+    fn recovery(&self) -> Result<Option<u32>, NvmlError> {
+        let mut field = nv::nvmlFieldValue_t {
+            fieldId: nv::field_id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
+            scopeId: 0,
+            timestamp: 0,
+            latencyUsec: 0,
+            valueType: 0,
+            nvmlReturn: nv::nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED,
+            value: nv::nvmlValue_t { ullVal: 0 },
+        };
+        let answer = call!(self.session, &self.name, nvmlDeviceGetFieldValues(self.raw, 1, &raw mut field));
+        let known = if_said(answer)?.is_some() && field.nvmlReturn == 0;
+        // SAFETY: every bit pattern is a number; the eight bytes were zero before the library wrote some of them.
+        let number = unsafe { field.value.uiVal };
+        Ok(known.then_some(number))
+    }
+}
+
+/// `None` for what a card does not say; only that it is gone is an error.
+fn if_said<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
+    match answer {
+        Err(error) if error.is_lost() => Err(error),
+        other => Ok(other.ok()),
+    }
+}
+
+fn once_each(mut all: Vec<nv::nvmlProcessInfo_t>) -> Vec<Holder> {
+    let holder = |process: &nv::nvmlProcessInfo_t| Holder {
+        pid: process.pid,
+        memory_bytes: Some(process.usedGpuMemory).filter(|bytes| *bytes != u64::MAX),
+    };
+    // In parts of a divided card it may have memory of each.
+    all.sort_by_key(|process| (process.pid, process.gpuInstanceId, process.computeInstanceId));
+    all.dedup_by_key(|process| (process.pid, process.gpuInstanceId, process.computeInstanceId));
+    let mut once: Vec<Holder> = Vec::new();
+    for found in all.iter().map(holder) {
+        match once.last_mut().filter(|last| last.pid == found.pid && found.pid != 0) {
+            Some(last) => {
+                let sum = last.memory_bytes.unwrap_or(0) + found.memory_bytes.unwrap_or(0);
+                last.memory_bytes = last.memory_bytes.or(found.memory_bytes).map(|_| sum);
+            }
+            None => once.push(found),
+        }
+    }
+    once
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_counts_once_whatever_lists_and_parts_it_is_in() {
+        let info = |pid, bytes, part| nv::nvmlProcessInfo_t {
+            pid,
+            usedGpuMemory: bytes,
+            gpuInstanceId: part,
+            computeInstanceId: 0,
+        };
+        let seen =
+            once_each(vec![info(7, 5, 0), info(9, u64::MAX, 0), info(7, 5, 0), info(7, 2, 1), info(0, 1, 0)]);
+        let holder = |pid, memory_bytes| Holder { pid, memory_bytes };
+        assert_eq!(seen, [holder(0, Some(1)), holder(7, Some(7)), holder(9, None)]);
+    }
+}
