@@ -168,6 +168,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l retry-on -d 'exit codes
 complete -c ax -n "__fish_ax_using_subcommand submit" -l idempotent -d 'whether a lost attempt may simply start again' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l lease-timeout -d 'how long its node may be silent' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l signal -d 'signal to send before the end; TIME in seconds' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l preempt -d 'what urgent jobs may do to it: requeue, cancel or never' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l grace -d 'time between SIGTERM and SIGKILL' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s o -l output -d 'file for output; default ax-%j.out' -r -F
 complete -c ax -n "__fish_ax_using_subcommand submit" -s e -l error -d 'file for errors; default: with output' -r -F
@@ -180,6 +181,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l slurm -d 'keep an optio
 complete -c ax -n "__fish_ax_using_subcommand submit" -l cmd -d 'the command to run, for ax submit' -r -f -a "(__fish_complete_command)"
 complete -c ax -n "__fish_ax_using_subcommand submit" -l uid -d 'submit as another user; root only' -r -f -a "(__fish_complete_users)"
 complete -c ax -n "__fish_ax_using_subcommand submit" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand submit" -l mem-fit -d 'may be given less than --mem, if its last runs used less'
 complete -c ax -n "__fish_ax_using_subcommand submit" -s H -l hold -d 'wait until released'
 complete -c ax -n "__fish_ax_using_subcommand submit" -l requeue -d 'may be put back into the queue'
 complete -c ax -n "__fish_ax_using_subcommand submit" -l no-requeue -d 'is never put back into the queue'

@@ -20,8 +20,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config::default();
     let mut ax = Controller::new(config.clone());
     let cards = [0, 1].map(|at| Card::new(at, format!("card-{at}"), None, Megabytes(24_000)));
-    let (name, ram, cards, features) = ("box".parse()?, Megabytes(64_000), cards.to_vec(), vec![]);
-    ax.step(at(0), Event::NodeRegistered(Inventory { name, epoch: 1, cpus: 16, ram, cards, features }));
+    let (name, ram, cards) = ("box".parse()?, Megabytes(64_000), cards.to_vec());
+    ax.step(at(0), Event::NodeRegistered(Inventory::new(name, 16, ram, cards)));
     // Three jobs of one card each: what follows from each submission is handed back, in order.
     let mut running = Vec::new();
     for (number, user) in [(1, "anna"), (2, "bert"), (3, "anna")] {

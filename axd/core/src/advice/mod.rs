@@ -134,11 +134,12 @@ impl Search<'_> {
         if let Some(found) = self.first_of(self.queues(may_use)) {
             return Some(found);
         }
-        // No other change opens a queue.
+        // No other change opens a queue, or gives its owner a place.
         self.controller
             .config()
             .queue(self.job.queue.as_str())
-            .filter(|queue| self.controller.may_start(queue))?;
+            .filter(|queue| self.controller.may_start(queue))
+            .filter(|_| self.controller.user_limit(self.job, false).is_none())?;
         let features = self.job.request.features().map(|_| Remedy::AnyFeatures);
         if let Some(found) = self.first_of(self.kinds().into_iter().chain(features).collect()) {
             return Some(found);

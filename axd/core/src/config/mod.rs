@@ -119,6 +119,9 @@ pub struct Queue {
     pub priority: u32,
     /// `max_running`.
     pub max_running: Option<u32>,
+    /// `max_running_per_user`.
+    #[serde(default)]
+    pub max_running_per_user: Option<u32>,
     /// `state`.
     pub state: QueueState,
     /// `default_time`.
@@ -202,6 +205,9 @@ pub struct Policy {
     pub min_uid: u32,
     /// `max_queued_per_user`.
     pub max_queued_per_user: u32,
+    /// `max_running_per_user`: in all queues together.
+    #[serde(default)]
+    pub max_running_per_user: Option<u32>,
     /// `max_stored_per_user`: of scripts, environments and options.
     #[serde(default = "Policy::usual_store")]
     pub max_stored_per_user: Megabytes,
@@ -394,6 +400,7 @@ impl Default for Policy {
             kill_wait: Span::seconds(30),
             min_uid: 0,
             max_queued_per_user: 100_000,
+            max_running_per_user: None,
             max_stored_per_user: Policy::usual_store(),
             max_processes: 32_768,
             lease_timeout: Span::seconds(300),
@@ -435,6 +442,7 @@ impl Queue {
             name,
             priority: 1,
             max_running: None,
+            max_running_per_user: None,
             state: QueueState::Open,
             default_time: None,
             max_time: None,

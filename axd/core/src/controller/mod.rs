@@ -16,6 +16,7 @@ mod snapshot;
 mod submit;
 mod witness;
 
+pub(crate) use schedule::UserLimit;
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
@@ -326,7 +327,7 @@ impl Controller {
             self.backoffs.remove(&(until, number));
         }
         if job.state.is_active() {
-            self.order.ended(&job.queue);
+            self.order.ended(&job.queue, job.owner.uid);
             if let Some(attempt) = &job.attempt {
                 self.by_epoch.remove(&attempt.name.epoch.0);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
-use crate::id::{AttemptName, HostName, JobNumber, QueueName};
+use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job, Learnt};
 use crate::node::Nodes;
@@ -75,6 +75,14 @@ impl Blocked {
         let from_priority = self.urgent.map_or(u8::MAX, |urgent| urgent.max(no_victims_below));
         Worth { shorter_than: length, from_priority }
     }
+}
+
+/// A limit on what one user runs at once that is reached.
+pub(crate) struct UserLimit {
+    /// In this queue; absent: in all.
+    pub(crate) queue: Option<QueueName>,
+    pub(crate) active: u32,
+    pub(crate) max: u32,
 }
 
 impl Controller {
@@ -169,6 +177,8 @@ impl Controller {
         let claiming = self.claims.iter().filter_map(|number| self.job(*number));
         let mut kept: Vec<QueueName> = claiming.map(|job| job.queue.clone()).collect();
         let mut reserved = BTreeSet::new();
+        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
+        let mut users_kept: BTreeSet<Uid> = claiming.map(|job| job.owner.uid).collect();
         let mut tried = false;
         loop {
             let some_only = left == 0 && !strict && !witness.waits_for_one();
@@ -191,6 +201,10 @@ impl Controller {
                 continue;
             }
             let Some(job) = self.jobs.get(&waiting.number) else { continue };
+            if let Some(limit) = self.user_limit(job, users_kept.contains(&job.owner.uid)) {
+                walk.leave_user(job.owner.uid, limit.queue.as_ref());
+                continue;
+            }
             witness.looks_at(waiting.number, &self.nodes, &timeline);
             let known = blocked.covers(&waiting);
             let place = match known {
@@ -221,6 +235,7 @@ impl Controller {
                 if let Some((from, place)) = earliest {
                     let reservation = self.reservation(job, &place, from);
                     witness.keeps(&reservation);
+                    users_kept.insert(job.owner.uid);
                     timeline.reserve(reservation);
                     if reserved.insert(queue.clone()) {
                         kept.push(queue);
@@ -252,6 +267,16 @@ impl Controller {
     pub(super) fn startable(&self, queue: &QueueName, kept: &[QueueName]) -> bool {
         let beside = kept.iter().filter(|own| *own == queue).count();
         self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue, beside))
+    }
+
+    /// The limit of its owner that keeps a job from starting, beside one that has a place kept for it.
+    pub(crate) fn user_limit(&self, job: &Job, beside: bool) -> Option<UserLimit> {
+        let of_queue = self.config.queue(job.queue.as_str())?.max_running_per_user;
+        let limits = [(Some(job.queue.clone()), of_queue), (None, self.config.policy.max_running_per_user)];
+        limits.into_iter().find_map(|(queue, max)| {
+            let (max, active) = (max?, self.order.active_of(job.owner.uid, queue.as_ref()));
+            (active + u32::from(beside) >= max).then_some(UserLimit { queue, active, max })
+        })
     }
 
     pub(super) fn assign(
@@ -390,13 +415,18 @@ impl Controller {
             }
         }
         if job.state.is_active() {
-            self.order.started(&job.queue);
+            self.order.started(&job.queue, job.owner.uid);
         }
     }
 
     /// Whether a job waits for something that no node has.
     pub fn is_misfit(&self, number: JobNumber) -> bool {
         self.order.is_misfit(number)
+    }
+
+    /// Active jobs of a user, in a queue or in all.
+    pub fn active_of(&self, user: Uid, queue: Option<&QueueName>) -> u32 {
+        self.order.active_of(user, queue)
     }
 
     /// Active jobs of a queue.

@@ -65,6 +65,11 @@ pub struct Card {
 }
 
 impl Inventory {
+    /// A node that registers for the first time, with no more known of it.
+    pub fn new(name: HostName, cpus: u32, ram: Megabytes, cards: Vec<Card>) -> Inventory {
+        Inventory { name, epoch: 1, cpus, ram, cards, features: Vec::new(), numa_cpus: Vec::new() }
+    }
+
     /// The cards of a type, or all.
     pub fn cards_of<'a>(&'a self, kind: Option<&'a str>) -> impl Iterator<Item = &'a Card> {
         self.cards.iter().filter(move |c| kind.is_none() || c.kind.as_deref() == kind)

@@ -228,6 +228,20 @@ impl Walk {
         self.sources.retain(|source| source.name != *queue);
     }
 
+    /// Leaves the jobs of a user out from now on, in one queue or in all.
+    pub fn leave_user(&mut self, user: Uid, queue: Option<&QueueName>) {
+        let of_queue = |source: &&mut Source| queue.is_none_or(|queue| source.name == *queue);
+        for source in self.sources.iter_mut().filter(of_queue) {
+            let Some(at) = source.heads.iter().position(|head| head.user == user) else { continue };
+            let head = &mut source.heads[at];
+            (head.drained, head.front) = (true, Some(None));
+            head.ahead.clear();
+            if let Some(firsts) = &mut source.firsts {
+                firsts.retain(|Reverse((_, of))| *of != at);
+            }
+        }
+    }
+
     fn step(&mut self, order: &WaitingOrder) -> Option<(Waiting, usize)> {
         let (at, _, time) = self.nearest(|source| {
             let (rank, head) = source.first(order)?;

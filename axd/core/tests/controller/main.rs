@@ -12,6 +12,7 @@ mod learning;
 mod overuse;
 mod room;
 mod shares;
+mod user_limits;
 
 use std::sync::Arc;
 
