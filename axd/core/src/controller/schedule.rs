@@ -223,6 +223,7 @@ impl Controller {
                 blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
             }
             if let Some(eviction) = self.find_victims(now, job, waiting.shape, &timeline, &mut blocked) {
+                witness.ends(&walk);
                 self.evict(now, waiting.number, eviction, out);
                 return Pass::Evicting;
             }
@@ -244,6 +245,7 @@ impl Controller {
                 }
             }
         }
+        witness.ends(&walk);
         if started { Pass::Started } else { Pass::Done }
     }
 
