@@ -272,3 +272,37 @@ fn filters_reach_the_daemon() {
         "GET /api/v1/jobs?finished=1&since=2026-10-31T23%3A00%3A00.000Z&until=2026-11-28T23%3A00%3A00.000Z"
     );
 }
+
+#[test]
+fn nodes_and_cards_are_drained_and_resumed_in_the_daemon_s_words() {
+    let root = Root::new();
+    let done = r#"{"done":"gpu-01 card 3 is drained: by root: \u001b[2J"}"#;
+    let seen = serve(&root, &[("POST /api/v1/nodes/action", ok(done))]);
+    let cases: [(&[&str], Value); 3] = [
+        (
+            &["node", "drain", "gpu-01", "--gpu", "3", "--why", "hot"],
+            json!({"action": "drain", "why": "hot", "node": "gpu-01", "card": "3"}),
+        ),
+        (
+            &["node", "drain", "gpu-01", "--why", "hot"],
+            json!({"action": "drain", "why": "hot", "node": "gpu-01"}),
+        ),
+        (
+            &["node", "resume", "gpu-01", "--gpu=GPU-1"],
+            json!({"action": "resume", "node": "gpu-01", "card": "GPU-1"}),
+        ),
+    ];
+    for (words, _) in &cases {
+        let ended = ax(&root, words, PIPE);
+        assert_eq!(
+            (ended.code, ended.out.as_str()),
+            (0, "gpu-01 card 3 is drained: by root: \\x1b[2J\n"),
+            "{words:?}"
+        );
+    }
+    for ((_, expected), (_, body)) in cases.iter().zip(seen.lock().unwrap().iter()) {
+        assert_eq!(&serde_json::from_str::<Value>(body).unwrap(), expected);
+    }
+    let ended = ax(&root, &["node", "drain", "gpu-01"], PIPE);
+    assert!(ended.code == 2 && ended.err.contains("--why"), "a reason is needed: {ended:?}");
+}

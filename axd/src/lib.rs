@@ -21,6 +21,7 @@ mod log;
 mod people;
 mod ready;
 mod recorded;
+mod samples;
 mod settle;
 mod signals;
 mod spool;

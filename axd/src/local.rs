@@ -61,19 +61,20 @@ pub(crate) fn look(host: &HostName, config: &Config, cards: Option<Known<'_>>) -
     }
     let features = declared(host, config).map_or_else(Vec::new, |node| node.features.clone());
     let cards = cards.map(|known| count_cards(host, config, known, &mut warnings)).unwrap_or_default();
-    Local {
-        inventory: Inventory {
-            name: host.clone(),
-            epoch: 1,
-            cpus,
-            ram,
-            cards,
-            features,
-            numa_cpus: Vec::new(),
-        },
-        real_cpus,
-        warnings,
+    let numa_cpus = near_cards(&cards, &real_cpus, cpus);
+    let inventory = Inventory { name: host.clone(), epoch: 1, cpus, ram, cards, features, numa_cpus };
+    Local { inventory, real_cpus, warnings }
+}
+
+/// The NUMA node of each CPU, where cards are near some and not others; of CPUs that are only declared nobody knows it.
+fn near_cards(cards: &[Card], real_cpus: &[u32], counted: u32) -> Vec<u32> {
+    let numas = cards.iter().filter_map(|card| card.hardware.numa).count();
+    if numas == 0 || counted as usize > real_cpus.len() {
+        return Vec::new();
     }
+    let of = sched::numa_nodes();
+    let numas = real_cpus.iter().take(counted as usize).map(|cpu| of.get(cpu).copied());
+    numas.collect::<Option<Vec<u32>>>().unwrap_or_default()
 }
 
 fn declared<'a>(host: &HostName, config: &'a Config) -> Option<&'a GpuNode> {

@@ -139,6 +139,12 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
     })))
 }
 
+/// The living processes of an attempt, as far as its record of the start names them by groups.
+pub(crate) fn containment_of(paths: &Paths, attempt: AttemptName) -> Option<Containment> {
+    let started = started(paths, attempt).ok()??;
+    (!started.cgroups.is_empty()).then(|| containment(&started).ok())?
+}
+
 /// Removes the groups if that can be done at once; otherwise whoever clears up later does.
 fn remove_now(tree: &Containment, started: &Started) {
     if release_cards(started.card_limits.as_ref()).is_ok() {

@@ -127,6 +127,7 @@ impl Task {
 pub(crate) struct Worker {
     lanes: Vec<Sender<Task>>,
     done: Receiver<Done>,
+    report: Sender<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
     asked: HashMap<Uid, ()>,
     /// Lists under way, of each user: one who asks and hangs up must not fill the line.
@@ -147,7 +148,12 @@ impl Worker {
             Ok(tasks)
         };
         let lanes = LANES.iter().map(start).collect::<std::io::Result<_>>()?;
-        Ok(Worker { lanes, done, asked: HashMap::new(), lists: HashMap::new() })
+        Ok(Worker { lanes, done, report, asked: HashMap::new(), lists: HashMap::new() })
+    }
+
+    /// Where other threads report to.
+    pub(crate) fn reporter(&self) -> Sender<Done> {
+        self.report.clone()
     }
 
     /// Asks the name service, once at a time for each user.

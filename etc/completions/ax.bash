@@ -22,14 +22,23 @@ _ax() {
             ax,cancel)
                 cmd="ax__subcmd__cancel"
                 ;;
+            ax,checkpointed)
+                cmd="ax__subcmd__checkpointed"
+                ;;
             ax,completions)
                 cmd="ax__subcmd__completions"
                 ;;
             ax,demo)
                 cmd="ax__subcmd__demo"
                 ;;
+            ax,eff)
+                cmd="ax__subcmd__eff"
+                ;;
             ax,hold)
                 cmd="ax__subcmd__hold"
+                ;;
+            ax,keep)
+                cmd="ax__subcmd__keep"
                 ;;
             ax,logs)
                 cmd="ax__subcmd__logs"
@@ -64,14 +73,26 @@ _ax() {
             ax,suspend)
                 cmd="ax__subcmd__suspend"
                 ;;
+            ax,top)
+                cmd="ax__subcmd__top"
+                ;;
             ax,update)
                 cmd="ax__subcmd__update"
                 ;;
             ax,why)
                 cmd="ax__subcmd__why"
                 ;;
+            ax__subcmd__node,drain)
+                cmd="ax__subcmd__node__subcmd__drain"
+                ;;
             ax__subcmd__node,list)
                 cmd="ax__subcmd__node__subcmd__list"
+                ;;
+            ax__subcmd__node,resume)
+                cmd="ax__subcmd__node__subcmd__resume"
+                ;;
+            ax__subcmd__node,show)
+                cmd="ax__subcmd__node__subcmd__show"
                 ;;
             *)
                 ;;
@@ -80,7 +101,7 @@ _ax() {
 
     case "${cmd}" in
         ax)
-            opts="-h -V --root --help --version queue status logs cancel hold release suspend resume resolve update why acct resource node reload completions demo submit"
+            opts="-h -V --root --help --version queue status logs cancel hold release suspend resume resolve keep checkpointed update why acct eff resource top node reload completions demo submit"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -241,6 +262,24 @@ _ax() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ax__subcmd__checkpointed)
+            opts="-h --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ax__subcmd__completions)
             opts="-h --root --help bash zsh fish ax axbatch axctl axrun"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -261,6 +300,24 @@ _ax() {
             ;;
         ax__subcmd__demo)
             opts="-h --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__eff)
+            opts="-h --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -299,6 +356,32 @@ _ax() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ax__subcmd__keep)
+            opts="-h --for --why --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --why)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ax__subcmd__logs)
             opts="-f -h --follow --attempt --err --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -322,12 +405,38 @@ _ax() {
             return 0
             ;;
         ax__subcmd__node)
-            opts="-h --root --help list"
+            opts="-h --root --help list show drain resume"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__node__subcmd__drain)
+            opts="-h --gpu --json --why --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --gpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --why)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -354,6 +463,46 @@ _ax() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__node__subcmd__resume)
+            opts="-h --gpu --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --gpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__node__subcmd__show)
+            opts="-h --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -490,7 +639,7 @@ _ax() {
             return 0
             ;;
         ax__subcmd__resource)
-            opts="-o -l -h --format --wide --long --noheader --json --root --help"
+            opts="-o -l -h --format --wide --long --noheader --history --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -501,6 +650,10 @@ _ax() {
                     return 0
                     ;;
                 -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --history)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -560,7 +713,7 @@ _ax() {
             return 0
             ;;
         ax__subcmd__submit)
-            opts="-J -q -A -G -c -n -N -w -x -C -t -H -o -e -i -D -W -Q -v -h -V --job-name --partition --queue --priority --account --comment --gpus --gpu-mem --mem --mem-fit --ram --ram-per-cpu --ram-per-gpu --cpus-per-task --tasks --ntasks --tasks-per-node --ntasks-per-node --gpus-per-node --gpus-per-task --nodes --nodelist --exclude --constraint --exclusive --time --estimate --begin --hold --requeue --no-requeue --retry --retry-delay --retry-on --idempotent --lease-timeout --signal --preempt --grace --output --error --input --open-mode --workdir --chdir --export --env --slurm --wait --test-only --parsable --quiet --verbose --cmd --uid --json --help --version --root"
+            opts="-J -q -A -G -c -n -N -w -x -t -H -o -e -i -D -W -Q -v -h -V --job-name --partition --queue --priority --account --comment --gpus --gpu-mem --mem --mem-fit --ram --ram-per-cpu --ram-per-gpu --cpus-per-task --tasks --ntasks --tasks-per-node --ntasks-per-node --gpus-per-node --gpus-per-task --nodes --nodelist --exclude --exclusive --time --estimate --begin --hold --requeue --no-requeue --retry --retry-delay --retry-on --idempotent --lease-timeout --signal --preempt --grace --output --error --input --open-mode --workdir --chdir --export --env --slurm --wait --test-only --parsable --quiet --verbose --cmd --uid --json --help --version --root"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -907,6 +1060,24 @@ _ax() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__top)
+            opts="-m -h --mine --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

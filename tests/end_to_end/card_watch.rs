@@ -19,7 +19,10 @@ fn world(config: &str) -> Option<(Cluster, FakeCards)> {
     }
     let mut cluster = Cluster::stopped("");
     let fake = FakeCards::new(&cluster, ONE);
-    cluster.configure(&format!("{}resources:\n  gpu_sample: 50ms\n{config}", fake.config()));
+    cluster.configure(&format!(
+        "{}resources:\n  gpu_sample: 50ms\n  gpu_suspect_time: 1s\n{config}",
+        fake.config()
+    ));
     cluster.start();
     Some((cluster, fake))
 }
@@ -170,8 +173,13 @@ fn who_is_listed_for_ever_makes_the_card_suspect_and_not_the_job_wait_as_root() 
     let why = card(&cluster)["why"].to_string();
     assert!(why.contains(&job) && why.contains("pid ") && why.contains("18.9 GB"), "{why}");
     assert!(cluster.log().contains("card_not_clean"), "{}", cluster.log());
+    let waits = slice(&cluster, "#!/bin/sh\n");
+    let told = cluster.run(ALICE, "ax", &["why", &waits]);
+    assert!(told.out.contains(&job), "the card is given to nobody, and it is said why: {told:?}");
+    assert_eq!(cluster.state(&waits), "READY");
     fake.set(ONE);
     wait_for("the card to be fit", || card(&cluster)["health"] == "healthy");
+    cluster.wait_state(&waits, &["SUCCEEDED"]);
 }
 
 struct Sleeper(Child);

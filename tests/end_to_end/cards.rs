@@ -9,8 +9,8 @@ use crate::cards_hang::THREE;
 use crate::cluster::{ALICE, Cluster, ROOT, as_root, processes, signal, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
-/// Looked at often, and with little patience: what hangs is to be noticed soon.
-const FAST: &str = "resources:\n  gpu_sample: 100ms\n  gpu_timeout: 1s\n";
+/// Looked at often, and with little patience: what hangs is to be noticed soon, and what is well again is trusted soon.
+const FAST: &str = "resources:\n  gpu_sample: 100ms\n  gpu_timeout: 1s\n  gpu_suspect_time: 1s\n";
 
 /// A world with these cards, its daemon running; further lines of `resources`.
 pub(crate) fn with_cards(script: &str, resources: &str) -> (Cluster, FakeCards) {
@@ -282,6 +282,38 @@ fn the_process_that_asks_is_there_as_long_as_the_daemon_and_comes_again() {
 }
 
 #[test]
+fn a_library_that_crashes_costs_its_card_alone() {
+    let (cluster, fake) = with_cards(TWO, "");
+    wait_for("a sample", || card(&cluster, "GPU-bbbb")["temperature"] == 35);
+    fake.add("crash nvmlDeviceGetPowerUsage GPU-aaaa");
+    let sick = wait_health(&cluster, "GPU-aaaa", "suspect");
+    assert_eq!(sick["why"], "nvmlDeviceGetPowerUsage ends the process that calls it");
+    assert_eq!(card(&cluster, "GPU-bbbb")["health"], "healthy");
+    fake.set(&format!("{TWO}crash nvmlInit_v2\n"));
+    wait_health(&cluster, "GPU-bbbb", "suspect");
+    fake.set(TWO);
+    wait_health(&cluster, "GPU-aaaa", "healthy");
+    wait_health(&cluster, "GPU-bbbb", "healthy");
+}
+
+#[test]
+fn what_a_process_calls_itself_is_shown_and_does_nothing() {
+    let (cluster, fake) = with_cards(TWO, "");
+    let name = "printf '\\033[31m\\nroot' > /proc/$$/comm; sleep 60; true";
+    let mut child = cluster.command(ALICE, "/bin/sh").args(["-c", name]).spawn().unwrap();
+    fake.add(&format!("process {} GPU-aaaa 700", child.id()));
+    let mut shown = String::new();
+    wait_for("its name", || {
+        shown = card(&cluster, "GPU-aaaa")["foreign"][0].as_str().unwrap_or_default().to_owned();
+        shown.contains("[31m")
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(shown.contains("\\x1b[31m\\nroot of user"), "{shown}");
+    wait_for("its end to be seen", || card(&cluster, "GPU-aaaa")["used_mb"] == 0);
+}
+
+#[test]
 fn an_older_driver_says_less_and_its_cards_are_used_all_the_same() {
     let mut cluster = Cluster::stopped("");
     let fake = FakeCards::new(&cluster, TWO).without(&[
@@ -358,6 +390,9 @@ fn cards_with_jobs_are_looked_at_more_often_and_jobs_are_no_strangers_as_root() 
     cluster.wait_state(&job, &["RUNNING"]);
     wait_for("a look", || card(&cluster, "GPU-aaaa")["used_mb"] == 5000);
     assert_eq!(card(&cluster, "GPU-aaaa")["foreign"], serde_json::json!([]));
+    // And again.
+    fake.add(&format!("process {} GPU-bbbb 700", std::process::id()));
+    wait_for("another look", || card(&cluster, "GPU-bbbb")["used_mb"] == 700);
     cluster.write(ALICE, "go", "");
     cluster.wait_state(&job, &["SUCCEEDED"]);
 }

@@ -86,12 +86,32 @@ fn an_end_that_is_asked_for_while_the_driver_takes_its_time_comes_before_the_scr
     let wait = format!("while [ ! -e {} ]; do sleep 0.01; done", go.display());
     let mut job = limited(&world, "echo ran > ran; sleep 1000", &wait, "").start();
     eventually("the driver to be asked", || !log(&world).is_empty());
-    let request =
-        Request::Terminate { outcome: Outcome::Cancelled, message: "by li".to_owned(), at_once: true };
+    let request = Request::Terminate {
+        outcome: Outcome::Cancelled,
+        message: "by li".to_owned(),
+        at_once: true,
+        warned: false,
+    };
     let axd = job.axd.as_ref().unwrap();
     assert!(ax_sys::seqpacket::send(axd, &serde_json::to_vec(&request).unwrap()));
     std::fs::write(&go, "").unwrap();
     job.exit();
     assert_eq!(job.record().unwrap().outcome, Outcome::Cancelled);
     assert_eq!(log(&world), ["set 0", "clear 0"]);
+}
+
+/// Wherever a supervisor dies once limits may be on the group, its record says how they are taken away.
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_death_between_limit_and_release_is_readable_afterwards() {
+    let Some(mut world) = World::new() else { return };
+    for (point, calls) in [("cards limited", 1), ("cards released", 2)] {
+        let _ = std::fs::remove_file(world.root.join("driver.log"));
+        world.set_environment(vec![format!("AX_CRASH_POINT={point}")]);
+        let mut job = limited(&world, "exit 0", "", "").start();
+        assert_eq!(job.exit(), ax_sys::pidfd::Exit::Signal { number: 9, core: false }, "{point}");
+        assert_eq!(log(&world).len(), calls, "{point}");
+        assert_eq!(job.started().unwrap().card_limits, job.job.assignment.card_limits, "{point}");
+        assert!(job.record().is_none() && world.groups(job.job.name).is_some(), "{point}");
+    }
 }

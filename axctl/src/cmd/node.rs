@@ -1,10 +1,16 @@
-//! `ax node list`: the nodes, what they have and what of it is given out.
+//! `ax node list`, `show`: the nodes, what they have and what of it is given out. `drain`, `resume`: administrators take
+//! a node, or a card of one, out of use and give it back.
 
-use ax_core::api::NodeView;
+use std::fmt::Write;
+
+use ax_core::api::{CardView, NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
+use ax_core::time::WallTime;
 
 use crate::failure::Failure;
 use crate::fields::{self, Field, left, megabytes, right};
+use crate::http;
 use crate::session::Session;
+use crate::shown::shown;
 use crate::style::Paint;
 use crate::table::Cell;
 use crate::table::Shrink::{Freely, Last};
@@ -20,6 +26,9 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Command {
     List(List),
+    Show(Show),
+    Drain(Drain),
+    Resume(Resume),
 }
 
 /// List the nodes and what of them is in use
@@ -37,6 +46,48 @@ struct List {
     /// One JSON document with everything
     #[arg(long, conflicts_with = "format")]
     json: bool,
+}
+
+/// Show one node with its cards and what was decided about them
+#[derive(clap::Args)]
+struct Show {
+    /// The node
+    #[arg(value_name = "NODE")]
+    node: String,
+    /// One JSON document with everything
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is taken out of use, or given back.
+#[derive(clap::Args)]
+struct Place {
+    /// The node
+    #[arg(value_name = "NODE")]
+    node: String,
+    /// Only this card of it, by number or UUID
+    #[arg(long, value_name = "CARD")]
+    gpu: Option<String>,
+    /// One JSON document: what was done
+    #[arg(long)]
+    json: bool,
+}
+
+/// Start nothing more on a node or card; what runs goes on
+#[derive(clap::Args)]
+struct Drain {
+    #[command(flatten)]
+    place: Place,
+    /// Why, for the record and for whoever waits
+    #[arg(long, value_name = "TEXT")]
+    why: String,
+}
+
+/// Give a drained node or card out again, a card only if it was clean when it was last looked at
+#[derive(clap::Args)]
+struct Resume {
+    #[command(flatten)]
+    place: Place,
 }
 
 const COLUMNS: &str = "name,state,cpus,ram,gpus,jobs,heartbeat,reason";
@@ -68,15 +119,86 @@ fn paint(state: &str) -> Paint {
 impl Arguments {
     /// Asks and prints.
     pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
-        let Command::List(list) = &self.command;
-        let fields = fields::choose(&FIELDS, list.format.as_deref().unwrap_or(COLUMNS))?;
+        match &self.command {
+            Command::List(list) => list.run(session),
+            Command::Show(show) => show.run(session),
+            Command::Drain(drain) => drain.place.act(session, NodeAction::Drain { why: drain.why.clone() }),
+            Command::Resume(resume) => resume.place.act(session, NodeAction::Resume),
+        }
+    }
+}
+
+impl List {
+    fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
+        let fields = fields::choose(&FIELDS, self.format.as_deref().unwrap_or(COLUMNS))?;
         let nodes: Vec<NodeView> = session.client.get("/api/v1/nodes")?;
-        if list.json {
+        if self.json {
             session.json(&nodes)?;
         } else {
             let table = fields::table(&fields, &nodes, &session.clock, |_| None);
-            session.table(&table, !list.noheader, list.long)?;
+            session.table(&table, !self.noheader, self.long)?;
         }
         Ok(0)
     }
+}
+
+impl Place {
+    fn act(&self, session: &mut Session<'_, '_>, action: NodeAction) -> Result<u8, Failure> {
+        let request = NodeRequest { action, node: self.node.clone(), card: self.gpu.clone() };
+        let answer: NodeAnswer = session.client.post("/api/v1/nodes/action", &request)?;
+        match self.json {
+            true => session.json(&answer)?,
+            false => session.print(&format!("{}\n", shown(&answer.done)))?,
+        }
+        Ok(0)
+    }
+}
+
+impl Show {
+    fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
+        let path = format!("/api/v1/nodes/{}", http::encode(&self.node));
+        let node: NodeShow = session.client.get(&path)?;
+        if self.json {
+            session.json(&node)?;
+            return Ok(0);
+        }
+        let text = in_words(&node, &|at| session.clock.relative(at));
+        session.print(&text)?;
+        Ok(0)
+    }
+}
+
+fn in_words(node: &NodeShow, when: &dyn Fn(WallTime) -> String) -> String {
+    let NodeShow { node, cards, decisions } = node;
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "{name:<9} {value}");
+    };
+    let why = node.reason.as_ref().map_or(String::new(), |why| format!(": {}", shown(why)));
+    line("node", shown(&node.name));
+    line("state", format!("{}{why}", shown(&node.state)));
+    line("cpus", format!("{} of {} given out", node.cpus_used, node.cpus));
+    line("ram", format!("{} of {} given out", megabytes(node.ram_used_mb), megabytes(node.ram_mb)));
+    if !node.jobs.is_empty() {
+        let jobs: Vec<String> = node.jobs.iter().map(ToString::to_string).collect();
+        line("jobs", jobs.join(", "));
+    }
+    for card in cards {
+        line(&format!("card {}", card.index), card_in_words(card));
+    }
+    for decision in decisions {
+        let (who, what) = (shown(&decision.actor), shown(&decision.what));
+        line("decided", format!("{} by {who}: {what}", when(decision.at)));
+    }
+    text
+}
+
+fn card_in_words(card: &CardView) -> String {
+    let (name, uuid) = (shown(&card.name), shown(&card.uuid));
+    let free = fields::card_memory(card.free_mb);
+    let why = card.why.as_ref().map_or(String::new(), |why| format!(": {}", shown(why)));
+    let foreign = card.foreign.iter().map(|holder| format!("; {}", shown(holder)));
+    let health = shown(&card.health);
+    format!("{name} {uuid}, {free} free, {health}{why}{}", foreign.collect::<String>())
 }

@@ -162,6 +162,9 @@ impl Page<'_, '_, '_> {
                 self.line(label, &clock.both(time));
             }
         }
+        if let Some(until) = job.kept_until.filter(|until| *until > clock.now) {
+            self.line("kept", &format!("idle cards are left to it until {}", clock.both(until)));
+        }
         if job.exit_code.is_some() || job.signal.is_some() {
             self.line("exit", &exit(job.exit_code, job.signal));
         }
@@ -254,7 +257,11 @@ fn used(attempt: &AttemptView) -> Option<String> {
     let ram = attempt.max_ram_mb.map(|mb| format!("{} of memory", megabytes(mb)));
     let gpu = attempt.max_gpu_mem_mb.map(|mb| format!("{} of GPU memory", card_memory(mb)));
     let parts: Vec<String> = [cpu, ram, gpu].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("used {}", parts.join(", ")))
+    let used = (!parts.is_empty()).then(|| format!("used {}", parts.join(", ")));
+    let idle = attempt.idle_s.filter(|idle| *idle > 0);
+    let idle = idle.map(|idle| format!("its cards did nothing for {}", length(Span::seconds(idle))));
+    let both: Vec<String> = used.into_iter().chain(idle).collect();
+    (!both.is_empty()).then(|| both.join("; "))
 }
 
 /// `1 card`, `4 cards`.

@@ -1,11 +1,13 @@
 //! The types on the wire: what the commands ask of the daemon and what it
 //! answers, as JSON. The same on the local socket and, later, on TCP.
 
+mod cards;
 mod daemon;
 mod diag;
 mod forecast;
 mod learnt;
 mod list;
+mod nodes;
 
 use std::collections::BTreeMap;
 
@@ -13,16 +15,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::advice::Advice;
 use crate::explain::Condition;
-use crate::gpu::Hardware;
 use crate::id::{JobId, SubmissionKey};
 use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
 
+pub use cards::{AttemptUsage, CardHistory, CardPoint, CardView, HeldView, UsageView};
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
 pub use diag::{DiagView, ForecastErrors, PassTimes, QueueDiag};
 pub use forecast::Forecast;
 pub use learnt::LearntView;
 pub use list::{JobsAnswer, JobsQuery};
+pub use nodes::{NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
 
 /// Exit codes of the commands, and the class of every error on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -263,6 +266,9 @@ pub struct JobView {
     /// How often a failed attempt is tried again.
     #[serde(default)]
     pub retries: u32,
+    /// Until then somebody answers for its cards if they do nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<WallTime>,
     /// Account.
     pub account: Option<String>,
     /// Ticket under which it was submitted.
@@ -298,6 +304,9 @@ pub struct AttemptView {
     pub max_ram_mb: Option<u64>,
     /// Peak GPU memory, MB.
     pub max_gpu_mem_mb: Option<u64>,
+    /// How long its cards did nothing, in stretches of a minute and more, seconds; absent: never, or not measured.
+    #[serde(default)]
+    pub idle_s: Option<u64>,
     /// Output file.
     pub stdout: Option<String>,
     /// Error file, if it has one of its own.
@@ -347,6 +356,17 @@ pub enum Action {
     Resolve {
         /// What happened, or what shall happen.
         answer: Resolution,
+    },
+    /// Leave their cards to them for so long, whatever those do: by their owner or an administrator, who says why.
+    Keep {
+        /// How long, seconds.
+        seconds: u64,
+    },
+    /// From within a job: its work so far is safe.
+    Checkpointed {
+        /// The attempt that tells it (`AX_LEASE_EPOCH`); absent: the one that runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epoch: Option<u64>,
     },
     /// Freeze their processes.
     Suspend,
@@ -404,78 +424,4 @@ pub struct ActionResult {
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ApiError>,
-}
-
-/// A node: `GET /api/v1/nodes`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeView {
-    /// Name.
-    pub name: String,
-    /// `up`, `never registered`.
-    pub state: String,
-    /// Warnings and reasons.
-    pub reason: Option<String>,
-    /// CPUs counted.
-    pub cpus: u32,
-    /// CPUs given out.
-    pub cpus_used: u32,
-    /// Host memory counted, MB.
-    pub ram_mb: u64,
-    /// Host memory given out, MB.
-    pub ram_used_mb: u64,
-    /// Cards counted.
-    pub gpus: u32,
-    /// Cards given out, wholly or in part.
-    pub gpus_used: u32,
-    /// The node's epoch.
-    pub epoch: u64,
-    /// Last sign of life.
-    pub last_heartbeat_at: Option<WallTime>,
-    /// Jobs on it.
-    pub jobs: Vec<JobId>,
-}
-
-/// A card: `GET /api/v1/cards`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CardView {
-    /// Node.
-    pub node: String,
-    /// Number on its node.
-    pub index: u32,
-    /// UUID, or a name made from node and number where no driver says it.
-    pub uuid: String,
-    /// Product or declared type.
-    pub name: String,
-    /// Memory counted, MB.
-    pub mem_mb: u64,
-    /// Not reserved, MB.
-    pub free_mb: u64,
-    /// Reserved by jobs, MB.
-    pub reserved_mb: u64,
-    /// Used now, MB; absent where nobody measures.
-    pub used_mb: Option<u64>,
-    /// Used, 95th percentile of the window, MB.
-    pub p95_mb: Option<u64>,
-    /// Busy, percent.
-    pub load: Option<u32>,
-    /// Jobs on it.
-    pub jobs: Vec<JobId>,
-    /// Strangers on it, in words.
-    pub foreign: Vec<String>,
-    /// How memory limits are enforced.
-    pub limit: String,
-    /// `healthy`, `suspect`, `drained`.
-    pub health: String,
-    /// Why it is not healthy.
-    #[serde(default)]
-    pub why: Option<String>,
-    /// Degrees Celsius.
-    #[serde(default)]
-    pub temperature: Option<u32>,
-    /// Milliwatts.
-    #[serde(default)]
-    pub power_mw: Option<u32>,
-    /// How it is built in.
-    #[serde(default)]
-    pub hardware: Hardware,
 }

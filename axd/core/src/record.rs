@@ -233,6 +233,9 @@ pub enum Request {
         message: String,
         /// No grace: KILL at once.
         at_once: bool,
+        /// First the warning that the job asked for, and the time that it asked for after it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        warned: bool,
     },
     /// Send a signal.
     Signal {

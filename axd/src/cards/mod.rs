@@ -163,6 +163,11 @@ impl Cards {
         self.ward.why(uuid).or_else(|| self.ward.why(whole?))
     }
 
+    /// What is wrong with the driver as a whole.
+    pub(crate) fn driver_trouble(&self) -> Option<&str> {
+        self.ward.driver()
+    }
+
     /// What is wrong with cards that have no name, and with the driver, in words.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let nameless = self.ward.cards().filter(|(card, _)| card.starts_with('#'));

@@ -2,7 +2,7 @@
 
 use ax_core::config::Config;
 use ax_core::controller::Event;
-use ax_core::gpu::{CardSeen, HolderSeen, Sample, Unseen};
+use ax_core::gpu::{CardSeen, Sample, Unseen};
 use ax_core::id::HostName;
 use ax_core::node::{Card, Node};
 use ax_core::time::BootTime;
@@ -27,31 +27,6 @@ pub(super) fn new(host: &HostName, config: &Config, parents: &[String]) -> Cards
     Cards::new(library, parents, pace(host, config), tokens)
 }
 
-/// Who has memory on a card and is no job, in words; the largest first.
-pub(super) fn strangers(seen: &CardSeen) -> Vec<String> {
-    let foreign = seen.holders.iter().filter(|holder| holder.attempt.is_none());
-    foreign.map(stranger).collect()
-}
-
-/// `21 GB held by pid 4711 python of user 1000, not a job`.
-fn stranger(holder: &HolderSeen) -> String {
-    let held = holder.used.map_or_else(|| "memory".to_owned(), |used| used.of_card());
-    let mut text = match holder.pid {
-        0 => format!("{held} held by processes that are hidden"),
-        pid => format!("{held} held by pid {pid}"),
-    };
-    if let Some(command) = &holder.command {
-        text.push_str(&format!(" {command}"));
-    }
-    if let Some(uid) = holder.uid {
-        text.push_str(&format!(" of user {uid}"));
-    }
-    if let Some(container) = &holder.container {
-        text.push_str(&format!(" in container {container}"));
-    }
-    text + ", not a job"
-}
-
 impl Engine {
     /// Lets the cards do something, and takes what they have found out.
     pub(super) fn on_cards(&mut self, act: impl FnOnce(&mut Cards, &Poller, BootTime)) {
@@ -64,6 +39,8 @@ impl Engine {
                 News::Sick { card, why } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("suspect", &why);
                     self.log.line(Level::Warning, &line);
+                    // No sample may come for long.
+                    self.weigh_cards(&Sample::default());
                 }
                 News::Well { card } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("well", &"it answers");
@@ -104,7 +81,9 @@ impl Engine {
 
     fn on_sample(&mut self, begun: BootTime, mut sample: Sample) {
         self.add_unasked(&mut sample);
+        self.weigh_cards(&sample);
         self.watch_cards(begun, &sample);
+        self.keep_sample(&sample);
         self.sample = sample;
         self.pace_cards();
     }
@@ -130,7 +109,11 @@ impl Engine {
     pub(super) fn why_not(&self, node: &Node, card: &Card) -> Option<String> {
         let own = node.inventory.name == self.local.inventory.name;
         let cards = self.cards.as_ref().filter(|_| own)?;
-        let why = cards.why_not(&card.uuid).or_else(|| self.card_watch.trouble(&card.uuid))?;
+        // A card that is only declared is no driver's.
+        let declared = card.uuid == Card::declared_name(&node.inventory.name, card.index);
+        let of_driver = || cards.driver_trouble().filter(|_| !declared);
+        let why =
+            cards.why_not(&card.uuid).or_else(of_driver).or_else(|| self.card_watch.trouble(&card.uuid))?;
         Some(why.to_owned())
     }
 }
@@ -138,30 +121,4 @@ impl Engine {
 /// The driver is the one without a name.
 fn named(card: &str) -> &str {
     if card.is_empty() { "all" } else { card }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ax_core::id::Uid;
-    use ax_core::size::Megabytes;
-
-    #[test]
-    fn strangers_are_named_as_far_as_they_are_known() {
-        let holder = |pid, command: Option<&str>, used| HolderSeen {
-            pid,
-            start_ticks: None,
-            used,
-            uid: command.map(|_| Uid(1000)),
-            command: command.map(str::to_owned),
-            container: command.map(|_| "docker:0123456789ab".to_owned()),
-            attempt: None,
-        };
-        let mut own = holder(7, None, None);
-        own.attempt = "ax-2026-0001.7".parse().ok();
-        let holders = vec![holder(4711, Some("python"), Some(Megabytes(20_000))), holder(0, None, None), own];
-        let words = strangers(&CardSeen { holders, ..CardSeen::default() });
-        let first = "21 GB held by pid 4711 python of user 1000 in container docker:0123456789ab, not a job";
-        assert_eq!(words, [first, "memory held by processes that are hidden, not a job"]);
-    }
 }

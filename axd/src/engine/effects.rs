@@ -25,9 +25,9 @@ impl Engine {
                 }
                 self.launch(Launch { attempt, number, allocation });
             }
-            Decision::Terminate { attempt, outcome, message } => {
+            Decision::Terminate { attempt, outcome, message, warned } => {
                 crash_point!("end asked");
-                self.terminate(attempt, outcome, message);
+                self.terminate(attempt, outcome, message, warned);
             }
             Decision::Signal { attempt, signal } => {
                 self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
@@ -39,6 +39,7 @@ impl Engine {
             Decision::Moved { job, to, .. } if to.is_final() => self.on_job_over(job),
             Decision::Moved { .. }
             | Decision::Noted { .. }
+            | Decision::Counted { .. }
             | Decision::Accepted { .. }
             | Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
@@ -53,13 +54,14 @@ impl Engine {
         self.answer_waiters(job);
     }
 
-    fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String) {
+    fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String, warned: bool) {
         // Not launched yet: then it never will be.
         if self.take_back(attempt) {
             self.happened(Event::NeverStarted { attempt, why: message });
             return;
         }
-        self.attempts.ask(&self.poller, attempt, Request::Terminate { outcome, message, at_once: false });
+        let request = Request::Terminate { outcome, message, at_once: false, warned };
+        self.attempts.ask(&self.poller, attempt, request);
     }
 
     /// What a supervisor says.
@@ -115,7 +117,8 @@ impl Engine {
         let attempt = result.attempt;
         // News that comes twice finds no end to be entered with: nobody would take the figures out again.
         if self.is_living(attempt) {
-            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem: None };
+            let max_gpu_mem = self.ledger.peak(attempt);
+            let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem };
             self.usage.insert(attempt, usage);
         }
         let end = AttemptEnd {
@@ -123,7 +126,7 @@ impl Engine {
             exit_code: result.exit_code,
             signal: result.signal,
             message: result.message,
-            card_peak: None,
+            card_peak: self.ledger.peak(attempt),
         };
         self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }

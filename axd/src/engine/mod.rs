@@ -5,6 +5,8 @@
 
 mod actions;
 mod attempts;
+mod card_use;
+mod card_views;
 mod cards;
 mod cleaning;
 mod commit;
@@ -27,6 +29,7 @@ mod stored;
 mod strays;
 mod tokens;
 mod watch;
+mod watched;
 mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,6 +40,7 @@ use std::time::Duration;
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::gpu::Sample;
+use ax_core::gpu::ledger::Ledger;
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
@@ -71,6 +75,7 @@ use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
 use watch::CardWatch;
+use watched::Watched;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -91,6 +96,8 @@ pub(crate) struct Engine {
     cards: Option<Cards>,
     /// What they were last seen to do.
     sample: Sample,
+    /// What all samples come to.
+    ledger: Ledger,
     log: Log,
     calendar: Calendar,
     controller: Controller,
@@ -115,6 +122,7 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    watched: Watched,
     launcher: Launcher,
     /// Launches that the launcher has no room for.
     launches: Queued,
@@ -186,6 +194,7 @@ impl Engine {
         if nothing_runs_on {
             containment::clear(&self.paths);
         }
+        self.watched.finish();
         self.writer.close().map_err(|e| e.to_string())
     }
 

@@ -2,11 +2,10 @@
 //! holds them, from the accounts otherwise. Nothing is changed here.
 
 use ax_core::advice::Advice;
-use ax_core::api::{ApiError, CardView, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeView};
+use ax_core::api::{ApiError, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeShow, NodeView};
 use ax_core::config::Queue;
 use ax_core::controller::Controller;
 use ax_core::explain::Explanation;
-use ax_core::gpu::Health;
 use ax_core::id::{JobId, JobNumber, SubmissionKey, Uid};
 use ax_core::job::Job;
 use ax_core::node::{Card, Node};
@@ -99,6 +98,7 @@ impl Engine {
     pub(super) fn query(&self, path: &[&str], person: &Person) -> Option<Response> {
         let answer = match path {
             ["jobs", job, "why"] => self.why(job, person),
+            ["nodes", node] => self.show_node(node, person),
             ["nodes"] => Ok(Response::json(200, &self.nodes(person))),
             ["cards"] => Ok(Response::json(200, &self.cards(person))),
             ["diag"] => self.diag(person).map(|view| Response::json(200, &view)),
@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// Everybody sees all jobs, unless the cluster keeps them private.
-    fn may_see(&self, id: JobId, person: &Person) -> bool {
+    pub(super) fn may_see(&self, id: JobId, person: &Person) -> bool {
         if !self.controller.config().cluster.private_jobs || person.is_admin(self.controller.config()) {
             return true;
         }
@@ -274,6 +274,7 @@ impl Engine {
                 if let Some(stored) = stored {
                     take_stored(&mut view, stored);
                 }
+                tell_idle(&mut view, job);
                 view
             }
             (Ok(None), None) => return Response::error(&refused(format!("there is no job {number}"))),
@@ -335,19 +336,35 @@ impl Engine {
         views
     }
 
+    fn show_node(&self, name: &str, person: &Person) -> Result<Response, ApiError> {
+        let unknown = || refused(format!("there is no node {}; 'ax node list' shows them", quoted(name)));
+        let node = self.controller.nodes().find(|node| node.inventory.name.as_str() == name);
+        let node = node.ok_or_else(unknown)?;
+        let read = |e: StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
+        let cards = node.inventory.cards.iter().map(|card| self.card(node, card, person)).collect();
+        let decisions = self.reader.node_log(&node.inventory.name).map_err(read)?;
+        Ok(Response::json(200, &NodeShow { node: self.node(node, person), cards, decisions }))
+    }
+
     fn node(&self, node: &Node, person: &Person) -> NodeView {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
-        let warnings = if has.name == self.local.inventory.name {
+        let trouble = self.controller.trouble(&has.name).filter(|trouble| trouble.rests_until().is_some());
+        let mut reasons: Vec<String> = trouble.iter().map(|trouble| trouble.sentence(now().boot)).collect();
+        if has.name == self.local.inventory.name {
             let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
-            self.local.warnings.iter().cloned().chain(cards).collect::<Vec<_>>().join("; ")
-        } else {
-            String::new()
-        };
+            reasons.extend(self.local.warnings.iter().cloned().chain(cards));
+        }
         NodeView {
             name: has.name.to_string(),
-            state: "up".to_owned(),
-            reason: (!warnings.is_empty()).then_some(warnings),
+            state: match node.drained() {
+                None if trouble.is_some() => "failing",
+                None => "up",
+                Some(_) if node.held().is_empty() => "drained",
+                Some(_) => "draining",
+            }
+            .to_owned(),
+            reason: node.drained().map(str::to_owned).or((!reasons.is_empty()).then(|| reasons.join("; "))),
             cpus: has.cpus,
             cpus_used: has.cpus - node.free_cpus(),
             ram_mb: has.ram.0,
@@ -375,40 +392,6 @@ impl Engine {
         here.map(|job| job.id).filter(|id| self.may_see(*id, person)).collect()
     }
 
-    fn cards(&self, person: &Person) -> Vec<CardView> {
-        let nodes = self.controller.nodes();
-        let of = |node| move |card| self.card(node, card, person);
-        nodes.flat_map(|node| node.inventory.cards.iter().map(of(node))).collect()
-    }
-
-    fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
-        let reserved = node.card_reserved(card);
-        let seen = self.seen(card);
-        let why = self.why_not(node, card);
-        CardView {
-            node: node.inventory.name.to_string(),
-            index: card.index,
-            uuid: card.uuid.clone(),
-            name: card.kind.clone().unwrap_or_else(|| "card".to_owned()),
-            mem_mb: card.mem.0,
-            free_mb: (card.mem - reserved).0,
-            reserved_mb: reserved.0,
-            used_mb: seen.map(|seen| seen.used.0),
-            p95_mb: None,
-            load: seen.and_then(|seen| seen.load),
-            jobs: self.jobs_on(node, person, |a| {
-                a.cards.iter().any(|share| card.is_of(share, &node.inventory.name))
-            }),
-            foreign: seen.map(super::cards::strangers).unwrap_or_default(),
-            limit: card.hardware.limit.to_string(),
-            health: if why.is_some() { Health::Suspect } else { Health::Healthy }.to_string(),
-            why,
-            temperature: seen.and_then(|seen| seen.temperature),
-            power_mw: seen.and_then(|seen| seen.power_mw),
-            hardware: card.hardware.clone(),
-        }
-    }
-
     fn daemon(&self) -> DaemonView {
         let count = |which: fn(&Job) -> bool| self.controller.jobs().filter(|j| which(j)).count() as u64;
         DaemonView {
@@ -420,6 +403,14 @@ impl Engine {
             read_only: self.read_only.clone(),
             missing: self.missing.clone(),
         }
+    }
+}
+
+/// The idle time of the attempt that lives is written down now and then only.
+fn tell_idle(view: &mut JobView, job: &Job) {
+    let Some(attempt) = job.attempt.as_deref().filter(|attempt| !attempt.idle.is_none()) else { return };
+    for shown in view.attempts.iter_mut().filter(|shown| shown.epoch == attempt.name.epoch.0) {
+        shown.idle_s = Some(attempt.idle.total().as_seconds());
     }
 }
 

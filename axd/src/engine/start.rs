@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ax_core::controller::{Controller, Event, Snapshot};
+use ax_core::controller::{Controller, Event, Snapshot, Troubles};
 use ax_core::id::AttemptName;
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Attempt, AttemptEnd, Job};
@@ -29,6 +29,7 @@ use super::measures::Measures;
 use super::parked::Parked;
 use super::rungs::Rungs;
 use super::stored::Stored;
+use super::watched::Watched;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
@@ -39,6 +40,7 @@ use crate::local;
 use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::ready;
+use crate::samples::Samples;
 use crate::signals::Signals;
 use crate::spool::Spool;
 use crate::starter::Starter;
@@ -100,7 +102,7 @@ impl Engine {
             .map_err(failed("make the guard's shared words"))?;
         let mut store = Store::open(&paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
-        let stored = Stored::of(store.holdings().map_err(failed("read the store"))?);
+        let stored = Stored::of(&store).map_err(failed("read the store"))?;
         let notices = store.notices().to_vec();
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
@@ -123,6 +125,7 @@ impl Engine {
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
             next_number: restored.next_number,
             next_epoch: restored.next_epoch,
+            troubles: Troubles::since(restored.next_epoch),
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,
@@ -145,6 +148,7 @@ impl Engine {
             config_file: setup.config_file,
             cards,
             sample: Default::default(),
+            ledger: Default::default(),
             calendar: Calendar,
             controller,
             local,
@@ -162,6 +166,7 @@ impl Engine {
             waker: loop_parts.waker,
             signals: loop_parts.signals,
             worker: loop_parts.worker,
+            watched: loop_parts.watched,
             launcher,
             launches: Default::default(),
             spool: loop_parts.spool,
@@ -248,7 +253,9 @@ impl Engine {
     /// An attempt of an earlier daemon. Whoever was to end it may have died before it was asked to.
     fn take_up(&mut self, attempt: Attempt) {
         if let Some((outcome, message)) = attempt.ending {
-            let request = Request::Terminate { outcome, message: message.into(), at_once: false };
+            // What was promised before the end of idle cards is not cut short.
+            let warned = attempt.idle.ended;
+            let request = Request::Terminate { outcome, message: message.into(), at_once: false, warned };
             self.attempts.ask(&self.poller, attempt.name, request);
         }
         self.settle(attempt.name);
@@ -285,6 +292,7 @@ struct LoopParts {
     waker: Arc<Waker>,
     signals: Signals,
     worker: Worker,
+    watched: Watched,
     spool: Spool,
     writer: Writer,
 }
@@ -299,6 +307,8 @@ impl LoopParts {
             poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
         }
         let worker = Worker::start(paths, &waker)?;
+        let samples = Samples::start(paths, worker.reporter(), &waker)?;
+        let watched = Watched::new(samples);
         let spool = Spool::start(paths, Arc::clone(&waker))?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {
@@ -306,7 +316,7 @@ impl LoopParts {
             let _ = to_wake.wake();
         });
         let writer = Writer::spawn(store, Options { events: true }, notify)?;
-        Ok(LoopParts { poller, waker, signals, worker, spool, writer })
+        Ok(LoopParts { poller, waker, signals, worker, watched, spool, writer })
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ax_core::controller::Event;
 use ax_core::gpu::leaving::{Leavings, Leftover, leftovers};
 use ax_core::gpu::watch::{Rules, Watch, Watched};
-use ax_core::gpu::{Rung, Sample, slices};
+use ax_core::gpu::{Health, Rung, Sample, slices};
 use ax_core::id::AttemptName;
 use ax_core::job::Attempt;
 use ax_core::job::state::JobState;
@@ -121,9 +121,21 @@ impl Engine {
         for (card, why) in troubles {
             let line = Line::new("card_not_clean").text("card", &card).text("why", &why);
             self.log.line(Level::Warning, &line);
+            self.suspect(card, why);
         }
         for attempt in gone {
             self.left_cards(attempt);
+        }
+    }
+
+    /// Before anything else is started on it; the next look finds the same.
+    fn suspect(&mut self, uuid: String, why: String) {
+        let node = self.local.inventory.name.clone();
+        let here = self.controller.nodes().find(|each| each.inventory.name == node);
+        let mut state = here.and_then(|node| node.card_state(&uuid).cloned()).unwrap_or_default();
+        if state.health == Health::Healthy {
+            (state.health, state.why) = (Health::Suspect, Some(why));
+            self.happened(Event::CardChanged { node, uuid, state });
         }
     }
 

@@ -57,6 +57,10 @@ impl Applier {
                 .prepare_cached("UPDATE attempts SET started_at = ?2 WHERE epoch = ?1")?
                 .execute((signed(epoch.0), at.0))
                 .map(drop),
+            Row::AttemptIdle { epoch, idle } => connection
+                .prepare_cached("UPDATE attempts SET idle_ms = ?2 WHERE epoch = ?1")?
+                .execute((signed(epoch.0), signed(idle.0)))
+                .map(drop),
             Row::AttemptClosed(closed) => attempt_closed(connection, closed),
             Row::Node(row) => nodes::changed(connection, row),
             Row::Mix(mix) => meta::set(connection, meta::MIX, &json(mix)?),

@@ -34,6 +34,7 @@ pub use blobs::{Content, Footprint};
 pub use details::{Details, Environment, OutputFiles, Usage};
 pub use error::{Result, StoreError};
 pub use nodes::{NodeChange, NodeRow};
+pub(crate) use open::make_private as open_private;
 pub use open::{Store, adopt};
 pub use profiles::Learnt;
 pub use read::{AttemptRecord, Finished, Reader};

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use ax_core::api::DecisionView;
 use ax_core::controller::Known;
 use ax_core::gpu::{CardState, Health};
 use ax_core::id::HostName;
@@ -12,6 +13,7 @@ use rusqlite::{Connection, Result};
 use super::apply::json;
 use super::error::{self, Doing};
 use super::open::Store;
+use super::read::Reader;
 
 /// A node or one of its cards as it is now, and how it came to be so.
 #[derive(Debug, Clone)]
@@ -95,6 +97,20 @@ impl Store {
         let mut statement = self.connection.prepare(sql).doing("read", &self.database)?;
         let rows = statement.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]));
         rows.and_then(Iterator::collect).doing("read", &self.database)
+    }
+}
+
+impl Reader {
+    /// What was last decided about a node and its cards, the newest last.
+    pub(crate) fn node_log(&self, node: &HostName) -> error::Result<Vec<DecisionView>> {
+        let sql = "SELECT at, actor, text FROM node_log WHERE node = ?1 ORDER BY line DESC LIMIT 50";
+        let row = |row: &rusqlite::Row<'_>| {
+            let (at, actor, what) = (WallTime(row.get(0)?), row.get(1)?, row.get(2)?);
+            Ok(DecisionView { at, actor, what, why: String::new() })
+        };
+        let mut lines = self.all(sql, [node.as_str()], row)?;
+        lines.reverse();
+        Ok(lines)
     }
 }
 

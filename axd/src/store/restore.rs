@@ -123,11 +123,11 @@ impl Store {
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
     }
 
-    /// What the jobs that are not over have in the store.
+    /// What the jobs that are not over have in the store, one after the other: there may be very many.
     ///
     /// # Errors
     /// When the database can't be read.
-    pub fn holdings(&self) -> Result<Vec<Holding>> {
+    pub fn holdings(&self, mut each: impl FnMut(Holding)) -> Result<()> {
         let database = &self.database;
         let sql = "SELECT jobs.number, jobs.uid, s.sha256, s.size, e.sha256, e.size,
                           octet_length(details)
@@ -145,7 +145,7 @@ impl Store {
             let footprint = Footprint { contents, details: row.get::<_, i64>(6)?.unsigned_abs() };
             Ok(Holding { job, uid, footprint })
         });
-        rows.and_then(Iterator::collect).doing("read", database)
+        rows.and_then(|mut rows| rows.try_for_each(|row| row.map(&mut each))).doing("read", database)
     }
 
     fn living_jobs(&self) -> Result<(Vec<Job>, Unreadable)> {

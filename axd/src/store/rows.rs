@@ -14,7 +14,7 @@ use ax_core::schedule::fragmentation::Mix;
 use ax_core::schedule::losses::Losses;
 use ax_core::schedule::share::VirtualTimes;
 use ax_core::schedule::usage::Usages;
-use ax_core::time::{Now, WallTime};
+use ax_core::time::{Now, Span, WallTime};
 
 use super::blobs::{Content, Footprint};
 use super::details::{Details, Environment, OutputFiles, Usage};
@@ -55,6 +55,13 @@ pub enum Row {
         epoch: Epoch,
         /// Since when.
         at: WallTime,
+    },
+    /// How long an attempt's cards have done nothing.
+    AttemptIdle {
+        /// The attempt.
+        epoch: Epoch,
+        /// In all.
+        idle: Span,
     },
     /// An attempt is over.
     AttemptClosed(Box<AttemptClosed>),
@@ -283,6 +290,9 @@ fn attempt_row(
         Decision::Moved { job, cause: Some(Cause::Confirmed), .. } => {
             let attempt = controller.job(job.number)?.attempt.as_ref()?;
             Some(Row::AttemptStarted { epoch: attempt.name.epoch, at: attempt.started_at? })
+        }
+        Decision::Counted { attempt, idle } if *idle > Span::ZERO => {
+            Some(Row::AttemptIdle { epoch: attempt.epoch, idle: *idle })
         }
         Decision::Closed { attempt, at, end } => Some(Row::AttemptClosed(Box::new(AttemptClosed {
             epoch: attempt.epoch,

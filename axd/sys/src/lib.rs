@@ -12,6 +12,7 @@ pub mod crash;
 pub mod credentials;
 pub mod dir_watch;
 mod error;
+mod kernel_file;
 pub mod lease;
 pub mod memory_file;
 pub mod nvml;
@@ -25,6 +26,7 @@ pub mod shared_word;
 pub mod signals;
 pub mod socket;
 pub mod statfs;
+pub mod terminal;
 pub mod usage;
 pub mod users;
 

@@ -1,7 +1,10 @@
 //! What this machine has: CPUs, memory, a name.
 
+use std::collections::BTreeMap;
+
 use crate::error::{Doing, Result, SysError, check};
 
+const NUMA: &str = "/sys/devices/system/node";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// The CPUs that are online, in rising order.
@@ -22,6 +25,20 @@ pub fn allowed_cpus() -> Result<Vec<u32>> {
     let set = nix::sched::sched_getaffinity(own).doing("read", "the CPUs of this process")?;
     let numbers = (0..nix::sched::CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false));
     Ok(numbers.filter_map(|cpu| u32::try_from(cpu).ok()).collect())
+}
+
+/// The NUMA node of each CPU, as far as the kernel says; empty on a machine without such nodes.
+pub fn numa_nodes() -> BTreeMap<u32, u32> {
+    let mut nodes = BTreeMap::new();
+    let folders = std::fs::read_dir(NUMA).into_iter().flatten().flatten();
+    for folder in folders {
+        let name = folder.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("node")?.parse::<u32>().ok());
+        let cpus = std::fs::read_to_string(folder.path().join("cpulist")).ok();
+        let (Some(number), Some(cpus)) = (number, cpus.as_deref().and_then(parse_cpu_list)) else { continue };
+        nodes.extend(cpus.into_iter().map(|cpu| (cpu, number)));
+    }
+    nodes
 }
 
 /// Memory of the machine in bytes, as the kernel manages it.

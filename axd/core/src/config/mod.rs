@@ -10,12 +10,15 @@ mod finding;
 pub mod keys;
 mod read;
 pub mod tree;
+mod words;
 
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
 pub use finding::{Finding, Severity};
 pub use read::read;
+
+pub use words::{LeaseMode, QueueOrder, QueueState};
 
 use crate::id::{HostName, QueueName};
 use crate::job::spec::PreemptMode;
@@ -74,8 +77,14 @@ pub struct Resources {
     /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
     #[serde(default = "Resources::usual_bound")]
     pub gpu_foreign_bound: Megabytes,
+    /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
+    #[serde(default = "Resources::usual_suspicion")]
+    pub gpu_suspect_time: Span,
     /// `gpu_context_mb`: added to each slice for the driver's own use.
     pub gpu_context: Megabytes,
+    /// `gpu_fragmentation_warning`: percent of a shared card that may be bound and not used.
+    #[serde(default)]
+    pub gpu_fragmentation_warning: u32,
     /// `gpu_sample`: how often cards with jobs are looked at.
     #[serde(default = "gpu_sample")]
     pub gpu_sample: Span,
@@ -146,44 +155,10 @@ pub struct Queue {
     pub order: QueueOrder,
     /// `lease`.
     pub lease: LeaseMode,
+    /// `restart_slices_every`: after so long slice jobs begin anew at a checkpoint.
+    pub restart_slices_every: Option<Span>,
     /// `cards`: only these, as `host:index` or by UUID; empty: all.
     pub cards: Vec<String>,
-}
-
-/// `queues[].order`: which waiting job of a queue is next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueOrder {
-    /// Priority, then first come.
-    Prio,
-    /// First come.
-    Fifo,
-    /// Largest area (cards × time) first.
-    Laf,
-    /// Smallest area first.
-    Saf,
-}
-
-/// `queues[].lease`: how long a node may be silent before its job is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeaseMode {
-    /// `policy.lease_timeout`.
-    Fixed,
-    /// 1.5 × the job's estimate + 15 s.
-    Estimate,
-}
-
-/// `queues[].state`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueState {
-    /// Accepts and starts.
-    Open,
-    /// Accepts, starts nothing.
-    Stopped,
-    /// Accepts nothing, starts what it has.
-    Closed,
 }
 
 /// `policy`.
@@ -248,6 +223,8 @@ pub struct Policy {
     pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
     pub idle: Option<Span>,
+    /// `idle_end`: after how long of that it is ended.
+    pub idle_end: Option<Span>,
 }
 
 impl Policy {
@@ -371,7 +348,9 @@ impl Default for Resources {
             ram: None,
             gpu_reserve: 0,
             gpu_foreign_bound: Resources::usual_bound(),
+            gpu_suspect_time: Resources::usual_suspicion(),
             gpu_context: Megabytes(512),
+            gpu_fragmentation_warning: 30,
             gpu_sample: gpu_sample(),
             gpu_timeout: gpu_timeout(),
             gpu_tolerance: Megabytes(512),
@@ -386,6 +365,10 @@ impl Resources {
     /// A gigabyte: also of recorded configurations that are older than the key.
     fn usual_bound() -> Megabytes {
         Megabytes::from_bytes(1_000_000_000)
+    }
+
+    fn usual_suspicion() -> Span {
+        Span::seconds(300)
     }
 }
 
@@ -419,6 +402,7 @@ impl Default for Policy {
             learn_memory: LearnMemory::Raise,
             grow_memory: true,
             idle: None,
+            idle_end: None,
         }
     }
 }
@@ -455,6 +439,7 @@ impl Queue {
             preempt: PreemptMode::Requeue,
             order: QueueOrder::Prio,
             lease: LeaseMode::Fixed,
+            restart_slices_every: None,
             cards: Vec::new(),
         }
     }

@@ -19,6 +19,9 @@ use super::{Controller, Decision, Move};
 /// Back-off doubles up to this.
 const LONGEST_BACKOFF: Span = Span::seconds(3600);
 
+/// Checkpoints that follow one another faster are not told one by one in the job's story.
+const NOTED_AGAIN: Span = Span::seconds(60);
+
 /// What follows for the job when an attempt has ended.
 enum Next {
     /// The job is over.
@@ -60,6 +63,7 @@ impl Controller {
         attempt.started_at = Some(at);
         let until = at + attempt.planned;
         let node = attempt.allocation.node.clone();
+        self.can_start(&node);
         if let Some(node) = self.nodes.get_mut(&node) {
             node.expect_end(name, until);
         }
@@ -99,10 +103,13 @@ impl Controller {
         let cards = self.jobs.get(&name.job.number).and_then(|job| job.request.cards.as_ref());
         let largest = cards.and_then(|wanted| self.cards_for(wanted).max());
         let grow = self.config.policy.grow_memory;
+        let idle = attempt_idle(self.jobs.get_mut(&name.job.number));
+        out.extend(idle.map(|idle| Decision::Counted { attempt: name, idle }));
         let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
         match end.outcome {
             Outcome::Preempted => {
-                job.evictions += 1;
+                let renewed = job.attempt.as_deref().is_some_and(|attempt| attempt.renewed);
+                job.evictions += u32::from(!renewed);
                 job.saved = job.saved + safe_work(job);
             }
             Outcome::OutOfMemory if grow => grow_slice(job, &end, largest),
@@ -197,6 +204,7 @@ impl Controller {
                 self.shift(now, number, Move::by_ax(Cause::Ended, outcome.final_state(), &who), out);
             }
             None => {
+                self.came_to_nothing(now, &node, name, &why);
                 let why = format!("its last assignment was never started: {why}");
                 if let Some(job) = self.jobs.get_mut(&number) {
                     job.backoff_until = pause.map(|pause| now.boot + pause);
@@ -236,9 +244,16 @@ impl Controller {
         let job = self.jobs.get_mut(&name.job.number);
         let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
         let Some(attempt) = attempt else { return };
-        attempt.checkpoint_at = Some(at.min(now.wall));
+        let at = at.min(now.wall);
+        let lately = attempt.checkpoint_at.is_some_and(|last| at - last < NOTED_AGAIN);
+        attempt.checkpoint_at = Some(at);
+        let idle = attempt.idle.total();
         let what = "told that its work so far is safe".to_owned();
-        out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
+        out.push(match lately {
+            true => Decision::Counted { attempt: name, idle },
+            false => Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what },
+        });
+        self.restart_if_old(now, name, out);
     }
 
     fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
@@ -246,6 +261,11 @@ impl Controller {
             node.release(attempt);
         }
     }
+}
+
+/// The idle time of an attempt that has ended, if that is not written down yet.
+fn attempt_idle(job: Option<&mut Box<Job>>) -> Option<Span> {
+    job?.attempt.as_mut()?.idle.take_unwritten(true)
 }
 
 /// A job that somebody ended is CANCELLED however its supervisor fared,

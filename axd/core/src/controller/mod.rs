@@ -7,6 +7,7 @@ mod attempt;
 mod cards;
 mod event;
 mod evict;
+mod idle;
 mod learn;
 mod overuse;
 mod person;
@@ -14,6 +15,7 @@ mod schedule;
 mod sketch;
 mod snapshot;
 mod submit;
+mod trouble;
 mod witness;
 
 pub(crate) use schedule::UserLimit;
@@ -21,6 +23,7 @@ pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
 pub use snapshot::{Known, Snapshot};
+pub use trouble::{Trouble, Troubles};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -88,6 +91,8 @@ pub struct Controller {
     queued: BTreeMap<Uid, u32>,
     next_number: JobNumber,
     next_epoch: Epoch,
+    /// Nodes that can start nothing.
+    troubles: Troubles,
     /// It lacks most of the jobs that wait.
     is_sketch: bool,
 }
@@ -132,6 +137,7 @@ impl Controller {
             times: VirtualTimes::default(),
             usages: Usages::default(),
             mix: Mix::default(),
+            troubles: Troubles::since(next_epoch),
             known: BTreeMap::new(),
             history: History::default(),
             losses: Losses::default(),
@@ -174,6 +180,8 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::CardsIdle { attempt, lasted } => self.cards_idle(now, attempt, lasted, &mut out),
+            Event::CardsBusy { attempt } => self.cards_busy(attempt),
             Event::OverSlice { attempt, words, peak, ends } => {
                 self.over_slice(attempt, (words, peak), ends, &mut out);
             }
@@ -221,6 +229,7 @@ impl Controller {
     /// When the next `Tick` is due, if nothing else happens.
     pub fn next_wake(&self) -> Wake {
         let boot = self.backoffs.first().map(|(at, _)| *at);
+        let boot = boot.into_iter().chain(self.next_trial()).min();
         let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
         let begin = self.begins.first().map(|(at, _)| *at);
         // Somebody may be waiting for others to be ended.
@@ -230,6 +239,7 @@ impl Controller {
 
     fn config_loaded(&mut self, config: Config) {
         self.config = Arc::new(config);
+        self.troubles.forget();
         self.weigh_cards();
         self.enter_order_anew();
     }

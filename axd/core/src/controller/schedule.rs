@@ -85,6 +85,20 @@ pub(crate) struct UserLimit {
     pub(crate) max: u32,
 }
 
+/// How far a pass has come.
+struct Standing {
+    timeline: Timeline,
+    blocked: Blocked,
+    /// So many places are kept at most, and may still be.
+    most: usize,
+    left: usize,
+    /// The queues of those for whom a place is kept, and those of them for whom it is since this pass.
+    kept: Vec<QueueName>,
+    reserved: BTreeSet<QueueName>,
+    /// The users of those for whom a place is kept.
+    users_kept: BTreeSet<Uid>,
+}
+
 impl Controller {
     /// Starts whatever can be started now.
     pub(super) fn schedule(&mut self, now: Now, out: &mut Vec<Decision>) {
@@ -164,36 +178,28 @@ impl Controller {
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
+        if self.starts_nothing(now) {
+            return Pass::Done;
+        }
         witness.begins();
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
-        let mut timeline = self.timeline(now.wall);
-        let most = if strict { 0 } else { self.config.policy.reservations as usize };
-        let mut left = most;
-        let policy = &self.config.policy;
-        let mut blocked =
-            Blocked { urgent: self.may_evict().then_some(policy.preempt_priority), ..Blocked::default() };
+        let mut standing = self.standing(now);
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
-        let mut started = false;
-        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
-        let mut kept: Vec<QueueName> = claiming.map(|job| job.queue.clone()).collect();
-        let mut reserved = BTreeSet::new();
-        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
-        let mut users_kept: BTreeSet<Uid> = claiming.map(|job| job.owner.uid).collect();
-        let mut tried = false;
+        let (mut started, mut tried) = (false, false);
         loop {
-            let some_only = left == 0 && !strict && !witness.waits_for_one();
+            let some_only = standing.left == 0 && !strict && !witness.waits_for_one();
             if some_only
                 && !std::mem::replace(&mut tried, true)
-                && !self.try_shapes(&rules, &timeline, &walk, &mut blocked)
+                && !self.try_shapes(&rules, &walk, &mut standing)
             {
                 break;
             }
             let next = match some_only {
-                true => walk.next_worthy(&self.order, &|shape| blocked.worth(shape)),
+                true => walk.next_worthy(&self.order, &|shape| standing.blocked.worth(shape)),
                 false => walk.next(&self.order),
             };
             let Some((waiting, queue)) = next else { break };
-            if !self.startable(&queue, &kept) {
+            if !self.startable(&queue, &standing.kept) {
                 walk.leave(&queue);
                 continue;
             }
@@ -201,28 +207,21 @@ impl Controller {
                 continue;
             }
             let Some(job) = self.jobs.get(&waiting.number) else { continue };
-            if let Some(limit) = self.user_limit(job, users_kept.contains(&job.owner.uid)) {
+            if let Some(limit) = self.user_limit(job, standing.users_kept.contains(&job.owner.uid)) {
                 walk.leave_user(job.owner.uid, limit.queue.as_ref());
                 continue;
             }
-            witness.looks_at(waiting.number, &self.nodes, &timeline);
-            let known = blocked.covers(&waiting);
-            let place = match known {
-                true => None,
-                false => rules.place(&self.nodes, &timeline, &job.request, now.wall, waiting.length),
-            };
-            if let Some(place) = place {
+            witness.looks_at(waiting.number, &self.nodes, &standing.timeline);
+            if let Some(place) = self.place_now(&rules, job, &waiting, &mut standing) {
                 started |= self.assign(now, waiting.number, &place, Chosen::Next(&witness.passed), out);
-                timeline.changed(place.node);
+                if self.tries_one(now, place.node) {
+                    break;
+                }
+                standing.timeline.changed(place.node);
                 continue;
             }
-            if !known {
-                let empty = Timeline::new(now.wall);
-                let alone = left < most
-                    && rules.place(&self.nodes, &empty, &job.request, now.wall, Span(0)).is_some();
-                blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
-            }
-            if let Some(eviction) = self.find_victims(now, job, waiting.shape, &timeline, &mut blocked) {
+            let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
+            if let Some(eviction) = self.find_victims(now, job, waiting.shape, timeline, blocked) {
                 witness.ends(&walk);
                 self.evict(now, waiting.number, eviction, out);
                 return Pass::Evicting;
@@ -231,27 +230,81 @@ impl Controller {
                 break;
             }
             witness.passed.add(&waiting);
-            if left > 0 {
-                let earliest = rules.earliest(&self.nodes, &timeline, &job.request, now.wall, waiting.length);
-                if let Some((from, place)) = earliest {
-                    let reservation = self.reservation(job, &place, from);
-                    witness.keeps(&reservation);
-                    users_kept.insert(job.owner.uid);
-                    timeline.reserve(reservation);
-                    if reserved.insert(queue.clone()) {
-                        kept.push(queue);
-                    }
-                    left -= 1;
-                }
+            if let Some(reservation) = self.keep_place(&rules, job, &waiting, queue, &mut standing) {
+                witness.keeps(&reservation);
+                standing.users_kept.insert(job.owner.uid);
+                standing.timeline.reserve(reservation);
             }
         }
         witness.ends(&walk);
         if started { Pass::Started } else { Pass::Done }
     }
 
+    /// How a pass begins.
+    fn standing(&self, now: Now) -> Standing {
+        let policy = &self.config.policy;
+        let strict = policy.scheduler == Scheduler::FifoStrict;
+        let most = if strict { 0 } else { policy.reservations as usize };
+        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
+        Standing {
+            users_kept: claiming.clone().map(|job| job.owner.uid).collect(),
+            kept: claiming.map(|job| job.queue.clone()).collect(),
+            reserved: BTreeSet::new(),
+            timeline: self.timeline(now.wall),
+            blocked: Blocked {
+                urgent: self.may_evict().then_some(policy.preempt_priority),
+                ..Blocked::default()
+            },
+            most,
+            left: most,
+        }
+    }
+
+    /// Where a job has room now. If nowhere, that is noted for all like it.
+    fn place_now(
+        &self,
+        rules: &Rules,
+        job: &Job,
+        waiting: &Waiting,
+        standing: &mut Standing,
+    ) -> Option<Place> {
+        if standing.blocked.covers(waiting) {
+            return None;
+        }
+        let (wanted, now) = (&job.request, standing.timeline.now());
+        let place = rules.place(&self.nodes, &standing.timeline, wanted, now, waiting.length);
+        if place.is_none() {
+            let empty = Timeline::new(now);
+            let alone = standing.left < standing.most
+                && rules.place(&self.nodes, &empty, wanted, now, Span(0)).is_some();
+            standing.blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
+        }
+        place
+    }
+
+    /// Keeps the earliest place for a job that has none now, if one more is to be kept.
+    fn keep_place(
+        &self,
+        rules: &Rules,
+        job: &Job,
+        waiting: &Waiting,
+        queue: QueueName,
+        standing: &mut Standing,
+    ) -> Option<Reservation> {
+        let left = standing.left.checked_sub(1)?;
+        let (timeline, now) = (&standing.timeline, standing.timeline.now());
+        let (from, place) = rules.earliest(&self.nodes, timeline, &job.request, now, waiting.length)?;
+        if standing.reserved.insert(queue.clone()) {
+            standing.kept.push(queue);
+        }
+        standing.left = left;
+        Some(self.reservation(job, &place, from))
+    }
+
     /// Once no more places are kept only jobs matter that can start at once, or have others go: whether there are any,
     /// by the shortest of each shape.
-    fn try_shapes(&self, rules: &Rules, timeline: &Timeline, walk: &Walk, blocked: &mut Blocked) -> bool {
+    fn try_shapes(&self, rules: &Rules, walk: &Walk, standing: &mut Standing) -> bool {
+        let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
         let mut some = false;
         for waiting in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
             let Some(job) = self.jobs.get(&waiting.number) else { continue };
@@ -314,6 +367,8 @@ impl Controller {
             started_at: None,
             checkpoint_at: None,
             card_used: None,
+            idle: Default::default(),
+            renewed: false,
             ending: None,
             end: None,
         }));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::explain::PLANNED;
 use crate::id::JobNumber;
 
-use super::{Controller, WaitingOrder};
+use super::{Controller, Troubles, WaitingOrder};
 
 impl Controller {
     /// A copy with what a new job could meet: all that is given out, and of each queue the first jobs that wait, as far
@@ -39,6 +39,8 @@ impl Controller {
             queued: BTreeMap::new(),
             next_number: self.next_number,
             next_epoch: self.next_epoch,
+            // What would be if all were well.
+            troubles: Troubles::default(),
             is_sketch: true,
         };
         let mut chosen: BTreeSet<JobNumber> = self.order.first_of_each(PLANNED).collect();

@@ -18,8 +18,8 @@ use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::Usages;
 use crate::time::WallTime;
 
-use super::Controller;
 use super::attempt::hold_what_jobs_hold;
+use super::{Controller, Troubles};
 
 /// What is known of a node beyond what it registers with and what jobs hold of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -61,6 +61,9 @@ pub struct Snapshot {
     /// What was asked of cards lately.
     #[serde(default)]
     pub mix: Mix,
+    /// Nodes that can start nothing.
+    #[serde(default)]
+    pub troubles: Troubles,
     /// What is known of nodes, those included that have not registered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub known: BTreeMap<HostName, Known>,
@@ -107,6 +110,7 @@ impl Controller {
             queued: BTreeMap::new(),
             next_number: snapshot.next_number,
             next_epoch: snapshot.next_epoch,
+            troubles: snapshot.troubles,
             is_sketch: false,
             config: Arc::new(snapshot.config),
         };
@@ -141,6 +145,7 @@ impl Controller {
             times: self.times.clone(),
             usages: self.usages.clone(),
             mix: self.mix.clone(),
+            troubles: self.troubles.clone(),
             known: self.known(),
             history: History::clone(&self.history),
             losses: self.losses.clone(),

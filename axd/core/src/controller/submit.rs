@@ -51,6 +51,7 @@ impl Controller {
             signature: Signature(0),
             learnt: None,
             claim: None,
+            kept_until: None,
             attempt: None,
             note: None,
             owner,

@@ -151,6 +151,13 @@ pub enum Condition {
         /// Nobody may pass.
         strict: bool,
     },
+    /// Nothing can be started for a while.
+    Resting {
+        /// Where.
+        node: HostName,
+        /// Why not, and until when, in words.
+        why: String,
+    },
     /// Nothing is in its way: it starts as soon as it is looked at.
     StartsNow,
     /// What a newer daemon says and this program can't know.
@@ -249,6 +256,7 @@ impl Condition {
                 let strict = if *strict { ", and nobody passes (policy.scheduler)" } else { "" };
                 format!("{least}{} before it, the first is {first}{strict}", count(*jobs, "job"))
             }
+            Condition::Resting { node, why } => format!("{node} can start nothing: {why}"),
             Condition::StartsNow => "nothing is in its way: it starts when it is next looked at".to_owned(),
             Condition::Unknown => "waits for something that this program does not know".to_owned(),
         }

@@ -142,6 +142,13 @@ impl Controller {
         Some(Condition::UserFull { user, queue, active, max, jobs, kept: active < max })
     }
 
+    /// Why nothing is started at all at the moment, if so.
+    fn resting(&self, now: Now) -> Option<Condition> {
+        let node = self.nodes().next().filter(|_| self.starts_nothing(now))?.inventory.name.clone();
+        let why = self.trouble(&node)?.sentence(now.boot);
+        Some(Condition::Resting { node, why })
+    }
+
     fn first_active(&self, which: impl Fn(&Job) -> bool) -> Vec<JobId> {
         let mut jobs: Vec<&Job> = self.active_jobs().filter(|job| which(job)).collect();
         jobs.sort_by_key(|job| job.attempt.as_ref().map(|attempt| (attempt.assigned_at, job.id.number)));
@@ -292,10 +299,11 @@ impl<'a> Story<'a> {
             let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
             found.push(Condition::Behind { jobs: self.before as u64, at_least, first, strict });
         }
+        let resting = self.controller.resting(self.now);
         if found.is_empty() || self.pass.started(job.id.number) {
-            found = vec![Condition::StartsNow];
+            return vec![resting.unwrap_or(Condition::StartsNow)];
         }
-        found
+        resting.into_iter().chain(found).collect()
     }
 
     /// For whom the last places of its queue are kept.

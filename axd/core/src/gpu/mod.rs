@@ -1,9 +1,15 @@
 //! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
+pub mod health;
+pub mod holders;
+pub mod idle;
 pub mod leaving;
+pub mod ledger;
 mod sample;
+pub mod seen;
 mod slices;
+pub mod thin;
 pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};

@@ -1,6 +1,7 @@
 //! Jobs: what they ask for, the states they go through.
 
 pub mod features;
+pub mod idle;
 pub mod request;
 pub mod spec;
 pub mod state;
@@ -15,6 +16,7 @@ use crate::schedule::history::Signature;
 use crate::schedule::share::Charged;
 use crate::size::Megabytes;
 use crate::time::{BootTime, Span, WallTime};
+use idle::Idleness;
 use request::Request;
 use state::{JobState, Outcome};
 
@@ -112,6 +114,9 @@ pub struct Job {
     /// Room that others are making for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Box<Claim>>,
+    /// Until then somebody answers for its cards if they do nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<WallTime>,
     /// The living attempt, or the last.
     pub attempt: Option<Box<Attempt>>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
@@ -187,6 +192,12 @@ pub struct Attempt {
     /// What it was seen to use of a card, where that matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_used: Option<Megabytes>,
+    /// How long its cards have done nothing.
+    #[serde(default, skip_serializing_if = "Idleness::is_none")]
+    pub idle: Idleness,
+    /// It is ended to begin anew from its checkpoint, for nobody else's sake.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renewed: bool,
     /// When the script began, by its supervisor.
     pub started_at: Option<WallTime>,
     /// A person, or policy, asked for its end: what it will count as, and who.

@@ -119,6 +119,33 @@ fn unmeetable<T>(message: String) -> Result<T, Unmeetable> {
 /// Priority of a job that names none.
 pub const DEFAULT_PRIORITY: u8 = 50;
 
+impl Request {
+    /// Some CPUs and memory on any node, and nothing else that a job could ask for: no limit of time, no retries; it may
+    /// be started again.
+    pub fn plain(cpus: u32, ram: Megabytes) -> Request {
+        Request {
+            cpus,
+            ram,
+            cards: None,
+            exclusive: false,
+            only_nodes: Vec::new(),
+            not_nodes: Vec::new(),
+            time_limit: None,
+            estimate: None,
+            begin: None,
+            priority: DEFAULT_PRIORITY,
+            idempotent: true,
+            requeue: true,
+            retries: 0,
+            retry_delay: Span::seconds(2),
+            preempt: by_default(),
+            fit_memory: false,
+            retry_on: Vec::new(),
+            special: None,
+        }
+    }
+}
+
 /// Applies the defaults of queue and cluster to what was asked, for the nodes there are.
 /// `begin` is the spec's begin time, already resolved in the cluster's zone.
 pub fn resolve(

@@ -87,6 +87,12 @@ impl Node {
         &self.withheld
     }
 
+    /// Memory of a card that a slice could have now.
+    pub fn card_free(&self, card: &Card) -> Megabytes {
+        let at = self.inventory.cards.iter().position(|each| each.uuid == card.uuid);
+        at.map_or(Megabytes::ZERO, |at| self.withheld[at].free(card, self.cards[at].charged))
+    }
+
     /// Why a card is given to nobody, or not all of it; nothing: it is as it should be.
     pub fn card_in_words(&self, uuid: &str) -> Option<String> {
         let at = self.inventory.cards.iter().position(|card| card.uuid == uuid);

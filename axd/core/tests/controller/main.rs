@@ -8,10 +8,12 @@ mod backoff;
 mod cards;
 mod explaining;
 mod identity;
+mod idle;
 mod learning;
 mod overuse;
 mod room;
 mod shares;
+mod trouble;
 mod user_limits;
 
 use std::sync::Arc;
@@ -22,7 +24,6 @@ use ax_core::controller::{Controller, Decision, Event, Submission, Wish};
 use ax_core::id::{AttemptName, JobId, JobNumber, SubmissionKey, Uid};
 use ax_core::invariants;
 use ax_core::job::request::{CardRequest, Request};
-use ax_core::job::spec::PreemptMode;
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Actor, AttemptEnd, Owner};
 use ax_core::node::{Card, Inventory};
@@ -52,26 +53,7 @@ fn node() -> Inventory {
 }
 
 fn request(cpus: u32) -> Request {
-    Request {
-        cpus,
-        ram: Megabytes(1000),
-        cards: None,
-        exclusive: false,
-        only_nodes: vec![],
-        not_nodes: vec![],
-        time_limit: Some(Span::seconds(60)),
-        estimate: None,
-        begin: None,
-        priority: 50,
-        idempotent: true,
-        requeue: true,
-        retries: 0,
-        retry_delay: Span::seconds(2),
-        retry_on: vec![],
-        preempt: PreemptMode::Requeue,
-        special: None,
-        fit_memory: false,
-    }
+    Request { time_limit: Some(Span::seconds(60)), ..Request::plain(cpus, Megabytes(1000)) }
 }
 
 fn owner(uid: u32) -> Owner {

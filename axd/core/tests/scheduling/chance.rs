@@ -210,26 +210,7 @@ fn cards(chance: &mut Chance) -> Option<CardRequest> {
 
 /// A request for CPUs and memory.
 pub(crate) fn plain(cpus: u32, ram: u64, priority: u8, seconds: u64) -> Request {
-    Request {
-        cpus,
-        ram: Megabytes(ram),
-        cards: None,
-        exclusive: false,
-        only_nodes: vec![],
-        not_nodes: vec![],
-        time_limit: None,
-        estimate: Some(Span::seconds(seconds)),
-        begin: None,
-        priority,
-        idempotent: true,
-        requeue: true,
-        retries: 0,
-        retry_delay: Span::seconds(2),
-        retry_on: vec![],
-        preempt: PreemptMode::Requeue,
-        special: None,
-        fit_memory: false,
-    }
+    Request { estimate: Some(Span::seconds(seconds)), priority, ..Request::plain(cpus, Megabytes(ram)) }
 }
 
 /// A submission of that request.

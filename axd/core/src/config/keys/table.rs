@@ -117,9 +117,14 @@ pub static KEYS: &[Key] = &[
     key("resources.gpu_foreign_bound",
         GpuSize(SMALL, LARGEST_CARD, |d| &mut d.config.resources.gpu_foreign_bound), "1G",
         "A card of which processes that are no jobs, and what nobody accounts for, hold so much is given to nobody."),
+    key("resources.gpu_suspect_time", Duration(NONE, DAY, |d| &mut d.config.resources.gpu_suspect_time), "5m",
+        "For so long nothing may happen on a suspect card before it is given out again."),
     key("resources.gpu_context_mb",
         HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
         "Memory that is added to each slice for the driver's own use.").later(),
+    key("resources.gpu_fragmentation_warning",
+        Percent(1, 100, |d| &mut d.config.resources.gpu_fragmentation_warning), "30%",
+        "Share of a card in slices that may be bound and not used before 'ax resource' warns."),
     key("resources.gpu_sample", Duration(Span(50), HOUR, |d| &mut d.config.resources.gpu_sample), "1s",
         "How often cards are looked at while jobs are on them; a tenth as often otherwise."),
     key("resources.gpu_timeout", Duration(Span(100), HOUR, |d| &mut d.config.resources.gpu_timeout), "5s",
@@ -179,6 +184,10 @@ pub static KEYS: &[Key] = &[
          whoever comes."),
     key("queues[].lease", Enum(LEASES, |d| &mut d.queue.lease), "fixed",
         "fixed is policy.lease_timeout, estimate is 1.5 times the job's estimate and 15 s.").later(),
+    key("queues[].restart_slices_every",
+        Duration(SECOND, YEAR, |d| &mut d.queue.restart_slices_every), "none",
+        "A job on slices that has run for so long begins anew at the next checkpoint that it tells of with \
+         'ax checkpointed', which gives fragmented memory back.").absent(),
     key("queues[].cards", List(&CARD, |d| &mut d.queue.cards), "[]",
         "The only cards that its jobs may use, as host:index or by UUID; an empty list means all.").later(),
     // policy
@@ -249,7 +258,10 @@ pub static KEYS: &[Key] = &[
         "A waiting job goes before every new one of its queue within this time, whatever their priorities or sizes; none: \
          waiting earns nothing."),
     key("policy.idle", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle), "none",
-        "How long a job may leave its cards without load.").absent().later(),
+        "A job whose cards did nothing for so long, with no kernel and no change of memory, is warned.").absent(),
+    key("policy.idle_end", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle_end), "none",
+        "A job that was warned by policy.idle and whose cards did nothing for so long is ended, unless 'ax keep' \
+         answers for them.").absent(),
     // the rest
     key("accounting.keep", Duration(DAY, Span(100 * YEAR.0), |d| &mut d.config.accounting.keep), "forever",
         "How long finished jobs stay in the accounts; what is older is removed at the start and hourly, with \

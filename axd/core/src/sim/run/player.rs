@@ -233,7 +233,7 @@ impl<'a> Player<'a> {
         while let Some(decision) = open.pop_front() {
             let follows = match decision {
                 Decision::Launch { attempt, allocation, .. } => self.launch(attempt, &allocation),
-                Decision::Terminate { attempt, outcome, message } => {
+                Decision::Terminate { attempt, outcome, message, .. } => {
                     self.terminate(attempt, outcome, message)
                 }
                 Decision::Moved { job, from, to, .. } => {

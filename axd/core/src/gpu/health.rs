@@ -1,0 +1,326 @@
+//! Whether a card is fit to be given out: healthy → suspect → drained, by what it says and does. An error of the card
+//! takes the card, never the node; what programs do wrong is noted with their jobs and takes nothing. Nobody is ended
+//! for it. Only a person leads out of drained; suspect passes when nothing has happened for a while.
+
+use crate::text::listed;
+use crate::time::{BootTime, Span};
+
+use super::Health;
+
+/// What an event says of a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// It needs a person.
+    Drain,
+    /// It may have got over it; if it happens again before it is trusted again, it needs a person.
+    Suspect,
+    /// A program did something wrong, or was told of an error that has an event of its own.
+    Program,
+}
+
+/// An event that the driver reports by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Xid {
+    /// The number.
+    pub number: u32,
+    /// What it says of the card.
+    pub class: Class,
+    /// What it is.
+    pub what: &'static str,
+    /// What the maker advises.
+    pub advice: &'static str,
+}
+
+const fn xid(number: u32, class: Class, what: &'static str, advice: &'static str) -> Xid {
+    Xid { number, class, what, advice }
+}
+
+const RESET: &str = "reset the card once no job is on it; if it comes again, have it replaced";
+const PROGRAM: &str = "look for an error in the program first";
+const SYMPATHETIC: &str = "see which event came before it";
+
+/// The events that ax knows, by number; after NVIDIA's catalogue of Xids. Any other is noted and takes nothing.
+pub static XIDS: &[Xid] = &[
+    xid(13, Class::Program, "an exception of the graphics engine", PROGRAM),
+    xid(31, Class::Program, "access to memory that is not there", PROGRAM),
+    xid(32, Class::Program, "a damaged stream of commands", PROGRAM),
+    xid(43, Class::Program, "the card stopped a program", SYMPATHETIC),
+    xid(45, Class::Program, "a program was cleaned up after an earlier error", SYMPATHETIC),
+    xid(46, Class::Suspect, "the card stopped processing", RESET),
+    xid(48, Class::Drain, "a memory error that can't be corrected", RESET),
+    xid(62, Class::Drain, "its micro-controller halted", RESET),
+    xid(
+        63,
+        Class::Suspect,
+        "a part of its memory is taken out of use",
+        "reset the card when it suits, so that it takes effect",
+    ),
+    xid(64, Class::Drain, "a part of its memory could not be taken out of use", RESET),
+    xid(68, Class::Program, "an exception of the video decoder", PROGRAM),
+    xid(69, Class::Program, "an error of the graphics engine's class", PROGRAM),
+    xid(
+        74,
+        Class::Drain,
+        "an error of a link between cards",
+        "reset the card or restart the machine; if it comes again, look at the links",
+    ),
+    xid(
+        79,
+        Class::Drain,
+        "the card has fallen off the bus",
+        "restart the machine; if it comes again, have power and slot looked at",
+    ),
+    xid(
+        92,
+        Class::Suspect,
+        "many memory errors that could be corrected",
+        "watch it; if they go on, have it replaced",
+    ),
+    xid(
+        94,
+        Class::Suspect,
+        "a memory error that hit one program only",
+        "start the program again; reset the card when it suits",
+    ),
+    xid(95, Class::Drain, "a memory error that may have hit every program", RESET),
+    xid(109, Class::Suspect, "a switch between programs took too long", RESET),
+    xid(119, Class::Suspect, "its firmware did not answer in time", RESET),
+    xid(120, Class::Suspect, "an error of its firmware", RESET),
+    xid(140, Class::Drain, "a memory error that the card could not recover from", RESET),
+];
+
+/// What is known of an event.
+pub fn known(number: u32) -> Option<&'static Xid> {
+    XIDS.iter().find(|xid| xid.number == number)
+}
+
+impl Xid {
+    /// `Xid 79: the card has fallen off the bus; NVIDIA advises: restart the machine; …`.
+    pub fn in_words(&self) -> String {
+        format!("Xid {}: {}; NVIDIA advises: {}", self.number, self.what, self.advice)
+    }
+}
+
+/// What a look at a card has come by, as far as its health goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Signs {
+    /// Xid events since the last look.
+    pub xids: Vec<u32>,
+    /// Uncorrected memory errors since the driver was loaded, where the driver says.
+    pub ecc: Option<u64>,
+    /// Memory waits to be taken out of use at a reset, or could not be.
+    pub retirement_pending: bool,
+    /// What the driver recommends to make it fit again.
+    pub recovery: Option<String>,
+    /// It could not be looked at, or something else is odd about it, and is so now: why.
+    pub odd: Option<String>,
+}
+
+/// What is remembered of a card from look to look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory {
+    ecc: Option<u64>,
+    /// Since when nothing has happened.
+    clean_since: Option<BootTime>,
+}
+
+/// What a card is now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// Whether it is fit.
+    pub health: Health,
+    /// Why it is not.
+    pub why: Option<String>,
+    /// For an error of its own.
+    pub faulty: bool,
+}
+
+impl Memory {
+    /// What follows from a look: what the card is now, and what is to be noted with the jobs on it. `patience`: for so
+    /// long nothing may happen before a suspect card is trusted again.
+    pub fn look(
+        &mut self,
+        at: BootTime,
+        before: &Verdict,
+        signs: &Signs,
+        patience: Span,
+    ) -> (Verdict, Vec<String>) {
+        let (mut drains, mut suspects, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        for number in &signs.xids {
+            match known(*number) {
+                None => notes.push(format!("Xid {number}, of which ax knows nothing")),
+                Some(xid) => match xid.class {
+                    Class::Drain => drains.push(xid.in_words()),
+                    Class::Suspect => suspects.push(xid.in_words()),
+                    Class::Program => notes.push(xid.in_words()),
+                },
+            }
+        }
+        if signs.retirement_pending {
+            drains
+                .push("memory waits to be taken out of use: reset the card once no job is on it".to_owned());
+        }
+        if let Some(recovery) = &signs.recovery {
+            drains.push(format!("the driver recommends: {recovery}"));
+        }
+        // What there was when the daemon came is no news.
+        let more = self.ecc.zip(signs.ecc).map_or(0, |(old, new)| new.saturating_sub(old));
+        self.ecc = signs.ecc.or(self.ecc);
+        if more > 0 && drains.is_empty() && suspects.is_empty() {
+            suspects.push(format!("{more} memory errors that can't be corrected; NVIDIA advises: {RESET}"));
+        }
+        let faulty = !drains.is_empty() || !suspects.is_empty();
+        // Again, before it was trusted again.
+        if before.health == Health::Suspect && before.faulty {
+            drains.append(&mut suspects);
+        }
+        (self.follow(at, before, (drains, suspects, faulty), signs, patience), notes)
+    }
+
+    fn follow(
+        &mut self,
+        at: BootTime,
+        before: &Verdict,
+        (drains, suspects, faulty): (Vec<String>, Vec<String>, bool),
+        signs: &Signs,
+        patience: Span,
+    ) -> Verdict {
+        let bad = |health, words: &[String], faulty| Verdict { health, why: Some(listed(words)), faulty };
+        if before.health == Health::Drained {
+            return Verdict { faulty: before.faulty || faulty, ..before.clone() };
+        }
+        if !drains.is_empty() {
+            return bad(Health::Drained, &drains, true);
+        }
+        if !suspects.is_empty() {
+            self.clean_since = Some(at);
+            return bad(Health::Suspect, &suspects, true);
+        }
+        if let Some(odd) = &signs.odd {
+            self.clean_since = Some(at);
+            // The error that it had before is the better reason.
+            return match before.faulty {
+                true => before.clone(),
+                false => bad(Health::Suspect, std::slice::from_ref(odd), false),
+            };
+        }
+        let since = *self.clean_since.get_or_insert(at);
+        if before.health == Health::Suspect && at - since < patience {
+            return before.clone();
+        }
+        if before.health == Health::Suspect {
+            self.clean_since = None;
+        }
+        Verdict::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PATIENCE: Span = Span::seconds(300);
+
+    fn looks(looks: &[(u64, Signs)]) -> (Verdict, Vec<String>) {
+        let (mut memory, mut verdict, mut notes) = (Memory::default(), Verdict::default(), Vec::new());
+        for (seconds, signs) in looks {
+            let (next, more) = memory.look(BootTime(seconds * 1000), &verdict, signs, PATIENCE);
+            (verdict, notes) = (next, more);
+        }
+        (verdict, notes)
+    }
+
+    fn xids(xids: &[u32]) -> Signs {
+        Signs { xids: xids.to_vec(), ..Signs::default() }
+    }
+
+    fn odd() -> Signs {
+        Signs { odd: Some("it does not answer".to_owned()), ..Signs::default() }
+    }
+
+    #[test]
+    fn the_table_is_in_order_and_each_row_says_what_to_do() {
+        assert!(XIDS.windows(2).all(|pair| pair[0].number < pair[1].number));
+        assert!(XIDS.iter().all(|xid| !xid.what.is_empty() && !xid.advice.is_empty()));
+    }
+
+    #[test]
+    fn each_class_does_what_it_says() {
+        for xid in XIDS {
+            let (verdict, notes) = looks(&[(0, xids(&[xid.number]))]);
+            let (health, noted) = match xid.class {
+                Class::Drain => (Health::Drained, 0),
+                Class::Suspect => (Health::Suspect, 0),
+                Class::Program => (Health::Healthy, 1),
+            };
+            assert_eq!((verdict.health, notes.len()), (health, noted), "{xid:?}");
+            assert_eq!(verdict.faulty, xid.class != Class::Program);
+            let words = verdict.why.into_iter().chain(notes).collect::<String>();
+            assert!(words.contains(xid.advice), "{words}");
+        }
+        let (verdict, notes) = looks(&[(0, xids(&[4000]))]);
+        assert_eq!((verdict, notes.len()), (Verdict::default(), 1));
+    }
+
+    #[test]
+    fn suspect_passes_after_a_clean_time_and_what_comes_again_needs_a_person() {
+        let clean = Signs::default;
+        let seen = [(0, xids(&[119])), (100, clean()), (299, clean())];
+        assert_eq!(looks(&seen).0.health, Health::Suspect);
+        let mut long = seen.to_vec();
+        long.push((400, clean()));
+        assert_eq!(looks(&long).0, Verdict::default());
+        long.push((500, xids(&[119])));
+        assert_eq!(looks(&long).0.health, Health::Suspect, "it had been trusted again");
+        long.push((501, xids(&[120])));
+        assert_eq!(looks(&long).0.health, Health::Drained);
+    }
+
+    #[test]
+    fn what_does_not_answer_is_suspect_as_long_and_never_drained_by_that() {
+        let looked: Vec<_> = (0..1000).map(|second| (second, odd())).collect();
+        let (verdict, _) = looks(&looked);
+        assert_eq!((verdict.health, verdict.faulty), (Health::Suspect, false));
+        let back = [(0, odd()), (1, Signs::default()), (302, Signs::default())];
+        assert_eq!(looks(&back).0, Verdict::default());
+        assert_eq!(looks(&[(0, odd()), (1, odd()), (299, Signs::default())]).0.health, Health::Suspect);
+    }
+
+    #[test]
+    fn memory_errors_count_from_the_first_look_on() {
+        let ecc = |count| Signs { ecc: Some(count), ..Signs::default() };
+        assert_eq!(looks(&[(0, ecc(7)), (1, ecc(7))]).0, Verdict::default());
+        let (verdict, _) = looks(&[(0, ecc(7)), (1, ecc(9))]);
+        assert_eq!((verdict.health, verdict.faulty), (Health::Suspect, true));
+        assert!(verdict.why.unwrap().starts_with("2 memory errors"));
+        let pending = Signs { retirement_pending: true, ..Signs::default() };
+        assert_eq!(looks(&[(0, pending)]).0.health, Health::Drained);
+        let recovery = Signs { recovery: Some("reset".to_owned()), ..Signs::default() };
+        assert_eq!(looks(&[(0, recovery)]).0.why.unwrap(), "the driver recommends: reset");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever is seen: no look leads out of drained, and programs alone never lead out of healthy.
+        #[test]
+        fn only_a_person_leads_out_of_drained(
+            seen in proptest::collection::vec((0..200_u64, proptest::collection::vec(0..160_u32, 0..3), any::<bool>()), 1..40),
+        ) {
+            let (mut memory, mut verdict, mut at) = (Memory::default(), Verdict::default(), 0);
+            for (pause, numbers, is_odd) in seen {
+                at += pause;
+                let signs = Signs { odd: is_odd.then(|| "odd".to_owned()), ..xids(&numbers) };
+                let (next, _) = memory.look(BootTime(at * 1000), &verdict, &signs, PATIENCE);
+                prop_assert!(verdict.health != Health::Drained || next.health == Health::Drained);
+                let harmless = |number: &u32| known(*number).is_none_or(|xid| xid.class == Class::Program);
+                if !is_odd && numbers.iter().all(harmless) {
+                    prop_assert!(verdict.health != Health::Healthy || next == Verdict::default());
+                }
+                prop_assert_eq!(next.health == Health::Healthy, next.why.is_none());
+                verdict = next;
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Whose the memory of a card is: each job's, foreign processes', the driver's own, and what nobody accounts for.
+
+use std::collections::BTreeMap;
+
+use crate::id::{AttemptName, Uid};
+use crate::size::Megabytes;
+
+use super::{CardSeen, HolderSeen};
+
+/// What the driver may use for itself without anybody wondering.
+const DRIVERS: Megabytes = Megabytes(512);
+
+/// A process that is no living job's: number and start, so that it never is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stranger {
+    /// Its number; 0: those that are hidden from us, together.
+    pub pid: i32,
+    /// Its start.
+    pub start_ticks: u64,
+}
+
+/// The memory of a card at one moment, by whose it is. What the driver does not say of single processes is theirs
+/// together, in equal parts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Accounts {
+    /// Living attempts, each with all its processes.
+    pub jobs: BTreeMap<AttemptName, Megabytes>,
+    /// All others, each with what it holds and where it was seen.
+    pub strangers: BTreeMap<Stranger, Megabytes>,
+    /// What is left over.
+    pub rest: Megabytes,
+}
+
+impl Accounts {
+    /// Whose what is seen is. An attempt that does not live is none: its left-overs are strangers.
+    pub fn of(seen: &CardSeen, lives: &dyn Fn(AttemptName) -> bool) -> Accounts {
+        let known: Megabytes = seen.holders.iter().filter_map(|holder| holder.used).sum();
+        let rest = seen.used - known;
+        let unsaid = seen.holders.iter().filter(|holder| holder.used.is_none()).count() as u64;
+        let part = rest.0.checked_div(unsaid).map(Megabytes);
+        let mut this =
+            Accounts { rest: if part.is_some() { Megabytes::ZERO } else { rest }, ..Accounts::default() };
+        for holder in &seen.holders {
+            let used = holder.used.or(part).unwrap_or_default();
+            let own = match holder.attempt.filter(|attempt| lives(*attempt)) {
+                Some(attempt) => this.jobs.entry(attempt).or_default(),
+                None => this.strangers.entry(stranger(holder)).or_default(),
+            };
+            *own = *own + used;
+        }
+        this
+    }
+
+    /// What of the rest is the driver's own, if it used so much when it was least.
+    pub fn drivers(&self, least: Megabytes) -> Megabytes {
+        self.rest.min(least).min(DRIVERS)
+    }
+}
+
+/// Which process it is.
+pub fn stranger(holder: &HolderSeen) -> Stranger {
+    Stranger { pid: holder.pid, start_ticks: holder.start_ticks.unwrap_or_default() }
+}
+
+/// `21 GB held by pid 4711 python of user li, not a job`.
+pub fn in_words(holder: &HolderSeen, used: Megabytes, name: &dyn Fn(Uid) -> Option<String>) -> String {
+    let mut text = format!("{} held by ", used.of_card());
+    match holder.pid {
+        0 => text.push_str("processes that are hidden"),
+        pid => text.push_str(&format!("pid {pid}")),
+    }
+    if let Some(command) = &holder.command {
+        text.push_str(&format!(" {}", crate::text::escaped(command)));
+    }
+    if let Some(uid) = holder.uid {
+        text.push_str(&format!(" of user {}", name(uid).unwrap_or_else(|| uid.to_string())));
+    }
+    if let Some(container) = &holder.container {
+        text.push_str(&format!(" in container {}", crate::text::escaped(container)));
+    }
+    match holder.attempt {
+        Some(attempt) => text + &format!(", left over from {}", attempt.job),
+        None => text + ", not a job",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(number: u32) -> AttemptName {
+        format!("ax-2026-{number:04}.{number}").parse().unwrap()
+    }
+
+    fn holder(pid: i32, used: Option<u64>, of: Option<u32>) -> HolderSeen {
+        HolderSeen {
+            pid,
+            start_ticks: Some(7),
+            used: used.map(Megabytes),
+            uid: Some(Uid(1000)),
+            command: Some("python".to_owned()),
+            container: None,
+            attempt: of.map(attempt),
+        }
+    }
+
+    fn card(used: u64, holders: Vec<HolderSeen>) -> CardSeen {
+        CardSeen { used: Megabytes(used), free: Megabytes(80_000 - used), holders, ..CardSeen::default() }
+    }
+
+    #[test]
+    fn all_memory_is_somebodys_or_left_over() {
+        let holders =
+            vec![holder(1, Some(100), Some(1)), holder(2, Some(50), Some(1)), holder(3, Some(7), None)];
+        let accounts = Accounts::of(&card(200, holders), &|_| true);
+        assert_eq!(accounts.jobs.into_iter().collect::<Vec<_>>(), [(attempt(1), Megabytes(150))]);
+        assert_eq!(accounts.strangers.into_values().collect::<Vec<_>>(), [Megabytes(7)]);
+        assert_eq!(accounts.rest, Megabytes(43));
+    }
+
+    #[test]
+    fn what_is_left_of_a_job_that_is_over_is_no_jobs() {
+        let accounts = Accounts::of(&card(100, vec![holder(1, Some(100), Some(1))]), &|_| false);
+        assert!(accounts.jobs.is_empty());
+        assert_eq!(accounts.strangers.len(), 1);
+        let words = in_words(&holder(1, None, Some(1)), Megabytes(100), &|_| None);
+        assert_eq!(words, "105 MB held by pid 1 python of user 1000, left over from ax-2026-0001");
+    }
+
+    #[test]
+    fn what_the_driver_does_not_say_of_processes_is_theirs_together() {
+        let accounts =
+            Accounts::of(&card(100, vec![holder(1, None, Some(1)), holder(2, None, None)]), &|_| true);
+        assert_eq!(accounts.jobs[&attempt(1)], Megabytes(50));
+        assert_eq!(accounts.strangers.into_values().collect::<Vec<_>>(), [Megabytes(50)]);
+        assert_eq!(accounts.rest, Megabytes::ZERO);
+    }
+
+    #[test]
+    fn a_stranger_is_named_with_all_that_is_known() {
+        let li = |_| Some("li".to_owned());
+        let words = in_words(&holder(4711, None, None), Megabytes(20_028), &li);
+        assert_eq!(words, "21 GB held by pid 4711 python of user li, not a job");
+        let hidden = HolderSeen { pid: 0, command: None, uid: None, ..holder(0, None, None) };
+        assert_eq!(in_words(&hidden, Megabytes(1), &li), "1 MB held by processes that are hidden, not a job");
+    }
+}

@@ -1,0 +1,266 @@
+//! What is seen on cards and what follows: slices and who waits for them, strangers, spikes, errors of cards, cards that
+//! people drain and resume; with a driver that a text file plays.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cards::{card, with_cards};
+use crate::cluster::{ALICE, Cluster, ROOT, User, as_root, wait_for};
+use crate::fake_cards::{FakeCards, TWO};
+
+/// One card of 80 GB, to the byte as it is asked for.
+const ONE: &str = "card GPU-aaaa name=NVIDIA_A100 minor=0 pci=00000000:3B:00.0 memory=76293 reserved=0 ecc=0 rows=0,0,0,0\n";
+
+/// Cards are what is scarce, on small machines too.
+const MANY: &str = "  cpus: 16\n";
+
+/// Runs until the file `NAME` is there.
+fn until(name: &str) -> String {
+    format!("#!/bin/sh\nuntil [ -e {name} ]; do sleep 0.02; done\n")
+}
+
+/// A job that holds so much of a card, ends when the file `go` is there, and then fails or not.
+fn holding(script: &Path, mb: u32, code: u8) -> String {
+    let script = script.display();
+    format!(
+        "#!/bin/sh\necho \"process $$ GPU-aaaa {mb}\" >> {script}\nuntil [ -e go ]; do sleep 0.02; done\nexit {code}\n"
+    )
+}
+
+fn ax(cluster: &Cluster, user: User, words: &[&str]) -> (i32, String) {
+    let ran = cluster.run(user, "ax", words);
+    (ran.code, ran.out + &ran.err)
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    name.trim().split('.').next().unwrap().to_lowercase()
+}
+
+fn reasons(cluster: &Cluster, job: &str) -> Vec<String> {
+    let all = cluster.job(job)["reasons"].as_array().cloned().unwrap_or_default();
+    all.iter().map(|reason| reason.as_str().unwrap().to_owned()).collect()
+}
+
+fn wait_health(cluster: &Cluster, uuid: &str, health: &str) -> Value {
+    wait_for(&format!("{uuid} to be {health}"), || card(cluster, uuid)["health"] == health);
+    card(cluster, uuid)
+}
+
+#[test]
+fn two_slices_share_a_card_and_the_third_waits_with_the_reason() {
+    let (cluster, _fake) = with_cards(ONE, MANY);
+    let slice = ["--gpus=1", "--mem=40", "--cpus-per-task=1", "--ram=50M"];
+    let two = [0, 1].map(|_| cluster.submit(ALICE, &slice, &until("go")));
+    two.iter().for_each(|job| drop(cluster.wait_state(job, &["RUNNING"])));
+    let third = cluster.submit(ALICE, &slice, &until("go"));
+    let needs = format!("needs 40 GB on 1 card (0 of 1 have so much free) on {}", host());
+    assert_eq!(reasons(&cluster, &third)[0], needs);
+    let shown = card(&cluster, "GPU-aaaa");
+    assert_eq!((&shown["reserved_mb"], shown["jobs"].as_array().unwrap().len()), (&76_292.into(), 2));
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&third)["state"], "SUCCEEDED");
+}
+
+#[test]
+fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
+    let (cluster, fake) = with_cards(ONE, MANY);
+    let own = std::process::id();
+    fake.add(&format!("process {own} GPU-aaaa 20028"));
+    wait_for("the stranger to be seen", || card(&cluster, "GPU-aaaa")["foreign"][0].is_string());
+    let job = cluster.submit(ALICE, &["--gpus=1", "--cpus-per-task=1"], "#!/bin/sh\n");
+    let start = format!("{} card 0: 21 GB held by pid {own} ", host());
+    wait_for("the holder's name", || reasons(&cluster, &job).iter().any(|r| r.contains(" of user root")));
+    let told = reasons(&cluster, &job);
+    assert!(told.iter().any(|r| r.starts_with(&start) && r.ends_with(", not a job")), "{told:?}");
+    let (_, why) = ax(&cluster, ALICE, &["why", &job]);
+    assert!(why.contains(&start), "{why}");
+    let (_, resource) = ax(&cluster, ALICE, &["resource", "--long"]);
+    assert!(resource.contains(&format!("21 GB held by pid {own} ")), "{resource}");
+    // What is known of it outlives the daemon: nothing starts before the card is looked at again.
+    fake.set(ONE);
+    assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
+}
+
+/// How often the memory of the card was asked for.
+fn looks(fake: &FakeCards) -> usize {
+    fake.log().lines().filter(|line| line.ends_with("nvmlDeviceGetMemoryInfo_v2 GPU-aaaa")).count()
+}
+
+#[test]
+fn a_spike_does_not_bar_a_card() {
+    let calm = format!("{ONE}trace\n");
+    let (cluster, fake) = with_cards(&calm, MANY);
+    let slice = ["--gpus=1", "--mem=40", "--cpus-per-task=1", "--ram=50M"];
+    // As long as a job is on it, the card is looked at often.
+    let running = cluster.submit(ALICE, &slice, &until("go"));
+    for tried in 0.. {
+        let before = looks(&fake);
+        wait_for("a whole window", || looks(&fake) > before + 64);
+        let before = looks(&fake);
+        fake.add("process 1 GPU-aaaa 20028");
+        wait_for("a look", || looks(&fake) > before);
+        fake.set(&calm);
+        if looks(&fake) < before + 3 {
+            break;
+        }
+        assert!(tried < 10, "this machine is too slow to make a spike");
+    }
+    let before = looks(&fake);
+    wait_for("what follows", || looks(&fake) > before + 4);
+    let log = cluster.log();
+    assert!(!log.contains("held by"), "{log}");
+    let job = cluster.submit(ALICE, &slice, "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
+    cluster.write(ALICE, "go", "");
+    cluster.wait_over(&running);
+}
+
+#[test]
+fn what_jobs_use_is_measured_and_kept_in_their_accounts() {
+    if !as_root() {
+        return;
+    }
+    let (cluster, fake) = with_cards(ONE, MANY);
+    let script = holding(fake.script(), 30_000, 0);
+    let job = cluster.submit(ALICE, &["--gpus=1", "--mem=40", "--cpus-per-task=1"], &script);
+    wait_for("the memory to be seen", || card(&cluster, "GPU-aaaa")["p95_mb"] == 30_000);
+    let seen = card(&cluster, "GPU-aaaa");
+    assert_eq!(seen["foreign"].as_array().unwrap().len(), 0, "it is a job's: {seen}");
+    cluster.write(ALICE, "go", "");
+    let over = cluster.wait_over(&job);
+    assert_eq!(over["attempts"][0]["max_gpu_mem_mb"], 30_000, "{over}");
+}
+
+#[test]
+fn a_job_that_uses_more_than_its_slice_is_counted_with_what_it_uses() {
+    if !as_root() {
+        return;
+    }
+    let (cluster, fake) = with_cards(ONE, MANY);
+    let script = holding(fake.script(), 50_000, 0);
+    let liar = cluster.submit(ALICE, &["--gpus=1", "--mem=20", "--cpus-per-task=1", "--ram=50M"], &script);
+    wait_for("it to be counted", || card(&cluster, "GPU-aaaa")["reserved_mb"] == 50_000);
+    let other =
+        cluster.submit(ALICE, &["--gpus=1", "--mem=40", "--cpus-per-task=1", "--ram=50M"], "#!/bin/sh\n");
+    assert!(
+        reasons(&cluster, &other)[0].contains("0 of 1 have so much free"),
+        "{:?}",
+        reasons(&cluster, &other)
+    );
+    cluster.write(ALICE, "go", "");
+    cluster.wait_over(&liar);
+    assert_eq!(cluster.wait_over(&other)["state"], "SUCCEEDED");
+}
+
+#[test]
+fn errors_of_programs_are_noted_and_errors_of_the_card_take_it_by_their_class() {
+    let (cluster, fake) = with_cards(TWO, MANY);
+    let whole = ["--gpus=2", "--cpus-per-task=1"];
+    let job = cluster.submit(ALICE, &whole, &until("go"));
+    cluster.wait_state(&job, &["RUNNING"]);
+    fake.add("xid GPU-aaaa 31");
+    let noted = |text: &str| ax(&cluster, ALICE, &["status", &job]).1.contains(text);
+    wait_for("the note", || noted("Xid 31"));
+    assert_eq!(card(&cluster, "GPU-aaaa")["health"], "healthy");
+    // One that may have got over it, and did.
+    fake.add("xid GPU-aaaa 119");
+    let sick = wait_health(&cluster, "GPU-aaaa", "suspect");
+    assert!(sick["why"].as_str().unwrap().contains("NVIDIA advises"), "{sick}");
+    assert!(noted("Xid 119"), "the job there has it in its record");
+    wait_health(&cluster, "GPU-aaaa", "healthy");
+    // One that needs a person.
+    fake.add("xid GPU-aaaa 79");
+    let sick = wait_health(&cluster, "GPU-aaaa", "drained");
+    assert!(sick["why"].as_str().unwrap().starts_with("Xid 79: the card has fallen off the bus"), "{sick}");
+    assert_eq!(card(&cluster, "GPU-bbbb")["health"], "healthy", "the card, not the node");
+    assert_eq!(cluster.state(&job), "RUNNING", "nobody is ended for it");
+    cluster.write(ALICE, "go", "");
+    cluster.wait_over(&job);
+    let both = cluster.submit(ALICE, &whole, "#!/bin/sh\n");
+    let told = reasons(&cluster, &both);
+    assert!(told.iter().any(|reason| reason.contains("card 0 is drained: Xid 79")), "{told:?}");
+    let one = cluster.submit(ALICE, &["--gpus=1", "--cpus-per-task=1"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&one)["gpu_uuids"], serde_json::json!(["GPU-bbbb"]));
+}
+
+#[test]
+fn what_fails_on_a_card_that_failed_is_started_again() {
+    let (cluster, fake) = with_cards(TWO, MANY);
+    let script =
+        "#!/bin/sh\n[ $AX_RESTART_COUNT = 0 ] || exit 0\nuntil [ -e go ]; do sleep 0.02; done\nexit 7\n";
+    let job = cluster.submit(ALICE, &["--gpus=1", "--cpus-per-task=1"], script);
+    let running = cluster.wait_state(&job, &["RUNNING"]);
+    let first = running["gpu_uuids"][0].as_str().unwrap().to_owned();
+    fake.add(&format!("xid {first} 48"));
+    wait_health(&cluster, &first, "drained");
+    cluster.write(ALICE, "go", "");
+    let over = cluster.wait_over(&job);
+    assert_eq!(over["state"], "SUCCEEDED", "{over}");
+    assert_eq!(over["attempts"][0]["state"], "NODE_FAIL", "{over}");
+    assert_ne!(over["gpu_uuids"][0], first.as_str());
+}
+
+#[test]
+fn a_drained_card_stays_so_through_a_crash_until_an_administrator_resumes_it() {
+    let (mut cluster, fake) = with_cards(TWO, MANY);
+    let host = host();
+    let drain = ["node", "drain", &host, "--gpu", "0", "--why", "its fan is loud"];
+    if as_root() {
+        let (code, told) = ax(&cluster, ALICE, &drain);
+        assert_eq!(code, 77, "{told}");
+    }
+    let (code, told) = ax(&cluster, ROOT, &drain);
+    assert_eq!((code, told), (0, format!("{host} card 0 is drained: by root: its fan is loud\n")));
+    let resume = ["node", "resume", &host, "--gpu", "GPU-aaaa"];
+    cluster.kill();
+    cluster.start();
+    assert_eq!(card(&cluster, "GPU-aaaa")["health"], "drained");
+    let job = cluster.submit(ALICE, &["--gpus=2", "--cpus-per-task=1"], "#!/bin/sh\n");
+    let told = reasons(&cluster, &job);
+    let why = format!("{host} card 0 is drained: by root: its fan is loud");
+    assert!(told.contains(&why), "{told:?}");
+    let (_, shown) = ax(&cluster, ALICE, &["node", "show", &host]);
+    assert!(shown.contains(&why) && shown.contains("drained: by root"), "{shown}");
+    // Not as long as something is wrong with it.
+    fake.add("lost GPU-aaaa");
+    let refused = |code, text: &str| {
+        wait_for("a refusal", || {
+            let (is, told) = ax(&cluster, ROOT, &resume);
+            is == code && told.contains(text)
+        });
+    };
+    refused(1, "card 0 is not clean: ");
+    fake.set(TWO);
+    wait_for("it to be resumed", || ax(&cluster, ROOT, &resume).0 == 0);
+    assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
+    let (code, told) = ax(&cluster, ROOT, &["node", "drain", "nowhere", "--why", "x"]);
+    assert!(code == 1 && told.contains("there is no node nowhere"), "{told}");
+}
+
+#[test]
+fn a_drained_node_starts_nothing_and_ends_nobody() {
+    let (mut cluster, _fake) = with_cards(ONE, MANY);
+    let host = host();
+    let running = cluster.submit(ALICE, &["--cpus-per-task=1", "--ram=50M"], &until("go"));
+    cluster.wait_state(&running, &["RUNNING"]);
+    assert_eq!(ax(&cluster, ROOT, &["node", "drain", &host, "--why", "new disks"]).0, 0);
+    cluster.kill();
+    cluster.start();
+    let waiting = cluster.submit(ALICE, &["--cpus-per-task=1", "--ram=50M"], "#!/bin/sh\n");
+    let state = || {
+        let nodes: Value = serde_json::from_str(&ax(&cluster, ROOT, &["node", "list", "--json"]).1).unwrap();
+        nodes[0]["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state(), "draining");
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&running)["state"], "SUCCEEDED");
+    wait_for("nothing to be left", || state() == "drained");
+    assert_eq!(reasons(&cluster, &waiting)[0], format!("{host} is drained by root: new disks"));
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(cluster.state(&waiting), "READY");
+    assert_eq!(ax(&cluster, ROOT, &["node", "resume", &host]).0, 0);
+    assert_eq!(cluster.wait_over(&waiting)["state"], "SUCCEEDED");
+}
