@@ -202,7 +202,7 @@ _axctl() {
             return 0
             ;;
         axctl__subcmd__simulate)
-            opts="-h --nodes --profile --config --compare --tick --load_s --history --horizon --limit --json --svg --root --help"
+            opts="-h --replay --nodes --profile --config --compare --tick --load_s --history --horizon --limit --json --svg --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
