@@ -157,3 +157,47 @@ fn a_job_says_itself_whether_it_makes_room() {
     cluster.write(ALICE, "go", "");
     assert_eq!(cluster.wait_over(&stays)["state"], "SUCCEEDED");
 }
+
+/// With a host of this name that has these features.
+fn with_features(features: &str) -> String {
+    let host = crate::asking::host();
+    format!(
+        "resources:\n  cpus: 1\n  gpu_nodes:\n    - {{host: {host}, gpus: 0, features: [{features}]}}\n    - {{host: other, gpus: 0, features: [ib]}}\n"
+    )
+}
+
+#[test]
+fn a_job_runs_where_its_features_are_and_says_what_is_missing() {
+    let cluster = Cluster::with_config(&with_features("nvlink, new"));
+    let done = cluster.submit(ALICE, &["-C", "(ib|new)&nvlink"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&done)["state"], "SUCCEEDED");
+    let script = cluster.write(ALICE, "wants.sh", "#!/bin/sh\n");
+    for (features, told) in [
+        ("ib", "it needs the features ib, missing on gpu-01".to_owned()),
+        ("nvlnk", "--constraint: no node here has the feature 'nvlnk'; did you mean 'nvlink'?".to_owned()),
+        ("new|", "-C: 'new|': a feature is missing at its end".to_owned()),
+    ] {
+        let told = told.replace("gpu-01", &crate::asking::host());
+        let ran = cluster.run(ALICE, "axbatch", &["-C", features, script.to_str().unwrap()]);
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert!(ran.err.replace('"', "'").contains(&told), "{told}: {ran:?}");
+    }
+    // A script for another cluster runs, and is told what was left out.
+    let foreign = cluster.write(ALICE, "foreign.sh", "#!/bin/sh\n#SBATCH -C haswell*2\n");
+    let ran = cluster.run(ALICE, "axbatch", &["--parsable", foreign.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("--constraint=haswell*2 is left out"), "{ran:?}");
+    assert_eq!(cluster.wait_over(ran.out.trim())["state"], "SUCCEEDED");
+    // What was there when it was submitted and is no longer keeps it waiting, with the reason.
+    let running = cluster.submit(ALICE, &[], UNTIL_GO);
+    cluster.wait_state(&running, &["RUNNING"]);
+    let waiting = cluster.submit(ALICE, &["-C", "new"], "#!/bin/sh\n");
+    cluster.configure(&with_features("nvlink"));
+    cluster.ok(crate::cluster::ROOT, "ax", &["reload"]);
+    let reasons = cluster.job(&waiting)["reasons"].to_string();
+    assert!(reasons.contains("needs the features new, missing on"), "{reasons}");
+    cluster.configure(&with_features("nvlink, new"));
+    cluster.ok(crate::cluster::ROOT, "ax", &["reload"]);
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&waiting)["state"], "SUCCEEDED");
+}

@@ -119,6 +119,7 @@ mod tests {
             epoch: 1,
             cpus: 1,
             ram: Megabytes(1),
+            features: vec![],
             cards,
             numa_cpus: vec![],
         }
