@@ -9,13 +9,18 @@ mod compare;
 mod finding;
 pub mod keys;
 mod read;
+mod resources;
 pub mod tree;
+mod words;
 
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
 pub use finding::{Finding, Severity};
 pub use read::read;
+pub use resources::{FenceMode, GpuNode, Naming, Resources};
+
+pub use words::{LeaseMode, QueueOrder, QueueState};
 
 use crate::id::{HostName, QueueName};
 use crate::job::spec::PreemptMode;
@@ -62,60 +67,6 @@ pub struct Cluster {
     pub heartbeat_timeout: Span,
 }
 
-/// `resources`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resources {
-    /// `cpus`: instead of what the machine has.
-    pub cpus: Option<u32>,
-    /// `ram`: instead of what the machine has.
-    pub ram: Option<Megabytes>,
-    /// `gpu_reserve`: percent of a card that slices may not take.
-    pub gpu_reserve: u32,
-    /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
-    #[serde(default = "Resources::usual_bound")]
-    pub gpu_foreign_bound: Megabytes,
-    /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
-    #[serde(default = "Resources::usual_suspicion")]
-    pub gpu_suspect_time: Span,
-    /// `gpu_context_mb`: added to each slice for the driver's own use.
-    pub gpu_context: Megabytes,
-    /// `gpu_fragmentation_warning`: percent of a shared card that may be bound and not used.
-    #[serde(default)]
-    pub gpu_fragmentation_warning: u32,
-    /// `gpu_sample`: how often cards with jobs are looked at.
-    #[serde(default = "gpu_sample")]
-    pub gpu_sample: Span,
-    /// `gpu_timeout`: how long a look at the cards may take.
-    #[serde(default = "gpu_timeout")]
-    pub gpu_timeout: Span,
-    /// `gpu_tolerance_mb`: what a job may be seen to use beyond its slice.
-    #[serde(default)]
-    pub gpu_tolerance: Megabytes,
-    /// `gpu_over_samples`: in a row, after which one that uses more is ended; 0: never.
-    #[serde(default)]
-    pub gpu_over_samples: u32,
-    /// `gpu_clean_wait`: how long ends wait for processes to leave their cards.
-    #[serde(default)]
-    pub gpu_clean_wait: Span,
-    /// `gpu_nodes`.
-    pub gpu_nodes: Vec<GpuNode>,
-}
-
-/// One of `resources.gpu_nodes`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuNode {
-    /// `host`.
-    pub host: HostName,
-    /// `gpus`.
-    pub gpus: u32,
-    /// `mem_per_gpu`.
-    pub mem_per_gpu: Option<Megabytes>,
-    /// `type`, lower case.
-    pub kind: Option<String>,
-    /// `features`.
-    pub features: Vec<String>,
-}
-
 /// One of `queues`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
@@ -125,6 +76,9 @@ pub struct Queue {
     pub priority: u32,
     /// `max_running`.
     pub max_running: Option<u32>,
+    /// `max_running_per_user`.
+    #[serde(default)]
+    pub max_running_per_user: Option<u32>,
     /// `state`.
     pub state: QueueState,
     /// `default_time`.
@@ -155,42 +109,6 @@ pub struct Queue {
     pub cards: Vec<String>,
 }
 
-/// `queues[].order`: which waiting job of a queue is next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueOrder {
-    /// Priority, then first come.
-    Prio,
-    /// First come.
-    Fifo,
-    /// Largest area (cards × time) first.
-    Laf,
-    /// Smallest area first.
-    Saf,
-}
-
-/// `queues[].lease`: how long a node may be silent before its job is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeaseMode {
-    /// `policy.lease_timeout`.
-    Fixed,
-    /// 1.5 × the job's estimate + 15 s.
-    Estimate,
-}
-
-/// `queues[].state`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueState {
-    /// Accepts and starts.
-    Open,
-    /// Accepts, starts nothing.
-    Stopped,
-    /// Accepts nothing, starts what it has.
-    Closed,
-}
-
 /// `policy`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
@@ -210,6 +128,9 @@ pub struct Policy {
     pub min_uid: u32,
     /// `max_queued_per_user`.
     pub max_queued_per_user: u32,
+    /// `max_running_per_user`: in all queues together.
+    #[serde(default)]
+    pub max_running_per_user: Option<u32>,
     /// `max_stored_per_user`: of scripts, environments and options.
     #[serde(default = "Policy::usual_store")]
     pub max_stored_per_user: Megabytes,
@@ -360,45 +281,6 @@ impl Default for Cluster {
     }
 }
 
-fn gpu_sample() -> Span {
-    Span::seconds(1)
-}
-
-fn gpu_timeout() -> Span {
-    Span::seconds(5)
-}
-
-impl Default for Resources {
-    fn default() -> Self {
-        Resources {
-            cpus: None,
-            ram: None,
-            gpu_reserve: 0,
-            gpu_foreign_bound: Resources::usual_bound(),
-            gpu_suspect_time: Resources::usual_suspicion(),
-            gpu_context: Megabytes(512),
-            gpu_fragmentation_warning: 30,
-            gpu_sample: gpu_sample(),
-            gpu_timeout: gpu_timeout(),
-            gpu_tolerance: Megabytes(512),
-            gpu_over_samples: 3,
-            gpu_clean_wait: Span::seconds(30),
-            gpu_nodes: Vec::new(),
-        }
-    }
-}
-
-impl Resources {
-    /// A gigabyte: also of recorded configurations that are older than the key.
-    fn usual_bound() -> Megabytes {
-        Megabytes::from_bytes(1_000_000_000)
-    }
-
-    fn usual_suspicion() -> Span {
-        Span::seconds(300)
-    }
-}
-
 impl Default for Policy {
     fn default() -> Self {
         Policy {
@@ -410,6 +292,7 @@ impl Default for Policy {
             kill_wait: Span::seconds(30),
             min_uid: 0,
             max_queued_per_user: 100_000,
+            max_running_per_user: None,
             max_stored_per_user: Policy::usual_store(),
             max_processes: 32_768,
             lease_timeout: Span::seconds(300),
@@ -452,6 +335,7 @@ impl Queue {
             name,
             priority: 1,
             max_running: None,
+            max_running_per_user: None,
             state: QueueState::Open,
             default_time: None,
             max_time: None,
