@@ -142,9 +142,6 @@ complete -c ax -n "__fish_ax_using_subcommand resource" -s h -l help -d 'Print h
 complete -c ax -n "__fish_ax_using_subcommand top" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand top" -s m -l mine -d 'Only my own jobs'
 complete -c ax -n "__fish_ax_using_subcommand top" -s h -l help -d 'Print help'
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -f -a "list" -d 'List the nodes and what of them is in use'
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -f -a "list" -d 'List the nodes and what of them is in use'

@@ -288,8 +288,8 @@ fn attempt_row(
             let attempt = controller.job(job.number)?.attempt.as_ref()?;
             Some(Row::AttemptStarted { epoch: attempt.name.epoch, at: attempt.started_at? })
         }
-        Decision::Counted { attempt, idle } => {
-            (*idle > Span::ZERO).then(|| Row::AttemptIdle { epoch: attempt.epoch, idle: *idle })
+        Decision::Counted { attempt, idle } if *idle > Span::ZERO => {
+            Some(Row::AttemptIdle { epoch: attempt.epoch, idle: *idle })
         }
         Decision::Closed { attempt, at, end } => Some(Row::AttemptClosed(Box::new(AttemptClosed {
             epoch: attempt.epoch,

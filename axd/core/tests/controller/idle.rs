@@ -224,7 +224,7 @@ fn an_old_slice_job_begins_anew_at_its_next_checkpoint_and_that_is_no_eviction()
 #[test]
 fn whole_cards_and_jobs_that_may_not_be_requeued_are_left_alone() {
     let never = Request { requeue: false, ..with_card(Some(8000)) };
-    let unwilling = Request { preempt: PreemptMode::Never, ..with_card(Some(8000)) };
+    let unwilling = Request { preempt: ax_core::job::spec::PreemptMode::Never, ..with_card(Some(8000)) };
     for request in [with_card(None), never, unwilling] {
         let (mut controller, job, _) = restarting(request);
         let out = tells(&mut controller, job, 100, None);
