@@ -13,6 +13,7 @@ pub mod config;
 mod containment;
 mod engine;
 mod fence;
+pub mod forecasts;
 mod launch;
 mod launcher;
 mod leftover;

@@ -192,6 +192,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l gpus-per-task -d 'cards
 complete -c ax -n "__fish_ax_using_subcommand submit" -s N -l nodes -d 'number of nodes, or which ones' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s w -l nodelist -d 'hosts to run on, such as gpu-[01-04]' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s x -l exclude -d 'hosts not to run on' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s C -l constraint -d 'features that the node must have, with &, | and parentheses' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l exclusive -d 'whole nodes' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s t -l time -d 'longest running time; a bare number is minutes' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l estimate -d 'expected running time; learnt when absent' -r

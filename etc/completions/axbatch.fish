@@ -17,6 +17,7 @@ complete -c axbatch -l gpus-per-task -d 'cards for each task' -r
 complete -c axbatch -s N -l nodes -d 'number of nodes, or which ones' -r
 complete -c axbatch -s w -l nodelist -d 'hosts to run on, such as gpu-[01-04]' -r
 complete -c axbatch -s x -l exclude -d 'hosts not to run on' -r
+complete -c axbatch -s C -l constraint -d 'features that the node must have, with &, | and parentheses' -r
 complete -c axbatch -l exclusive -d 'whole nodes' -r
 complete -c axbatch -s t -l time -d 'longest running time; a bare number is minutes' -r
 complete -c axbatch -l estimate -d 'expected running time; learnt when absent' -r

@@ -38,6 +38,7 @@ mod queue_rights;
 mod raw;
 mod retention;
 mod same_decisions;
+mod scheduler_view;
 mod scheduling;
 mod script_files;
 mod slow_parts;

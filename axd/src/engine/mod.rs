@@ -14,6 +14,7 @@ mod effects;
 mod fairness;
 mod guard;
 mod launches;
+mod measures;
 
 mod names;
 mod parked;
@@ -66,6 +67,7 @@ use commit::{Commits, OpenBatch};
 use fairness::Fairness;
 use guard::Guard;
 use launches::Queued;
+use measures::Measures;
 use names::NameCheck;
 use parked::Parked;
 use rungs::Rungs;
@@ -147,6 +149,7 @@ pub(crate) struct Engine {
     /// What jobs that are not over have in the store.
     stored: Stored,
     usage: BTreeMap<AttemptName, Usage>,
+    measures: Measures,
     chores: Chores,
     next_rescan: BootTime,
     next_snapshot: BootTime,

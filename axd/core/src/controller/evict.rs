@@ -44,7 +44,9 @@ impl Controller {
             }
             let fits = |place: &Place| node.is_some_and(|node| self.still_fits(job, node, place));
             let victims = claim.victims.len();
-            let place = place.filter(|place| self.startable(&job.queue, &[]) && fits(place));
+            let place = place.filter(|place| {
+                self.startable(&job.queue, &[]) && self.user_limit(job, false).is_none() && fits(place)
+            });
             self.drop_claim(number);
             if let Some(place) = place {
                 self.assign(now, number, &place, Chosen::MadeRoom(victims), out);

@@ -18,6 +18,7 @@ mod submit;
 mod trouble;
 mod witness;
 
+pub(crate) use schedule::UserLimit;
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
@@ -336,7 +337,7 @@ impl Controller {
             self.backoffs.remove(&(until, number));
         }
         if job.state.is_active() {
-            self.order.ended(&job.queue);
+            self.order.ended(&job.queue, job.owner.uid);
             if let Some(attempt) = &job.attempt {
                 self.by_epoch.remove(&attempt.name.epoch.0);
             }

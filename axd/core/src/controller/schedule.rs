@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
-use crate::id::{AttemptName, HostName, JobNumber, QueueName};
+use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job, Learnt};
 use crate::node::Nodes;
@@ -77,6 +77,14 @@ impl Blocked {
     }
 }
 
+/// A limit on what one user runs at once that is reached.
+pub(crate) struct UserLimit {
+    /// In this queue; absent: in all.
+    pub(crate) queue: Option<QueueName>,
+    pub(crate) active: u32,
+    pub(crate) max: u32,
+}
+
 /// How far a pass has come.
 struct Standing {
     timeline: Timeline,
@@ -87,6 +95,8 @@ struct Standing {
     /// The queues of those for whom a place is kept, and those of them for whom it is since this pass.
     kept: Vec<QueueName>,
     reserved: BTreeSet<QueueName>,
+    /// The users of those for whom a place is kept.
+    users_kept: BTreeSet<Uid>,
 }
 
 impl Controller {
@@ -197,6 +207,10 @@ impl Controller {
                 continue;
             }
             let Some(job) = self.jobs.get(&waiting.number) else { continue };
+            if let Some(limit) = self.user_limit(job, standing.users_kept.contains(&job.owner.uid)) {
+                walk.leave_user(job.owner.uid, limit.queue.as_ref());
+                continue;
+            }
             witness.looks_at(waiting.number, &self.nodes, &standing.timeline);
             if let Some(place) = self.place_now(&rules, job, &waiting, &mut standing) {
                 started |= self.assign(now, waiting.number, &place, Chosen::Next(&witness.passed), out);
@@ -208,6 +222,7 @@ impl Controller {
             }
             let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
             if let Some(eviction) = self.find_victims(now, job, waiting.shape, timeline, blocked) {
+                witness.ends(&walk);
                 self.evict(now, waiting.number, eviction, out);
                 return Pass::Evicting;
             }
@@ -217,9 +232,11 @@ impl Controller {
             witness.passed.add(&waiting);
             if let Some(reservation) = self.keep_place(&rules, job, &waiting, queue, &mut standing) {
                 witness.keeps(&reservation);
+                standing.users_kept.insert(job.owner.uid);
                 standing.timeline.reserve(reservation);
             }
         }
+        witness.ends(&walk);
         if started { Pass::Started } else { Pass::Done }
     }
 
@@ -230,6 +247,7 @@ impl Controller {
         let most = if strict { 0 } else { policy.reservations as usize };
         let claiming = self.claims.iter().filter_map(|number| self.job(*number));
         Standing {
+            users_kept: claiming.clone().map(|job| job.owner.uid).collect(),
             kept: claiming.map(|job| job.queue.clone()).collect(),
             reserved: BTreeSet::new(),
             timeline: self.timeline(now.wall),
@@ -306,6 +324,16 @@ impl Controller {
         self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue, beside))
     }
 
+    /// The limit of its owner that keeps a job from starting, beside one that has a place kept for it.
+    pub(crate) fn user_limit(&self, job: &Job, beside: bool) -> Option<UserLimit> {
+        let of_queue = self.config.queue(job.queue.as_str())?.max_running_per_user;
+        let limits = [(Some(job.queue.clone()), of_queue), (None, self.config.policy.max_running_per_user)];
+        limits.into_iter().find_map(|(queue, max)| {
+            let (max, active) = (max?, self.order.active_of(job.owner.uid, queue.as_ref()));
+            (active + u32::from(beside) >= max).then_some(UserLimit { queue, active, max })
+        })
+    }
+
     pub(super) fn assign(
         &mut self,
         now: Now,
@@ -324,7 +352,7 @@ impl Controller {
         let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
-        let why = self.why_started(job, &allocation, chosen);
+        let (why, passed) = (self.why_started(job, &allocation, chosen), chosen.passed());
         let charged = self.charge(&queue, share, planned);
         let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
@@ -356,7 +384,7 @@ impl Controller {
         if let Some(job) = self.jobs.get_mut(&number).filter(|_| learnt != Learnt::default()) {
             job.learnt = Some(Box::new(learnt));
         }
-        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
+        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why, passed });
         shifted
     }
 
@@ -444,13 +472,18 @@ impl Controller {
             }
         }
         if job.state.is_active() {
-            self.order.started(&job.queue);
+            self.order.started(&job.queue, job.owner.uid);
         }
     }
 
     /// Whether a job waits for something that no node has.
     pub fn is_misfit(&self, number: JobNumber) -> bool {
         self.order.is_misfit(number)
+    }
+
+    /// Active jobs of a user, in a queue or in all.
+    pub fn active_of(&self, user: Uid, queue: Option<&QueueName>) -> u32 {
+        self.order.active_of(user, queue)
     }
 
     /// Active jobs of a queue.

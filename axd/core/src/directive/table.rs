@@ -97,8 +97,8 @@ const AX: &[OptionDef] = &[
     value("exclude", "HOSTS", resources::exclude).shorts(&[('x', Both)]).says(Resources, "hosts not to run on"),
     text("constraint", "FEATURES", resources::constraint)
         .shorts(&[('C', Both)])
-        .effect(LATER_MINOR)
-        .says(Resources, "features that nodes must have, with & and |"),
+        .says(Resources, "features that the node must have, with &, | and parentheses")
+        .doc("(a&b)|c; the names are those of resources.gpu_nodes[].features. In Slurm's dialect one with a name that no node has is left out, and that is said."),
     OptionDef::optional("exclusive", "user|mcs", resources::exclusive)
         .says(Resources, "whole nodes")
         .doc("Without a value. Slurm's values are accepted in its dialect, and have no effect."),

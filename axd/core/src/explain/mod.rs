@@ -9,9 +9,11 @@ pub mod started;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::{QueueState, Scheduler};
-use crate::controller::{Controller, Rehearsal};
-use crate::id::{JobId, JobNumber, QueueName};
+use crate::controller::{Controller, Rehearsal, UserLimit};
+use crate::id::{JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::state::{JobState, Outcome};
 use crate::node::{Lack, Node};
@@ -45,6 +47,21 @@ const LINES: usize = 3;
 /// So many jobs are named of those that fill a queue.
 const NAMED: usize = 3;
 
+/// A place that the next pass keeps for a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptPlace {
+    /// The job.
+    pub job: JobId,
+    /// Where.
+    pub node: String,
+    /// Numbers of its cards.
+    pub cards: Vec<u32>,
+    /// From then on.
+    pub from: WallTime,
+    /// Until then, as far as is planned.
+    pub until: WallTime,
+}
+
 impl Explanation {
     fn new(now: WallTime, conditions: Vec<Condition>, expected: Expected) -> Explanation {
         let reasons = conditions.iter().map(|condition| condition.sentence(now)).collect();
@@ -71,6 +88,24 @@ impl Controller {
         }
     }
 
+    /// The places that the next pass keeps for the first jobs that do not fit, the earliest first.
+    pub fn kept_places(&self, now: Now) -> Vec<KeptPlace> {
+        let place = |kept: &Reservation| {
+            let node = self.all_nodes().as_slice().get(kept.node)?;
+            let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);
+            Some(KeptPlace {
+                job: self.job(kept.job)?.id,
+                node: node.inventory.name.to_string(),
+                cards: kept.cards.iter().filter_map(number).collect(),
+                from: kept.from,
+                until: kept.until,
+            })
+        };
+        let mut places: Vec<KeptPlace> = self.rehearse(now).kept.values().filter_map(place).collect();
+        places.sort_by_key(|place| (place.from, place.job.number));
+        places
+    }
+
     /// The waiting jobs in the order in which they would start, then those that wait for
     /// something of their own; each with its explanation, in one walk.
     pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
@@ -91,10 +126,20 @@ impl Controller {
         }
         let active = self.active_in(&queue);
         if let Some(max) = config.max_running.filter(|max| active >= *max) {
-            let jobs = self.first_active_in(&queue);
+            let jobs = self.first_active(|job| job.queue == queue);
             found.push(Condition::QueueFull { queue, active, max, jobs });
         }
         found
+    }
+
+    /// The limit of its owner that keeps a job from starting.
+    fn user_full(&self, job: &Job, kept: bool) -> Option<Condition> {
+        let UserLimit { queue, active, max } = self.user_limit(job, kept)?;
+        let jobs = self.first_active(|other| {
+            other.owner.uid == job.owner.uid && queue.as_ref().is_none_or(|queue| other.queue == *queue)
+        });
+        let user = job.owner.name.to_string();
+        Some(Condition::UserFull { user, queue, active, max, jobs, kept: active < max })
     }
 
     /// Why nothing is started at all at the moment, if so.
@@ -104,9 +149,8 @@ impl Controller {
         Some(Condition::Resting { node, why })
     }
 
-    fn first_active_in(&self, queue: &QueueName) -> Vec<JobId> {
-        let of_queue = self.active_jobs().filter(|job| job.queue == *queue);
-        let mut jobs: Vec<&Job> = of_queue.collect();
+    fn first_active(&self, which: impl Fn(&Job) -> bool) -> Vec<JobId> {
+        let mut jobs: Vec<&Job> = self.active_jobs().filter(|job| which(job)).collect();
         jobs.sort_by_key(|job| job.attempt.as_ref().map(|attempt| (attempt.assigned_at, job.id.number)));
         jobs.iter().take(NAMED).map(|job| job.id).collect()
     }
@@ -190,6 +234,8 @@ struct Story<'a> {
     /// for the first of each queue that has a place kept on a node.
     kept: Vec<(QueueName, JobId)>,
     reserved: BTreeSet<QueueName>,
+    /// The users for whose jobs it has kept a place, and for which first.
+    users_kept: BTreeMap<Uid, JobId>,
     /// The nodes as jobs of one shape find them.
     known: BTreeMap<Shape, Rc<NodesFor>>,
     plan: Plan,
@@ -204,6 +250,7 @@ impl<'a> Story<'a> {
             timeline: pass.after.timeline(now.wall),
             kept: pass.after.claiming().map(|job| (job.queue.clone(), job.id)).collect(),
             reserved: BTreeSet::new(),
+            users_kept: pass.after.claiming().map(|job| (job.owner.uid, job.id)).collect(),
             pass,
             controller,
             now,
@@ -226,6 +273,7 @@ impl<'a> Story<'a> {
         self.first.get_or_insert(job.id);
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
             self.timeline.reserve(place);
+            self.users_kept.entry(job.owner.uid).or_insert(job.id);
             if self.reserved.insert(job.queue.clone()) {
                 self.kept.push((job.queue.clone(), job.id));
             }
@@ -237,6 +285,8 @@ impl<'a> Story<'a> {
     fn conditions(&mut self, job: &Job, misfit: bool) -> Vec<Condition> {
         let mut found = self.controller.queue_conditions(job);
         found.extend(self.place_in_queue(job).filter(|_| found.is_empty() && !misfit));
+        let kept = self.users_kept.get(&job.owner.uid).is_some_and(|other| *other != job.id);
+        found.extend(self.controller.user_full(job, kept).filter(|_| !misfit));
         if self.controller.nodes().next().is_none() {
             found.push(Condition::NoNodes);
         } else if misfit {

@@ -16,7 +16,7 @@ pub mod visible;
 pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
-pub use slices::{Grant, slices, weakest};
+pub use slices::{Grant, slices};
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
 //! Jobs: what they ask for, the states they go through.
 
+pub mod features;
 pub mod idle;
 pub mod request;
 pub mod spec;

@@ -14,6 +14,11 @@ use super::Node;
 pub enum Need {
     /// To be allowed there by its own `--nodelist` and `--exclude`.
     Admission,
+    /// Features.
+    Features {
+        /// Those that it asks for.
+        wanted: String,
+    },
     /// A node that is in use.
     Drained {
         /// By whom it is drained and why.
@@ -60,6 +65,7 @@ impl Need {
     fn sort(&self) -> u8 {
         match self {
             Need::Admission => 5,
+            Need::Features { .. } => 6,
             Need::Drained { .. } => 4,
             Need::Cpus { .. } => 0,
             Need::Ram { .. } => 1,
@@ -115,7 +121,7 @@ impl Lack {
             }
         }
         groups.sort_by_key(|group| {
-            let barred = group.needs.contains(&Need::Admission);
+            let barred = group.needs.iter().any(|need| need.sort() >= Need::Admission.sort());
             (barred, group.needs.len(), group.nodes.first().cloned())
         });
         groups
@@ -135,11 +141,23 @@ impl Node {
         self.inventory.cards.iter().filter(|c| c.demand(wanted, reserve).is_some()).count() as u32
     }
 
+    /// Whether a request wants and is allowed the node at all.
+    fn barred(&self, request: &Request) -> Option<Need> {
+        let has = &self.inventory;
+        match request.features() {
+            _ if !has.is_named(request) => Some(Need::Admission),
+            Some(wanted) if !wanted.met_by(&has.features) => {
+                Some(Need::Features { wanted: wanted.to_string() })
+            }
+            _ => None,
+        }
+    }
+
     /// What keeps a request from fitting now; nothing: it fits.
     pub fn needs_now(&self, request: &Request, reserve: u32) -> Vec<Need> {
         let has = &self.inventory;
-        if !has.admits(request) {
-            return vec![Need::Admission];
+        if let Some(barred) = self.barred(request) {
+            return vec![barred];
         }
         if let Some(why) = self.drained() {
             return vec![Need::Drained { why: why.to_owned() }];
@@ -168,8 +186,8 @@ impl Node {
     /// What keeps a request from fitting even if the node were empty; nothing: it would fit.
     pub fn needs_for_ever(&self, request: &Request, reserve: u32) -> Vec<Need> {
         let has = &self.inventory;
-        if !has.admits(request) {
-            return vec![Need::Admission];
+        if let Some(barred) = self.barred(request) {
+            return vec![barred];
         }
         let mut found = Vec::new();
         if request.cpus > has.cpus {

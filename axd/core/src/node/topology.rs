@@ -239,7 +239,7 @@ mod tests {
         ) {
             let cards = cards(&[], &on.iter().map(|numa| Some(*numa)).collect::<Vec<_>>());
             let name = "gpu-01".parse().unwrap();
-            let has = Inventory { name, epoch: 1, cpus: 16, ram: Megabytes(1), numa_cpus: numa.to_vec(), cards };
+            let has = Inventory { name, epoch: 1, cpus: 16, ram: Megabytes(1), numa_cpus: numa.to_vec(), cards, features: vec![] };
             let free: Vec<u32> = (0..16).filter(|cpu| free & (1 << cpu) != 0).collect();
             let all: Vec<usize> = (0..on.len()).collect();
             let given = nearest(free.iter().copied(), count, &has, &all);

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::{Config, Policy, Queue, QueueOrder, QueueState, Scheduler};
 use crate::id::{JobNumber, QueueName, Uid};
 use crate::job::Job;
+use crate::job::features::Features;
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
@@ -38,6 +39,7 @@ pub(crate) struct Shape {
     exclusive: bool,
     only_nodes: Vec<crate::id::HostName>,
     not_nodes: Vec<crate::id::HostName>,
+    features: Option<Features>,
 }
 
 impl Shape {
@@ -50,6 +52,7 @@ impl Shape {
             exclusive: request.exclusive,
             only_nodes: request.only_nodes.clone(),
             not_nodes: request.not_nodes.clone(),
+            features: request.features().cloned(),
         }
     }
 }
@@ -96,6 +99,8 @@ struct OneQueue {
     /// Of each user who has some.
     ready: BTreeMap<Uid, Lane>,
     active: u32,
+    /// Active jobs of each user who has some.
+    active_of: BTreeMap<Uid, u32>,
 }
 
 /// What a point of priority is worth in the value of a rank: the milliseconds of waiting that it outweighs. Waiting for
@@ -231,14 +236,30 @@ impl WaitingOrder {
     }
 
     /// A job of the queue was started.
-    pub fn started(&mut self, queue: &QueueName) {
-        self.queues.entry(queue.clone()).or_default().active += 1;
+    pub fn started(&mut self, queue: &QueueName, user: Uid) {
+        let queue = self.queues.entry(queue.clone()).or_default();
+        queue.active += 1;
+        *queue.active_of.entry(user).or_default() += 1;
     }
 
     /// A job of the queue has ended.
-    pub fn ended(&mut self, queue: &QueueName) {
-        if let Some(queue) = self.queues.get_mut(queue) {
-            queue.active = queue.active.saturating_sub(1);
+    pub fn ended(&mut self, queue: &QueueName, user: Uid) {
+        let Some(queue) = self.queues.get_mut(queue) else { return };
+        queue.active = queue.active.saturating_sub(1);
+        if let Some(own) = queue.active_of.get_mut(&user) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                queue.active_of.remove(&user);
+            }
+        }
+    }
+
+    /// Active jobs of a user, in a queue or in all.
+    pub fn active_of(&self, user: Uid, queue: Option<&QueueName>) -> u32 {
+        let of = |queue: &OneQueue| queue.active_of.get(&user).copied().unwrap_or(0);
+        match queue {
+            Some(name) => self.queues.get(name).map_or(0, of),
+            None => self.queues.values().map(of).sum(),
         }
     }
 

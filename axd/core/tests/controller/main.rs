@@ -14,6 +14,7 @@ mod overuse;
 mod room;
 mod shares;
 mod trouble;
+mod user_limits;
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ fn node() -> Inventory {
         cpus: 8,
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
+        features: vec![],
         numa_cpus: vec![],
     }
 }

@@ -133,3 +133,17 @@ word_slot!(FenceMode, FENCES, "auto" => Auto, "require" => Require, "off" => Off
 word_slot!(MemHints, HINTS, "usual" => Usual, "torch" => Torch, "none" => None);
 word_slot!(PreemptMode, PREEMPTS,
     "requeue" => Requeue, "suspend" => Suspend, "cancel" => Cancel, "never" => Never);
+
+impl QueueState {
+    /// Its word in the configuration.
+    pub fn word(self) -> &'static str {
+        self.get().unwrap_or_default()
+    }
+}
+
+impl Scheduler {
+    /// Its word in the configuration.
+    pub fn word(self) -> &'static str {
+        self.get().unwrap_or_default()
+    }
+}

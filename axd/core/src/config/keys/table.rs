@@ -168,6 +168,8 @@ pub static KEYS: &[Key] = &[
         "Weight of the queue under fair_share, rank under fifo; more is earlier."),
     key("queues[].max_running", Count(1, MOST, |d| &mut d.queue.max_running), "none",
         "Most jobs of the queue that run at once; a job that has a place kept for it counts among them.").absent(),
+    key("queues[].max_running_per_user", Count(1, MOST, |d| &mut d.queue.max_running_per_user), "none",
+        "Most jobs of the queue that run at once for one user; a job that has a place kept for it counts among them.").absent(),
     key("queues[].state", Enum(STATES, |d| &mut d.queue.state), "open",
         "open accepts and starts jobs, stopped accepts but starts none, closed accepts none and runs out."),
     key("queues[].default_time", Duration(SECOND, YEAR, |d| &mut d.queue.default_time), "none",
@@ -253,6 +255,8 @@ pub static KEYS: &[Key] = &[
     key("policy.max_queued_per_user",
         Count(1, 10_000_000, |d| &mut d.config.policy.max_queued_per_user), "100000",
         "Most waiting jobs of a user; an array counts as one, root is exempt."),
+    key("policy.max_running_per_user", Count(1, MOST, |d| &mut d.config.policy.max_running_per_user), "none",
+        "Most jobs of a user that run at once, of all queues; a job that has a place kept for it counts among them.").absent(),
     key("policy.max_stored_per_user",
         HostSize(SMALL, LARGE, |d| &mut d.config.policy.max_stored_per_user), "1GiB",
         "Most that is stored of scripts, environments and options of a user's waiting and running jobs; equal \

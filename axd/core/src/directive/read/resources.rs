@@ -6,6 +6,7 @@ use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
 use crate::hostlist;
 use crate::id::HostName;
+use crate::job::features::Features;
 use crate::job::spec::{GpuCount, MemHints, NodeCount, RamRequest};
 use crate::size::Megabytes;
 use crate::text::{nearest, quoted};
@@ -255,7 +256,13 @@ fn hosts(value: &str) -> Result<Vec<String>, Fault> {
 }
 
 pub(in crate::directive) fn constraint(draft: &mut Draft, given: &Given<'_>) -> Done {
-    draft.out.spec.resources.constraint = text_or_none(given, 1024)?;
+    let value = text_or_none(given, 1024)?;
+    // Slurm has forms for several nodes; whether a name is known is not said here.
+    if let Some(text) = value.as_deref().filter(|_| !given.is_slurm()) {
+        text.parse::<Features>().map_err(|bad| Fault::new(bad.to_string()))?;
+    }
+    draft.out.constraint_dialect = value.as_ref().map(|_| given.dialect);
+    draft.out.spec.resources.constraint = value;
     Ok(())
 }
 
