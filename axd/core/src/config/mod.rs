@@ -33,6 +33,9 @@ pub struct Config {
     pub resources: Resources,
     /// The queues, in the order of the file; never empty.
     pub queues: Vec<Queue>,
+    /// Limits on people.
+    #[serde(default)]
+    pub limits: Vec<CardLimit>,
     /// The queue of a job that names none; one of `queues`.
     pub default_queue: QueueName,
     /// How jobs are chosen, limited and ended.
@@ -139,6 +142,22 @@ pub struct Queue {
     pub lease: LeaseMode,
     /// `cards`: only these, as `host:index` or by UUID; empty: all.
     pub cards: Vec<String>,
+    /// `max_cards`: so many at once.
+    #[serde(default)]
+    pub max_cards: Option<u32>,
+}
+
+/// One of `limits`: what a user, or the members of a group together, may have of the cards.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CardLimit {
+    /// `user`.
+    pub user: Option<String>,
+    /// `group`.
+    pub group: Option<String>,
+    /// `cards`: only these, as `host:index` or by UUID; empty: all.
+    pub cards: Vec<String>,
+    /// `max_cards`: so many at once.
+    pub max_cards: Option<u32>,
 }
 
 /// `queues[].order`: which waiting job of a queue is next.
@@ -414,6 +433,7 @@ impl Queue {
             order: QueueOrder::Prio,
             lease: LeaseMode::Fixed,
             cards: Vec::new(),
+            max_cards: None,
         }
     }
 }
@@ -425,6 +445,7 @@ impl Default for Config {
             cluster: Cluster::default(),
             resources: Resources::default(),
             queues: vec![Queue::named(name.clone())],
+            limits: Vec::new(),
             default_queue: name,
             policy: Policy::default(),
             accounting: Accounting::default(),

@@ -17,6 +17,7 @@ use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
+use super::bounds::{Limits, Turns};
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
 
@@ -36,6 +37,7 @@ pub(super) struct Blocked {
     shapes: Vec<OfShape>,
     /// From this priority on others may have to go.
     urgent: Option<u8>,
+    some_barred: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -44,10 +46,12 @@ pub(super) struct OfShape {
     length: Span,
     /// Jobs of a lower priority can make nobody go.
     pub(super) no_victims_below: u8,
+    /// A limit on cards lets none of them start, however short or urgent.
+    barred: bool,
 }
 
 impl Blocked {
-    const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0 };
+    const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0, barred: false };
 
     fn covers(&self, waiting: &Waiting) -> bool {
         self.of(waiting.shape).length <= waiting.length
@@ -69,9 +73,26 @@ impl Blocked {
         known.length = length.min(known.length);
     }
 
+    /// Limits let no job of a shape start any more.
+    fn bar(&mut self, shape: ShapeId) {
+        self.of_mut(shape).barred = true;
+        self.some_barred = true;
+    }
+
+    /// All jobs but those that limits hold back.
+    fn unbarred(&self, shape: ShapeId) -> Worth {
+        match self.of(shape).barred {
+            true => Worth { shorter_than: Span(0), from_priority: u8::MAX },
+            false => Worth { shorter_than: Span(u64::MAX), from_priority: 0 },
+        }
+    }
+
     /// Which jobs of a shape could still be started, or have others go.
     pub(super) fn worth(&self, shape: ShapeId) -> Worth {
-        let OfShape { length, no_victims_below } = self.of(shape);
+        let OfShape { length, no_victims_below, barred } = self.of(shape);
+        if barred {
+            return Worth { shorter_than: Span(0), from_priority: u8::MAX };
+        }
         let from_priority = self.urgent.map_or(u8::MAX, |urgent| urgent.max(no_victims_below));
         Worth { shorter_than: length, from_priority }
     }
@@ -165,6 +186,8 @@ impl Controller {
         let mut started = false;
         let claiming = self.claims.iter().filter_map(|number| self.job(*number));
         let mut kept: Vec<QueueName> = claiming.map(|job| job.queue.clone()).collect();
+        let mut turns = Turns::default();
+        self.claims.iter().filter_map(|number| self.job(*number)).for_each(|job| turns.keep(job));
         let mut reserved = BTreeSet::new();
         let mut tried = false;
         loop {
@@ -177,6 +200,10 @@ impl Controller {
             }
             let next = match some_only {
                 true => walk.next_worthy(&self.order, &|shape| blocked.worth(shape)),
+                // Whoever is first behind very many that a limit holds back is found all the same.
+                false if blocked.some_barred && !witness.waits_for_one() => {
+                    walk.next_worthy(&self.order, &|shape| blocked.unbarred(shape))
+                }
                 false => walk.next(&self.order),
             };
             let Some((waiting, queue)) = next else { break };
@@ -187,12 +214,16 @@ impl Controller {
             if self.claims.contains(&waiting.number) {
                 continue;
             }
-            let Some(job) = self.jobs.get(&waiting.number) else { continue };
-            witness.looks_at(waiting.number, &self.nodes, &timeline);
+            let Some(job) = self.job(waiting.number) else { continue };
+            witness.looks_at(waiting.number, &self.nodes, &timeline, turns.left(&self.limits, job));
+            if turns.take(&self.limits, job).is_err() {
+                blocked.bar(waiting.shape);
+                continue;
+            }
             let known = blocked.covers(&waiting);
             let place = match known {
                 true => None,
-                false => rules.place(&self.nodes, &timeline, &job.request, now.wall, waiting.length),
+                false => rules.place(&self.nodes, &timeline, job, now.wall, waiting.length),
             };
             if let Some(place) = place {
                 started |= self.assign(now, waiting.number, &place, Chosen::Next(&witness.passed), out);
@@ -201,8 +232,7 @@ impl Controller {
             }
             if !known {
                 let empty = Timeline::new(now.wall);
-                let alone = left < most
-                    && rules.place(&self.nodes, &empty, &job.request, now.wall, Span(0)).is_some();
+                let alone = left < most && rules.place(&self.nodes, &empty, job, now.wall, Span(0)).is_some();
                 blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
             }
             if let Some(eviction) = self.find_victims(now, job, waiting.shape, &timeline, &mut blocked) {
@@ -214,11 +244,12 @@ impl Controller {
             }
             witness.passed.add(&waiting);
             if left > 0 {
-                let earliest = rules.earliest(&self.nodes, &timeline, &job.request, now.wall, waiting.length);
+                let earliest = rules.earliest(&self.nodes, &timeline, job, now.wall, waiting.length);
                 if let Some((from, place)) = earliest {
                     let reservation = self.reservation(job, &place, from);
                     witness.keeps(&reservation);
                     timeline.reserve(reservation);
+                    turns.keep(job);
                     if reserved.insert(queue.clone()) {
                         kept.push(queue);
                     }
@@ -234,8 +265,8 @@ impl Controller {
     fn try_shapes(&self, rules: &Rules, timeline: &Timeline, walk: &Walk, blocked: &mut Blocked) -> bool {
         let mut some = false;
         for waiting in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
-            let Some(job) = self.jobs.get(&waiting.number) else { continue };
-            let fits = || rules.place(&self.nodes, timeline, &job.request, timeline.now(), waiting.length);
+            let Some(job) = self.job(waiting.number) else { continue };
+            let fits = || rules.place(&self.nodes, timeline, job, timeline.now(), waiting.length);
             if !blocked.covers(&waiting) && fits().is_none() {
                 blocked.add(waiting.shape, waiting.length);
             }
@@ -335,7 +366,8 @@ impl Controller {
     /// Whether no node could hold the job even if it were empty.
     pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
         let reserve = self.config.resources.gpu_reserve;
-        !self.nodes.iter().any(|node| node.could_ever_hold(&job.request, reserve))
+        let too_many = self.limits.too_small(job).is_some();
+        too_many || !self.nodes.iter().any(|node| node.could_ever_hold(job, reserve))
     }
 
     /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
@@ -343,8 +375,13 @@ impl Controller {
         self.measure = crate::schedule::share::Measure::of(&self.nodes);
         let mut awake: BTreeSet<QueueName> = self.order.in_use().cloned().collect();
         self.order = crate::schedule::order::WaitingOrder::default();
-        let jobs = std::mem::take(&mut self.jobs);
-        for job in jobs.values() {
+        self.limits = Limits::of(&self.config, &self.nodes);
+        let mut jobs = std::mem::take(&mut self.jobs);
+        for job in jobs.values_mut() {
+            job.bounds = self.limits.bounds(job);
+            if job.state.is_active() {
+                self.limits.started(job);
+            }
             self.enter_order(job);
         }
         self.jobs = jobs;

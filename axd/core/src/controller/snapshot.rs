@@ -18,6 +18,7 @@ use crate::time::WallTime;
 
 use super::Controller;
 use super::attempt::hold_what_jobs_hold;
+use super::bounds::Limits;
 
 /// What is known of a node beyond what it registers with and what jobs hold of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -79,6 +80,7 @@ impl Controller {
         let mut this = Controller {
             by_epoch: BTreeMap::new(),
             order: WaitingOrder::default(),
+            limits: Limits::of(&snapshot.config, &nodes),
             measure: Measure::of(&nodes),
             times: snapshot.times,
             usages: snapshot.usages,

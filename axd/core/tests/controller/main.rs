@@ -7,6 +7,7 @@ mod any_events;
 mod backoff;
 mod cards;
 mod explaining;
+mod limits;
 mod room;
 mod shares;
 
@@ -77,6 +78,7 @@ fn submission(key: u128, request: Request) -> Submission {
         owner: owner(1000),
         name: "job".into(),
         queue: "default".parse().unwrap(),
+        groups: Vec::new(),
         year: 2026,
         request,
         hold: false,

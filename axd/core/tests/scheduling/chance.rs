@@ -57,6 +57,8 @@ pub(crate) struct Frame {
     pub(crate) forward: bool,
     /// Configuration and nodes stay as they are, and the clocks agree.
     pub(crate) calm: bool,
+    /// There are limits on the cards of queues and people.
+    pub(crate) limits: bool,
 }
 
 /// A configuration.
@@ -81,6 +83,9 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     config.resources.gpu_reserve = chance.of(&[0, 10, 20]) as u32;
     let weights = [1, 10, 5, 2, 3, 7];
     config.queues = QUEUES.iter().map(|name| queue(name, chance.of(&weights), &mut chance, frame)).collect();
+    if frame.limits {
+        crate::limits::of(&mut chance, &mut config);
+    }
     config
 }
 
@@ -224,6 +229,7 @@ pub(crate) fn of(key: u128, user: u32, queue: QueueName, request: Request, hold:
         owner: Owner { uid: Uid(user), name: Arc::from(format!("user{user}")) },
         name: "job".into(),
         queue,
+        groups: if user == 1001 { vec!["students".into()] } else { Vec::new() },
         year: 2026,
         request,
         hold,

@@ -7,6 +7,7 @@ mod conserving;
 mod evicting;
 mod holding;
 mod ledger;
+mod limits;
 mod naive;
 mod ordering;
 mod reserve;
