@@ -56,8 +56,9 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Texts that only the command-line library, the tables and the clock's zones bring along.
-const HEAVY: [&str; 3] = ["For more information, try", "NODE/REASON", "unsupported TZif version"];
+/// Texts that only the command-line library, the tables, the clock's zones and the full screen bring along.
+const HEAVY: [&str; 4] =
+    ["For more information, try", "NODE/REASON", "unsupported TZif version", "\x1b[?1049h"];
 
 #[test]
 fn axbatch_carries_no_table_and_no_command_line_library() {

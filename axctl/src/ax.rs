@@ -12,12 +12,14 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::axrun;
 use crate::client::Client;
 use crate::cmd::{
-    acct, act, cancel, completions, demo, logs, node, queue, reload, resource, status, submit, update, why,
+    acct, act, cancel, completions, demo, eff, keep, logs, node, queue, reload, resource, status, submit,
+    update, why,
 };
 use crate::connect;
 use crate::failure::{Failure, finish};
 use crate::session::Session;
 use crate::shown::shown;
+use crate::top;
 use crate::when::{Clock, Zone};
 use crate::world::{Screen, World, with_process};
 
@@ -44,10 +46,14 @@ enum Command {
     Suspend(act::Suspend),
     Resume(act::Resume),
     Resolve(act::Resolve),
+    Keep(keep::Keep),
+    Checkpointed(keep::Checkpointed),
     Update(update::Arguments),
     Why(why::Arguments),
     Acct(acct::Arguments),
+    Eff(eff::Arguments),
     Resource(resource::Arguments),
+    Top(top::Arguments),
     Node(node::Arguments),
     Reload(reload::Arguments),
     Completions(completions::Arguments),
@@ -105,10 +111,14 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>, screen: Screen, zone: Z
         Command::Suspend(arguments) => arguments.run(&mut session),
         Command::Resume(arguments) => arguments.run(&mut session),
         Command::Resolve(arguments) => arguments.run(&mut session),
+        Command::Keep(arguments) => arguments.run(&mut session),
+        Command::Checkpointed(arguments) => arguments.run(&mut session),
         Command::Update(arguments) => arguments.run(&mut session),
         Command::Why(arguments) => arguments.run(&mut session),
         Command::Acct(arguments) => arguments.run(&mut session),
+        Command::Eff(arguments) => arguments.run(&mut session),
         Command::Resource(arguments) => arguments.run(&mut session),
+        Command::Top(arguments) => arguments.run(&mut session),
         Command::Node(arguments) => arguments.run(&mut session),
         Command::Reload(arguments) => arguments.run(&mut session),
         Command::Completions(arguments) => arguments.run(&mut session),

@@ -76,7 +76,7 @@ pub(crate) fn table<T>(
 }
 
 /// All that can be said of a job in a column.
-pub(crate) static JOB_FIELDS: [Field<JobView>; 32] = [
+pub(crate) static JOB_FIELDS: [Field<JobView>; 33] = [
     left("id", "ID", Freely(0), |job, _| id(job)),
     right("number", "NUMBER", |job, _| Cell::new(job.number.to_string())),
     left("name", "NAME", Freely(8), |job, _| Cell::new(&job.name)),
@@ -107,6 +107,7 @@ pub(crate) static JOB_FIELDS: [Field<JobView>; 32] = [
     right("attempt", "ATT", |job, _| Cell::new(job.attempt.to_string())),
     right("cpu", "CPU", |job, _| Cell::maybe(cpu_time(job).map(narrow))),
     right("maxram", "MAXRAM", |job, _| Cell::maybe(max_ram(job).map(megabytes))),
+    right("idle", "IDLE", |job, _| Cell::maybe(idle(job).map(narrow))),
     left("stdout", "STDOUT", Freely(8), |job, _| Cell::maybe(job.stdout.as_ref())),
     left("comment", "COMMENT", Freely(7), |job, _| Cell::maybe(job.comment.as_ref())),
 ];
@@ -201,6 +202,12 @@ pub(crate) fn card_memory(mb: u64) -> String {
 pub(crate) fn cpu_time(job: &JobView) -> Option<Span> {
     let known = job.attempts.iter().filter_map(|attempt| attempt.cpu_time_s);
     known.reduce(|a, b| a + b).map(|seconds| Span((seconds * 1000.0) as u64))
+}
+
+/// How long its cards did nothing, in all attempts.
+pub(crate) fn idle(job: &JobView) -> Option<Span> {
+    let known = job.attempts.iter().filter_map(|attempt| attempt.idle_s);
+    known.reduce(|a, b| a + b).map(Span::seconds)
 }
 
 /// Largest memory of any attempt, MB.

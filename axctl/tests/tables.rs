@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::samples::{array, cards, failed, list, nodes, running, story, succeeded, waiting};
+use common::samples::{
+    array, cards, failed, history, list, nodes, running, story, succeeded, usage, waiting,
+};
 use common::{PIPE, Root, TERMINAL, WIDE_PIPE, WIDE_TERMINAL, ax, fits, golden, ok, serve};
 
 const SCREENS: [(&str, axctl::world::Screen); 4] =
@@ -25,6 +27,12 @@ fn daemon() -> Root {
             ("GET /api/v1/jobs/1/why", ok(serde_json::to_string(&story()).unwrap())),
             ("GET /api/v1/nodes", ok(nodes())),
             ("GET /api/v1/cards", ok(cards())),
+            ("GET /api/v1/cards/history?span_s=3600&points=44", ok(history(44))),
+            ("GET /api/v1/cards/history?span_s=604800&points=120", ok(history(120))),
+            ("GET /api/v1/jobs/1", ok(serde_json::to_string(&running()).unwrap())),
+            ("GET /api/v1/jobs/1/usage", ok(usage(&running(), 21))),
+            ("GET /api/v1/jobs/12345", ok(serde_json::to_string(&succeeded()).unwrap())),
+            ("GET /api/v1/jobs/12345/usage", ok(usage(&succeeded(), 17))),
         ],
     );
     root
@@ -81,6 +89,26 @@ fn resource() {
 }
 
 #[test]
+fn resource_over_time() {
+    let root = daemon();
+    for (kind, screen, span) in [("terminal-80", TERMINAL, "1h"), ("terminal-200", WIDE_TERMINAL, "7d")] {
+        for (strokes, locale) in [("", "C.UTF-8"), ("-plain", "C")] {
+            let ended = common::ax_with(&root, &["resource", "--history", span], screen, &[("LANG", locale)]);
+            assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+            fits(&ended.out, screen.width);
+            golden(&format!("resource-history{strokes}.{kind}"), &ended.out);
+        }
+    }
+    let ended = ax(&root, &["resource", "--history", "soon"], PIPE);
+    assert_eq!(ended.code, 2, "{}", ended.err);
+}
+
+#[test]
+fn eff() {
+    check("eff", &["eff", "1", "12345"]);
+}
+
+#[test]
 fn long_lists_cut_nothing() {
     let root = daemon();
     for (name, words) in [("queue-long", ["queue", "--long"]), ("acct-long", ["acct", "--wide"])] {
@@ -120,6 +148,8 @@ fn json_documents_have_every_field_of_the_contract() {
         max_gpu_mem_mb stdout";
     const CARD: &str =
         "node index uuid name mem_mb free_mb reserved_mb used_mb p95_mb load jobs foreign limit health";
+    const EFF: &str = "id state elapsed_s gpu_busy_percent gpu_mem_held_mb gpu_mem_peak_mb cpus cpus_used_mean \
+        ram_held_mb ram_peak_mb time_limit_s gpu_idle_s proposal remarks";
     const NODE: &str = "name state reason cpus ram_mb gpus epoch last_heartbeat_at jobs";
     let root = daemon();
     for (words, fields) in [
@@ -127,6 +157,7 @@ fn json_documents_have_every_field_of_the_contract() {
         (&["acct", "--json"], JOB),
         (&["status", "1", "2", "--json"], JOB),
         (&["resource", "--json"], CARD),
+        (&["eff", "1", "12345", "--json"], EFF),
         (&["node", "list", "--json"], NODE),
     ] {
         let ended = ax(&root, words, TERMINAL);

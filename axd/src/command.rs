@@ -11,6 +11,7 @@ use ax_core::text::count;
 use ax_core::time::WallTime;
 use clap::Parser;
 
+use crate::card_limit;
 use crate::cards::helper;
 use crate::config;
 use crate::engine::{Engine, Setup, StartError};
@@ -45,6 +46,12 @@ struct Arguments {
     /// Print the recorded events and exit; the daemon may run
     #[arg(long, group = "instead")]
     db_events: bool,
+    /// Limit what the processes of a control group have of cards, for a supervisor, and exit
+    #[arg(long, value_name = "DEED", value_enum, requires = "group", group = "instead", hide = true)]
+    nvml_limit: Option<card_limit::Deed>,
+    /// A card, and what the group has of it
+    #[arg(long = "card", value_name = "UUID=MB", requires = "nvml_limit", hide = true)]
+    limit_cards: Vec<card_limit::CardWord>,
     /// Only events at or after this time, such as 2026-11-29T15:32:14Z
     #[arg(long, value_name = "TIME", requires = "db_events")]
     from: Option<WallTime>,
@@ -58,16 +65,19 @@ struct Arguments {
     #[arg(long, group = "instead", hide = true)]
     nvml: bool,
     /// The library of the driver
-    #[arg(long, value_name = "PATH", requires = "nvml", hide = true)]
+    #[arg(long, value_name = "PATH", hide = true)]
     library: Option<PathBuf>,
-    /// A folder below which attempts have their control groups
-    #[arg(long, value_name = "DIR", requires = "nvml", hide = true)]
+    /// A folder below which attempts have their control groups; or the group to be limited
+    #[arg(long, value_name = "DIR", hide = true)]
     group: Vec<PathBuf>,
 }
 
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let (Some(deed), [group]) = (arguments.nvml_limit, arguments.group.as_slice()) {
+        return card_limit::run(deed, arguments.library.as_deref(), group, &arguments.limit_cards);
+    }
     if arguments.nvml {
         return helper::run(&helper::Options { library: arguments.library, groups: arguments.group });
     }

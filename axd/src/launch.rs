@@ -17,7 +17,7 @@ use ax_core::job::spec::OpenMode;
 use ax_core::node::Allocation;
 use ax_core::paths::Paths;
 use ax_core::pattern::{Pattern, Values};
-use ax_core::record::{Assignment, Ending, FORMAT, Files, Limits};
+use ax_core::record::{Assignment, CardLimits, Ending, FORMAT, Files, Limits};
 use ax_core::size::Megabytes;
 use ax_sys::crash_point;
 use ax_sys::pidfd::PidFd;
@@ -53,6 +53,8 @@ pub(crate) struct Plan<'a> {
     pub cpu_list: Option<String>,
     /// Memory of a whole card of those that it holds.
     pub card_mem: Option<Megabytes>,
+    /// How its supervisor has its cards limited by the driver.
+    pub card_limits: Option<CardLimits>,
     /// Parent of its control groups, as ax-sys records it.
     pub cgroup_parents: &'a [String],
     /// Where its supervisor goes, likewise.
@@ -176,6 +178,7 @@ impl Plan<'_> {
             cgroup_parents: self.cgroup_parents.to_vec(),
             station: self.station.to_vec(),
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
+            card_limits: self.card_limits.clone(),
         })
     }
 

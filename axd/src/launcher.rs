@@ -2,20 +2,24 @@
 //! else should wait for it. Attempts are launched in the order in which they were decided.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ax_core::config::Config;
+use ax_core::gpu::Grant;
 use ax_core::id::AttemptName;
 use ax_core::job::Job;
 use ax_core::node::Allocation;
 use ax_core::paths::Paths;
+use ax_core::record::CardLimits;
 use ax_core::size::Megabytes;
 use ax_sys::pidfd::PidFd;
 use ax_sys::socket::Waker;
 
+use crate::card_limit::{command_lines, unified_parent};
 use crate::containment::Containment;
 use crate::launch::{LaunchError, Plan};
 use crate::people::Person;
@@ -46,6 +50,8 @@ pub(crate) struct Order {
     pub cpu_list: Option<String>,
     /// Memory of a whole card of those that it holds.
     pub card_mem: Option<Megabytes>,
+    /// What the driver is to make sure of.
+    pub grants: Vec<Grant>,
     /// Lowest node epoch that may start.
     pub node_epoch: u64,
     /// The supervisor's end of a socket.
@@ -96,6 +102,21 @@ pub(crate) struct Site {
     pub containment: Containment,
     /// Whether files are given to the submitter; not where the daemon is that user itself.
     pub as_root: bool,
+    /// The daemon's own program, for supervisors.
+    pub axd: PathBuf,
+    /// NVML, where it is not in its usual place.
+    pub library: Option<PathBuf>,
+}
+
+impl Site {
+    /// How the supervisor of an attempt has its cards limited.
+    fn card_limits(&self, order: &Order) -> Result<Option<CardLimits>, String> {
+        if order.grants.is_empty() {
+            return Ok(None);
+        }
+        let group = unified_parent(&self.containment.parents)?.join(order.attempt.to_string());
+        Ok(command_lines(&self.axd, self.library.as_deref(), &group, &order.grants))
+    }
 }
 
 impl Launcher {
@@ -199,7 +220,8 @@ impl Lane {
                 &stored
             }
         };
-        let Site { paths, starter, containment, as_root } = &mut self.site;
+        let card_limits = self.site.card_limits(order).map_err(LaunchError::Node)?;
+        let Site { paths, starter, containment, as_root, .. } = &mut self.site;
         let plan = Plan {
             paths,
             config: &order.config,
@@ -213,6 +235,7 @@ impl Lane {
             person: &order.person,
             cpu_list: order.cpu_list.clone(),
             card_mem: order.card_mem,
+            card_limits,
             cgroup_parents: &containment.parents,
             station: &containment.station,
             node_epoch: order.node_epoch,

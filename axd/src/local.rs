@@ -5,6 +5,7 @@ use ax_core::config::{Config, GpuNode};
 use ax_core::id::HostName;
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
+use ax_core::text;
 use ax_sys::sched;
 
 use crate::cards::Known;
@@ -85,8 +86,8 @@ fn count_cards(host: &HostName, config: &Config, known: Known<'_>, warnings: &mu
             warnings.push(format!("cards are counted as declared only: {why}"));
             all_declared(host, declared)
         }
-        (None, Known::These(found)) => found_cards(found, usize::MAX, None),
-        (Some(declared), Known::These(found)) => both(host, declared, found, warnings),
+        (None, Known::These(found, silent)) => found_cards(found, &silent, usize::MAX, None),
+        (Some(declared), Known::These(found, silent)) => both(host, declared, (found, &silent), warnings),
     }
 }
 
@@ -97,10 +98,12 @@ fn all_declared(host: &HostName, declared: &GpuNode) -> Vec<Card> {
 }
 
 /// The first `most` cards, or their parts where they are divided. Whole cards have the numbers that `nvidia-smi` shows,
-/// parts the numbers after those of all cards.
-fn found_cards(found: &[Found], most: usize, declared: Option<&GpuNode>) -> Vec<Card> {
+/// which leave out the `silent`; parts have the numbers after those of all cards.
+fn found_cards(found: &[Found], silent: &[u32], most: usize, declared: Option<&GpuNode>) -> Vec<Card> {
     let whole: Vec<&Found> = found.iter().filter(|card| card.hardware.mig.is_none()).collect();
-    let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    let free = (0..).filter(|number| !silent.contains(number));
+    let numbers: Vec<u32> = free.take(found.len()).collect();
+    let number = |at: usize| numbers.get(at).copied().unwrap_or(u32::MAX);
     let counted = &whole[..most.min(whole.len())];
     let whole_cards = counted.iter().enumerate().filter(|(_, card)| !card.divided);
     let parts = found.iter().filter_map(|part| part.hardware.mig.as_ref().map(|mig| (part, &mig.parent)));
@@ -126,13 +129,19 @@ fn found_card(number: u32, found: &Found, declared: Option<&GpuNode>) -> Card {
     card
 }
 
-fn both(host: &HostName, declared: &GpuNode, found: &[Found], warnings: &mut Vec<String>) -> Vec<Card> {
+fn both(
+    host: &HostName,
+    declared: &GpuNode,
+    (found, silent): (&[Found], &[u32]),
+    warnings: &mut Vec<String>,
+) -> Vec<Card> {
     let count = found.iter().filter(|card| card.hardware.mig.is_none()).count();
     if count != declared.gpus as usize {
         let smaller = count.min(declared.gpus as usize);
-        warnings.push(format!("{host}: {} cards declared, {count} found; {smaller} counted", declared.gpus));
+        let declared = text::count(u64::from(declared.gpus), "card");
+        warnings.push(format!("{host}: {declared} declared, {count} found; {smaller} counted"));
     }
-    let cards = found_cards(found, declared.gpus as usize, Some(declared));
+    let cards = found_cards(found, silent, declared.gpus as usize, Some(declared));
     for card in cards.iter().filter(|card| card.hardware.mig.is_none()) {
         if let Some(wanted) = declared.mem_per_gpu.filter(|mb| *mb > card.mem) {
             warnings.push(format!(
@@ -222,7 +231,7 @@ mod tests {
                 features: vec![],
             };
             let mut warnings = Vec::new();
-            let cards = both(&host, &declared, &all, &mut warnings);
+            let cards = both(&host, &declared, (&all, &[]), &mut warnings);
             assert_eq!(warnings.len(), warned, "{warnings:?}");
             let name =
                 |card: &Card| format!("{} {} {}", card.index, card.uuid, card.kind.as_deref().unwrap());
@@ -233,6 +242,9 @@ mod tests {
         assert_eq!(names(8, 1), three);
         assert_eq!(names(2, 1), [three[0], three[2], three[3]]);
         assert_eq!(names(1, 1), [three[0]]);
-        assert_eq!(found_cards(&all, usize::MAX, None)[0].kind.as_deref(), Some("nvidia a100"));
+        let silent = found_cards(&all, &[0, 2], usize::MAX, None);
+        assert_eq!(silent[0].kind.as_deref(), Some("nvidia a100"));
+        let numbers: Vec<u32> = silent.iter().map(|card| card.index).collect();
+        assert_eq!(numbers, [1, 4, 5, 6], "after those that say nothing");
     }
 }

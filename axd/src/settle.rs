@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use ax_core::id::AttemptName;
 use ax_core::job::state::Outcome;
 use ax_core::paths::Paths;
-use ax_core::record::{Assignment, AttemptResult, FORMAT, ProcessMark, Started};
+use ax_core::record::{Assignment, AttemptResult, CardLimits, FORMAT, ProcessMark, Started};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
 use ax_sys::cgroup::{Containment, ProcessTree, Removal};
 use ax_sys::lease::{self, LeaseError, Probe};
 use ax_sys::path::Dir;
 use ax_sys::pidfd::{PidFd, ProcessIdentity};
+use ax_sys::process::errand;
 use ax_sys::signals::Signal;
 use ax_sys::{SysError, clock};
 
@@ -90,7 +91,7 @@ fn end_supervisor_and_tree(paths: &Paths, attempt: AttemptName) -> Result<bool, 
         let tree = containment(&started)?;
         ran |= tree.populated()?;
         empty(&tree, attempt, STRAY_PATIENCE)?;
-        let _ = tree.remove();
+        remove_now(&tree, &started);
     }
     Ok(ran)
 }
@@ -116,7 +117,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
     let tree = containment(&started)?;
     empty(&tree, attempt, KILL_PATIENCE)?;
     let stats = tree.stats().unwrap_or_default();
-    let _ = tree.remove();
+    remove_now(&tree, &started);
     let same_boot = clock::boot_id()? == started.boot_id;
     Ok(Settled::Over(Box::new(AttemptResult {
         v: FORMAT,
@@ -133,8 +134,29 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
             false => "the machine was restarted".to_owned(),
         }),
         never_started: false,
+        limit_refused: false,
         groups_gone: false,
     })))
+}
+
+/// The living processes of an attempt, as far as its record of the start names them by groups.
+pub(crate) fn containment_of(paths: &Paths, attempt: AttemptName) -> Option<Containment> {
+    let started = started(paths, attempt).ok()??;
+    (!started.cgroups.is_empty()).then(|| containment(&started).ok())?
+}
+
+/// Removes the groups if that can be done at once; otherwise whoever clears up later does.
+fn remove_now(tree: &Containment, started: &Started) {
+    if release_cards(started.card_limits.as_ref()).is_ok() {
+        let _ = tree.remove();
+    }
+}
+
+/// Takes the driver's limits off a group, which must still be there: what it held for the job would stay held.
+fn release_cards(limits: Option<&CardLimits>) -> Result<(), String> {
+    let Some(limits) = limits else { return Ok(()) };
+    let done = errand(&limits.clear, Duration::from_millis(limits.patience.0));
+    done.map(drop).map_err(|error| format!("taking the limits of its cards away: {error}"))
 }
 
 /// Where no group could be made, descendants and marked processes are the job.
@@ -188,8 +210,10 @@ fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Res
 /// kept it from starting, may go last.
 pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String> {
     let groups_gone = matches!(read_result(paths, attempt), Ok(Some(result)) if result.groups_gone);
-    if !groups_gone && let Some(tree) = any_groups(paths, attempt) {
-        remove_groups(&tree).map_err(|error| format!("clearing {attempt} away: {error}"))?;
+    if !groups_gone && let Some((tree, limits)) = any_groups(paths, attempt) {
+        let failed = |error: String| format!("clearing {attempt} away: {error}");
+        release_cards(limits.as_ref()).map_err(failed)?;
+        remove_groups(&tree).map_err(|error| failed(error.to_string()))?;
     }
     // One folder is half made until it becomes the other.
     if !remove_folder(&paths.attempt_dir(attempt))? {
@@ -201,14 +225,14 @@ pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String
 }
 
 /// By the record of the start; a supervisor that died before it wrote one made them, if at all, where its assignment
-/// said. Records that can't be read name nothing that could be removed.
-fn any_groups(paths: &Paths, attempt: AttemptName) -> Option<Containment> {
+/// said, and had not limited them yet. Records that can't be read name nothing that could be removed.
+fn any_groups(paths: &Paths, attempt: AttemptName) -> Option<(Containment, Option<CardLimits>)> {
     if let Ok(Some(started)) = started(paths, attempt) {
-        return containment(&started).ok();
+        return Some((containment(&started).ok()?, started.card_limits));
     }
     let assignment: Assignment = read_record(&paths.attempt_dir(attempt), "assignment").ok()??;
     let lines = assignment.cgroup_parents.iter().map(|parent| format!("{parent}/{attempt}"));
-    Containment::from_record(&lines.collect::<Vec<_>>()).ok()
+    Some((Containment::from_record(&lines.collect::<Vec<_>>()).ok()?, None))
 }
 
 /// The last process may still be on its way out.
@@ -257,6 +281,7 @@ mod tests {
             boot_id: clock::boot_id().unwrap(),
             supervisor: ProcessMark { pid: i32::MAX, start_ticks: 1 },
             cgroups: Vec::new(),
+            card_limits: None,
             marker: mark.clone(),
             started_at: WallTime(0),
             started_boot: ax_core::time::BootTime(0),

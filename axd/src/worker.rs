@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use ax_core::api::{ApiError, ErrorClass, JobsAnswer, JobsQuery};
+use ax_core::gpu::leaving::Leftover as OnCard;
 use ax_core::id::{AttemptName, Uid};
 use ax_core::paths::Paths;
 use ax_core::time::WallTime;
@@ -18,6 +19,7 @@ use ax_sys::socket::Waker;
 
 use crate::api::http::Response;
 use crate::api::server::ConnId;
+use crate::leftover;
 use crate::people::{self, Answer};
 use crate::settle::{self, Settled};
 use crate::store::Reader;
@@ -33,6 +35,8 @@ pub(crate) enum Task {
     CleanUp(Chore),
     /// These folders are no longer needed.
     Remove(Vec<Leftover>),
+    /// What is left of an attempt that is over is on a card; where attempts have their groups.
+    EndLeftover(OnCard, Vec<String>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
 }
@@ -97,6 +101,8 @@ pub(crate) enum Done {
     Settled(AttemptName, Result<Settled, String>),
     /// What could not be removed, and why.
     NotRemoved(Vec<(Chore, String)>),
+    /// Whether what was left was there and ours, and is being ended.
+    LeftoverEnded(OnCard, Result<bool, String>),
     /// A user's list of jobs is ready.
     Listed(Uid, ConnId, Response),
 }
@@ -109,7 +115,7 @@ impl Task {
         match self {
             Task::LookUp(_) => 0,
             Task::Settle(_) => 1,
-            Task::CleanUp(_) => 2,
+            Task::CleanUp(_) | Task::EndLeftover(..) => 2,
             Task::Remove(_) => 3,
             Task::Accounts(_) => 4,
         }
@@ -121,6 +127,7 @@ impl Task {
 pub(crate) struct Worker {
     lanes: Vec<Sender<Task>>,
     done: Receiver<Done>,
+    report: Sender<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
     asked: HashMap<Uid, ()>,
     /// Lists under way, of each user: one who asks and hangs up must not fill the line.
@@ -141,7 +148,12 @@ impl Worker {
             Ok(tasks)
         };
         let lanes = LANES.iter().map(start).collect::<std::io::Result<_>>()?;
-        Ok(Worker { lanes, done, asked: HashMap::new(), lists: HashMap::new() })
+        Ok(Worker { lanes, done, report, asked: HashMap::new(), lists: HashMap::new() })
+    }
+
+    /// Where other threads report to.
+    pub(crate) fn reporter(&self) -> Sender<Done> {
+        self.report.clone()
     }
 
     /// Asks the name service, once at a time for each user.
@@ -179,7 +191,7 @@ impl Worker {
                 }
                 self.lists.retain(|_, left| *left > 0);
             }
-            Done::Settled(..) | Done::NotRemoved(_) => {}
+            Done::Settled(..) | Done::NotRemoved(_) | Done::LeftoverEnded(..) => {}
         }
         Some(done)
     }
@@ -217,6 +229,10 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
             let failed = leftovers.iter().filter_map(|each| Some((each.chore, remove(each).err()?)));
             let failed: Vec<_> = failed.collect();
             (!failed.is_empty()).then_some(Done::NotRemoved(failed))
+        }
+        Task::EndLeftover(left, parents) => {
+            let ended = leftover::end(&parents, &left);
+            Some(Done::LeftoverEnded(left, ended))
         }
         Task::Accounts(listing) => {
             let (uid, conn) = (listing.uid, listing.conn);

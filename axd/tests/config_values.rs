@@ -69,11 +69,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "policy: 5\n",
-        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, reservations, packing, cost, user_share, usage_half_life, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle",
+        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, reservations, packing, cost, user_share, usage_half_life, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
     ),
     (
         "policy:\n  - retry_count: 2\n",
-        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, reservations, packing, cost, user_share, usage_half_life, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle",
+        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, reservations, packing, cost, user_share, usage_half_life, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
     ),
     (
         "- cluster\n",
@@ -119,6 +119,14 @@ const WRONG: &[(&str, &str)] = &[
         "c:5:1: 'cluster' is given twice: here and at 1:1",
     ),
     (
+        "policy:\n  idle: 30m\n  idle_end: 30m\n",
+        "c:3:13: policy.idle_end: 30m is not longer than policy.idle of 30m, after which a job is warned",
+    ),
+    (
+        "policy:\n  idle_end: 2h\n",
+        "c:2:13: policy.idle_end: nobody is ended without a warning: policy.idle says after what time",
+    ),
+    (
         "policy:\n  retry_count: 1\n  max_retries: 2\n",
         "c:3:3: 'max_retries' is given twice: here and at 2:3 as 'retry_count'",
     ),
@@ -134,7 +142,7 @@ const WRONG: &[(&str, &str)] = &[
     ("queues:\n  name: default\n", "c:2:3: queues: a block is not a list; begin each entry with '- '"),
     (
         "queues:\n  - default\n",
-        "c:2:5: queues[]: 'default' is not a block of keys; write 'key: value'; the keys here are name, priority, max_running, state, default_time, max_time, retry_count, default_cpus_per_gpu, default_ram, idempotent, users, groups, preempt, order, lease, cards",
+        "c:2:5: queues[]: 'default' is not a block of keys; write 'key: value'; the keys here are name, priority, max_running, state, default_time, max_time, retry_count, default_cpus_per_gpu, default_ram, idempotent, users, groups, preempt, order, lease, restart_slices_every, cards",
     ),
     ("queues:\n  - priority: 5\n", "c:2:5: an entry of queues[] has no 'name'"),
     ("queues:\n  -\n", "c:2:4: an entry of queues[] has no 'name'"),

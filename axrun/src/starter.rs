@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ax_sys::process::{self, CommandLine};
-use ax_sys::{seqpacket, socket};
+use ax_sys::{clock, seqpacket, socket};
 
 use crate::failure::Failure;
 use crate::supervise;
@@ -25,6 +25,9 @@ pub(crate) fn run() -> Result<(), Failure> {
         return Err(Failure::Usage("--starter is for axd alone".to_owned()));
     };
     process::close_from(AXD_SOCKET + 1, &[]).map_err(Failure::system)?;
+    supervise::become_supervisor().map_err(Failure::system)?;
+    // Each will write it down: asked for once.
+    let _ = clock::boot_id();
     // That they can't be told apart by ps(1) is no reason not to start them.
     let shown = CommandLine::own().ok();
     let mut buffer = vec![0; MESSAGE_MAX];
@@ -46,7 +49,9 @@ fn start(folder: &Path, supervisors: OwnedFd, shown: Option<CommandLine>) -> i32
         // Nobody needs these in the child; the one that is kept is known by its number.
         let _ = process::close_from(AXD_SOCKET, &[supervisors.as_raw_fd()]);
         let words = [OsStr::new("axrun"), OsStr::new("--supervise"), folder.as_os_str()];
-        let _ = shown.map(|line| line.show(&words));
+        if let Some(line) = shown {
+            line.show(&words);
+        }
         crate::exit_code(supervise::run_for(folder, Some(supervisors)))
     };
     process::fork_sibling(run).unwrap_or(0)

@@ -22,14 +22,23 @@ _ax() {
             ax,cancel)
                 cmd="ax__subcmd__cancel"
                 ;;
+            ax,checkpointed)
+                cmd="ax__subcmd__checkpointed"
+                ;;
             ax,completions)
                 cmd="ax__subcmd__completions"
                 ;;
             ax,demo)
                 cmd="ax__subcmd__demo"
                 ;;
+            ax,eff)
+                cmd="ax__subcmd__eff"
+                ;;
             ax,hold)
                 cmd="ax__subcmd__hold"
+                ;;
+            ax,keep)
+                cmd="ax__subcmd__keep"
                 ;;
             ax,logs)
                 cmd="ax__subcmd__logs"
@@ -64,6 +73,9 @@ _ax() {
             ax,suspend)
                 cmd="ax__subcmd__suspend"
                 ;;
+            ax,top)
+                cmd="ax__subcmd__top"
+                ;;
             ax,update)
                 cmd="ax__subcmd__update"
                 ;;
@@ -89,7 +101,7 @@ _ax() {
 
     case "${cmd}" in
         ax)
-            opts="-h -V --root --help --version queue status logs cancel hold release suspend resume resolve update why acct resource node reload completions demo submit"
+            opts="-h -V --root --help --version queue status logs cancel hold release suspend resume resolve keep checkpointed update why acct eff resource top node reload completions demo submit"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -250,6 +262,24 @@ _ax() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ax__subcmd__checkpointed)
+            opts="-h --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ax__subcmd__completions)
             opts="-h --root --help bash zsh fish ax axbatch axctl axrun"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -286,6 +316,24 @@ _ax() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ax__subcmd__eff)
+            opts="-h --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ax__subcmd__hold)
             opts="-h --why --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -293,6 +341,32 @@ _ax() {
                 return 0
             fi
             case "${prev}" in
+                --why)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__keep)
+            opts="-h --for --why --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --why)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -565,7 +639,7 @@ _ax() {
             return 0
             ;;
         ax__subcmd__resource)
-            opts="-o -l -h --format --wide --long --noheader --json --root --help"
+            opts="-o -l -h --format --wide --long --noheader --history --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -576,6 +650,10 @@ _ax() {
                     return 0
                     ;;
                 -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --history)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -635,7 +713,7 @@ _ax() {
             return 0
             ;;
         ax__subcmd__submit)
-            opts="-J -q -A -G -c -n -N -w -x -t -H -o -e -i -D -W -Q -v -h -V --job-name --partition --queue --priority --account --comment --gpus --gpu-mem --mem --ram --ram-per-cpu --ram-per-gpu --cpus-per-task --tasks --ntasks --tasks-per-node --ntasks-per-node --gpus-per-node --gpus-per-task --nodes --nodelist --exclude --exclusive --time --estimate --begin --hold --requeue --no-requeue --retry --retry-delay --retry-on --idempotent --lease-timeout --signal --grace --output --error --input --open-mode --workdir --chdir --export --env --slurm --wait --test-only --parsable --quiet --verbose --cmd --uid --json --help --version --root"
+            opts="-J -q -A -G -c -n -N -w -x -t -H -o -e -i -D -W -Q -v -h -V --job-name --partition --queue --priority --account --comment --gpus --gpu-mem --mem --mem-fit --ram --ram-per-cpu --ram-per-gpu --cpus-per-task --tasks --ntasks --tasks-per-node --ntasks-per-node --gpus-per-node --gpus-per-task --nodes --nodelist --exclude --exclusive --time --estimate --begin --hold --requeue --no-requeue --retry --retry-delay --retry-on --idempotent --lease-timeout --signal --preempt --grace --output --error --input --open-mode --workdir --chdir --export --env --slurm --wait --test-only --parsable --quiet --verbose --cmd --uid --json --help --version --root"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -809,6 +887,10 @@ _ax() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --preempt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --grace)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -970,6 +1052,24 @@ _ax() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ax__subcmd__top)
+            opts="-m -h --mine --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -36,10 +36,14 @@ complete -c ax -n "__fish_ax_needs_command" -f -a "release" -d 'Let held jobs be
 complete -c ax -n "__fish_ax_needs_command" -f -a "suspend" -d 'Freeze the processes of running jobs; not supported yet'
 complete -c ax -n "__fish_ax_needs_command" -f -a "resume" -d 'Let suspended jobs go on; not supported yet'
 complete -c ax -n "__fish_ax_needs_command" -f -a "resolve" -d 'Say what became of a job that ax cannot know about'
+complete -c ax -n "__fish_ax_needs_command" -f -a "keep" -d 'Leave idle cards to their jobs for some time'
+complete -c ax -n "__fish_ax_needs_command" -f -a "checkpointed" -d 'From within a job: tell that its work so far is safe'
 complete -c ax -n "__fish_ax_needs_command" -f -a "update" -d 'Change waiting jobs: --priority, --time, --begin, --queue, --job-name'
 complete -c ax -n "__fish_ax_needs_command" -f -a "why" -d 'Explain what was decided about a job'
 complete -c ax -n "__fish_ax_needs_command" -f -a "acct" -d 'List finished jobs and what they used'
+complete -c ax -n "__fish_ax_needs_command" -f -a "eff" -d 'Show what jobs used of what they held, and what to ask for next time'
 complete -c ax -n "__fish_ax_needs_command" -f -a "resource" -d 'Show every card: owner, slices, memory, load, health'
+complete -c ax -n "__fish_ax_needs_command" -f -a "top" -d 'Show cards and jobs live, on the whole screen'
 complete -c ax -n "__fish_ax_needs_command" -f -a "node" -d 'Show the nodes'
 complete -c ax -n "__fish_ax_needs_command" -f -a "reload" -d 'Read the configuration again: all of it or, on an error, none of it'
 complete -c ax -n "__fish_ax_needs_command" -f -a "completions" -d 'Print the completion file of a shell'
@@ -97,6 +101,14 @@ complete -c ax -n "__fish_ax_using_subcommand resolve" -l why -d 'Why, for the r
 complete -c ax -n "__fish_ax_using_subcommand resolve" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand resolve" -l json -d 'One JSON document: what became of each job'
 complete -c ax -n "__fish_ax_using_subcommand resolve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ax -n "__fish_ax_using_subcommand keep" -l for -d 'For how long from now: 30m, 2h, 1d; at most 7d' -r
+complete -c ax -n "__fish_ax_using_subcommand keep" -l why -d 'Why, for the record' -r
+complete -c ax -n "__fish_ax_using_subcommand keep" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand keep" -l json -d 'One JSON document: what became of each job'
+complete -c ax -n "__fish_ax_using_subcommand keep" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand checkpointed" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand checkpointed" -l json -d 'One JSON document: what became of it'
+complete -c ax -n "__fish_ax_using_subcommand checkpointed" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand update" -l why -d 'Why, for the record' -r
 complete -c ax -n "__fish_ax_using_subcommand update" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand update" -l json -d 'One JSON document: what became of each job'
@@ -117,12 +129,22 @@ complete -c ax -n "__fish_ax_using_subcommand acct" -s l -l long -l wide -d 'Mor
 complete -c ax -n "__fish_ax_using_subcommand acct" -l noheader -d 'Without the line of titles and the line of sums'
 complete -c ax -n "__fish_ax_using_subcommand acct" -l json -d 'One JSON document with everything'
 complete -c ax -n "__fish_ax_using_subcommand acct" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand eff" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand eff" -l json -d 'One JSON document: a list with an object a job'
+complete -c ax -n "__fish_ax_using_subcommand eff" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand resource" -s o -l format -d 'These columns, separated by commas' -r
+complete -c ax -n "__fish_ax_using_subcommand resource" -l history -d 'Memory and load over time as small charts, an hour back or as long as SPAN says (30m, 6h, 7d)' -r
 complete -c ax -n "__fish_ax_using_subcommand resource" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand resource" -s l -l long -l wide -d 'More columns, and nothing is cut'
 complete -c ax -n "__fish_ax_using_subcommand resource" -l noheader -d 'Without the line of titles'
 complete -c ax -n "__fish_ax_using_subcommand resource" -l json -d 'One JSON document with everything'
 complete -c ax -n "__fish_ax_using_subcommand resource" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand top" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand top" -s m -l mine -d 'Only my own jobs'
+complete -c ax -n "__fish_ax_using_subcommand top" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -f -a "list" -d 'List the nodes and what of them is in use'
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -f -a "list" -d 'List the nodes and what of them is in use'
@@ -182,6 +204,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l retry-on -d 'exit codes
 complete -c ax -n "__fish_ax_using_subcommand submit" -l idempotent -d 'whether a lost attempt may simply start again' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l lease-timeout -d 'how long its node may be silent' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l signal -d 'signal to send before the end; TIME in seconds' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l preempt -d 'what urgent jobs may do to it: requeue, cancel or never' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l grace -d 'time between SIGTERM and SIGKILL' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s o -l output -d 'file for output; default ax-%j.out' -r -F
 complete -c ax -n "__fish_ax_using_subcommand submit" -s e -l error -d 'file for errors; default: with output' -r -F
@@ -194,6 +217,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l slurm -d 'keep an optio
 complete -c ax -n "__fish_ax_using_subcommand submit" -l cmd -d 'the command to run, for ax submit' -r -f -a "(__fish_complete_command)"
 complete -c ax -n "__fish_ax_using_subcommand submit" -l uid -d 'submit as another user; root only' -r -f -a "(__fish_complete_users)"
 complete -c ax -n "__fish_ax_using_subcommand submit" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand submit" -l mem-fit -d 'may be given less than --mem, if its last runs used less'
 complete -c ax -n "__fish_ax_using_subcommand submit" -s H -l hold -d 'wait until released'
 complete -c ax -n "__fish_ax_using_subcommand submit" -l requeue -d 'may be put back into the queue'
 complete -c ax -n "__fish_ax_using_subcommand submit" -l no-requeue -d 'is never put back into the queue'

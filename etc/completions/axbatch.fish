@@ -26,6 +26,7 @@ complete -c axbatch -l retry-on -d 'exit codes to retry, such as 1,75,130-140' -
 complete -c axbatch -l idempotent -d 'whether a lost attempt may simply start again' -r
 complete -c axbatch -l lease-timeout -d 'how long its node may be silent' -r
 complete -c axbatch -l signal -d 'signal to send before the end; TIME in seconds' -r
+complete -c axbatch -l preempt -d 'what urgent jobs may do to it: requeue, cancel or never' -r
 complete -c axbatch -l grace -d 'time between SIGTERM and SIGKILL' -r
 complete -c axbatch -s o -l output -d 'file for output; default ax-%j.out' -r -F
 complete -c axbatch -s e -l error -d 'file for errors; default: with output' -r -F
@@ -38,6 +39,7 @@ complete -c axbatch -l slurm -d 'keep an option of Slurm, without effect' -r
 complete -c axbatch -l wrap -d 'make a script of a shell command' -r -f -a "(__fish_complete_command)"
 complete -c axbatch -l uid -d 'submit as another user; root only' -r -f -a "(__fish_complete_users)"
 complete -c axbatch -l root -d 'all of ax\'s paths lie under DIR; or AX_ROOT' -r -f -a "(__fish_complete_directories)"
+complete -c axbatch -l mem-fit -d 'may be given less than --mem, if its last runs used less'
 complete -c axbatch -s H -l hold -d 'wait until released'
 complete -c axbatch -l requeue -d 'may be put back into the queue'
 complete -c axbatch -l no-requeue -d 'is never put back into the queue'

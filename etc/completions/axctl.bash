@@ -181,7 +181,7 @@ _axctl() {
             return 0
             ;;
         axctl__subcmd__simulate)
-            opts="-h --nodes --profile --config --compare --tick --load_s --horizon --limit --json --svg --root --help"
+            opts="-h --nodes --profile --config --compare --tick --load_s --history --horizon --limit --json --svg --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -208,6 +208,10 @@ _axctl() {
                     return 0
                     ;;
                 --load_s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --history)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

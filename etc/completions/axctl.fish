@@ -42,6 +42,7 @@ complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l config -d 'A co
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l compare -d 'Two configurations, or names of profiles, side by side' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l tick -d 'Decide only every so many seconds, not at every event' -r
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l load_s -d 'A job uses its true memory so many seconds after its start; without it memory never runs out' -r
+complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l history -d 'What ran before, as a workload of its own: it is known how long its jobs took and what they used' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l horizon -d 'Count as done in time what ended so many seconds after the first arrival' -r
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l limit -d 'Only the first N jobs of the file' -r
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l svg -d 'Also draw what ran when on which card' -r -F

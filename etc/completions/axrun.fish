@@ -26,6 +26,7 @@ complete -c axrun -l retry-on -d 'exit codes to retry, such as 1,75,130-140' -r
 complete -c axrun -l idempotent -d 'whether a lost attempt may simply start again' -r
 complete -c axrun -l lease-timeout -d 'how long its node may be silent' -r
 complete -c axrun -l signal -d 'signal to send before the end; TIME in seconds' -r
+complete -c axrun -l preempt -d 'what urgent jobs may do to it: requeue, cancel or never' -r
 complete -c axrun -l grace -d 'time between SIGTERM and SIGKILL' -r
 complete -c axrun -s o -l output -d 'file for output; default ax-%j.out' -r -F
 complete -c axrun -s e -l error -d 'file for errors; default: with output' -r -F
@@ -37,6 +38,7 @@ complete -c axrun -l env -d 'a variable for the job; may be repeated' -r
 complete -c axrun -l slurm -d 'keep an option of Slurm, without effect' -r
 complete -c axrun -l uid -d 'submit as another user; root only' -r -f -a "(__fish_complete_users)"
 complete -c axrun -l root -d 'all of ax\'s paths lie under DIR; or AX_ROOT' -r -f -a "(__fish_complete_directories)"
+complete -c axrun -l mem-fit -d 'may be given less than --mem, if its last runs used less'
 complete -c axrun -s H -l hold -d 'wait until released'
 complete -c axrun -l requeue -d 'may be put back into the queue'
 complete -c axrun -l no-requeue -d 'is never put back into the queue'

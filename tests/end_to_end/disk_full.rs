@@ -5,6 +5,9 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::books::{FOUR_CPUS, assert_at_most_once, assert_nothing_left, honest, until, wait_begun};
 use crate::cluster::{ALICE, Cluster, as_root, supervisor_of, wait_for};
@@ -211,6 +214,38 @@ fn the_run_directory_is_full() {
     for id in [&one, &two, &waits] {
         assert_at_most_once(&cluster, ALICE, id);
     }
+    assert_nothing_left(&cluster);
+}
+
+#[test]
+fn a_node_that_can_start_nothing_rests_and_says_why() {
+    if !as_root() {
+        return;
+    }
+    let (cluster, disk) = world("run/ax", "size=4m,mode=755");
+    let node = || {
+        let nodes = cluster.ok(ALICE, "ax", &["node", "list", "--json"]);
+        serde_json::from_str::<Value>(&nodes).unwrap()[0].clone()
+    };
+    disk.fill();
+    let ids: Vec<String> = (0..12).map(|_| cluster.submit(ALICE, &[], &honest("true"))).collect();
+    wait_for("the node to rest", || node()["state"] == "failing");
+    let reason = node()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("starts came to nothing") && reason.contains("No space left"), "{reason}");
+    wait_for("a job to be told", || {
+        let told = cluster.ok(ALICE, "ax", &["why", &ids[11]]);
+        told.split_whitespace().collect::<Vec<_>>().join(" ").contains("starts came to nothing")
+    });
+    // A look at each of twelve jobs in each of ten seconds would be more than a hundred.
+    std::thread::sleep(Duration::from_secs(10));
+    let starts = cluster.log().matches("not_started").count();
+    assert!(starts < 30, "{starts}");
+    disk.clear();
+    for id in &ids {
+        assert_eq!(cluster.wait_over(id)["state"], "SUCCEEDED");
+        assert_at_most_once(&cluster, ALICE, id);
+    }
+    assert_eq!(node()["state"], "up");
     assert_nothing_left(&cluster);
 }
 

@@ -9,8 +9,12 @@ mod asking;
 mod axrun_outside;
 mod bad_words;
 mod books;
+mod card_limits;
+mod card_rounds;
 mod card_use;
+mod card_watch;
 mod cards;
+mod cards_hang;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod commands;
@@ -46,3 +50,4 @@ mod storm;
 mod stranger;
 mod supervisor_lost;
 mod survival;
+mod watching;

@@ -10,7 +10,12 @@ use ax_sys::signals::Signal;
 use crate::world::{Mount, World, eventually, is_alive, pid_in};
 
 fn cancel(at_once: bool) -> Request {
-    Request::Terminate { outcome: Outcome::Cancelled, message: "cancelled by wang".to_owned(), at_once }
+    Request::Terminate {
+        outcome: Outcome::Cancelled,
+        message: "cancelled by wang".to_owned(),
+        at_once,
+        warned: false,
+    }
 }
 
 #[test]
@@ -31,6 +36,33 @@ fn a_limit_warns_asks_and_counts_as_timeout_even_for_exit_0() {
     assert_eq!(result.message.as_deref(), Some("over its time limit of 00:00:01"));
     let lasted = result.ended_at - result.started_at.unwrap();
     assert!(lasted >= Span(1400), "{lasted:?}");
+}
+
+#[test]
+fn an_end_with_a_warning_gives_the_time_that_was_asked_for_and_no_other() {
+    let Some(world) = World::new() else { return };
+    let script =
+        "trap 'echo warned' USR1; trap 'echo term; exit 0' TERM; echo up > up; while :; do sleep 0.05; done";
+    let warn = WarnSignal { batch_only: true, signal: 10, before: Span(1500) };
+    let change = |a: &mut ax_core::record::Assignment| {
+        a.ending.warn = Some(warn);
+        a.files.error = Some("/dev/null".to_owned());
+    };
+    let mut job = world.job(script).with(change).start();
+    job.begun();
+    eventually("the traps", || world.home.join("up").exists());
+    let asked = std::time::Instant::now();
+    for message in ["IDLE", "asked again"] {
+        let (outcome, message) = (Outcome::Cancelled, message.to_owned());
+        assert_eq!(
+            job.ask(&Request::Terminate { outcome, message, at_once: false, warned: true }),
+            Report::Done
+        );
+    }
+    let result = job.result();
+    assert!(asked.elapsed() >= std::time::Duration::from_millis(1500), "{:?}", asked.elapsed());
+    assert_eq!(world.out(), "warned\nterm\n");
+    assert_eq!((result.outcome, result.message.as_deref()), (Outcome::Cancelled, Some("IDLE")));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod cost;
 mod crash;
 mod ends;
 mod launch;
+mod limits;
 mod ordinary_user;
 mod watchdog;
 mod world;

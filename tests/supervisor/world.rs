@@ -135,6 +135,7 @@ impl World {
             cgroup_parents: self.parents.clone(),
             station: Vec::new(),
             marker: ("AX_TEST_MARK".to_owned(), format!("{}-{name}", std::process::id())),
+            card_limits: None,
         };
         Job { world: self, name, folder, assignment }
     }

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::table::wrap;
 
 const COLUMNS: &str = "id,name,user,queue,state,exit,elapsed,cpu,maxram";
-const LONG: &str = "id,name,user,account,queue,state,exit,node,gpus,cpus,submitted,started,ended,elapsed,cpu,maxram,attempt,reason";
+const LONG: &str = "id,name,user,account,queue,state,exit,node,gpus,cpus,submitted,started,ended,elapsed,cpu,maxram,idle,attempt,reason";
 
 /// List finished jobs and what they used
 #[derive(clap::Args)]
@@ -77,13 +77,15 @@ impl Arguments {
 /// `3 jobs (2 SUCCEEDED, 1 FAILED); elapsed 03:00:00, CPU 01:00:00, GPU 06:00:00`.
 fn sums(jobs: &[JobView], session: &Session<'_, '_>) -> String {
     let mut states: BTreeMap<_, u64> = BTreeMap::new();
-    let (mut elapsed, mut cpu, mut gpu) = (Span::ZERO, Span::ZERO, Span::ZERO);
+    let (mut elapsed, mut cpu, mut gpu, mut idle) = (Span::ZERO, Span::ZERO, Span::ZERO, Span::ZERO);
     for job in jobs {
         *states.entry(job.state).or_default() += 1;
         let ran = fields::elapsed(job, &session.clock).unwrap_or_default();
         elapsed = elapsed + ran;
         cpu = cpu + fields::cpu_time(job).unwrap_or_default();
         gpu = gpu + Span(ran.0.saturating_mul(u64::from(job.gpus)));
+        let unused = fields::idle(job).unwrap_or_default();
+        idle = idle + Span(unused.0.saturating_mul(u64::from(job.gpus)));
     }
     if jobs.is_empty() {
         return "no jobs ended in that time\n".to_owned();
@@ -91,6 +93,7 @@ fn sums(jobs: &[JobView], session: &Session<'_, '_>) -> String {
     let words: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let plural = if jobs.len() == 1 { "job" } else { "jobs" };
     let states = words.join(", ");
-    let text = format!("{} {plural} ({states}); elapsed {elapsed}, CPU {cpu}, GPU {gpu}", jobs.len());
+    let idle = if idle > Span::ZERO { format!(" (idle {idle})") } else { String::new() };
+    let text = format!("{} {plural} ({states}); elapsed {elapsed}, CPU {cpu}, GPU {gpu}{idle}", jobs.len());
     wrap(&text, session.screen.width).join("\n") + "\n"
 }

@@ -1,17 +1,16 @@
 //! `ax resource`: every card: who holds it, how much of it, what is measured, and its health.
-//! The holders are told by name: that takes a second question, about the jobs on the cards.
+//! `--history` is `history`'s.
 
-use std::collections::BTreeMap;
-
-use ax_core::api::{CardView, JobView, JobsQuery};
+use ax_core::api::{CardView, HeldView};
 use ax_core::id::JobId;
 
+use super::history;
 use crate::failure::Failure;
 use crate::fields::{self, Field, card_memory, left, right};
 use crate::session::Session;
 use crate::style::Paint;
 use crate::table::Cell;
-use crate::table::Shrink::{Freely, Last, Never};
+use crate::table::Shrink::{Freely, Goes, Last, Never};
 
 /// Show every card: owner, slices, memory, load, health
 #[derive(clap::Args)]
@@ -25,6 +24,9 @@ pub(crate) struct Arguments {
     /// Without the line of titles
     #[arg(long)]
     noheader: bool,
+    /// Memory and load over time as small charts, an hour back or as long as SPAN says (30m, 6h, 7d)
+    #[arg(long, value_name = "SPAN", num_args = 0..=1, default_missing_value = "1h", conflicts_with_all = ["format", "long"])]
+    history: Option<String>,
     /// One JSON document with everything
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -35,30 +37,41 @@ struct Row {
     card: CardView,
     /// Users, separated by commas.
     owner: String,
+    /// Slices, separated by commas, or `whole`.
+    slices: String,
     /// Jobs with their users and slices, and strangers, in words.
     holders: String,
 }
 
-const COLUMNS: &str = "node,index,name,mem,reserved,used,load,health,owner,jobs";
-const NARROW: &str = "node,index,name,mem,reserved,used,load,health,owner";
-const LONG: &str = "node,index,name,uuid,mem,free,reserved,used,p95,load,limit,health,owner,holders";
+const COLUMNS: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner,slices,jobs";
+const NARROW: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner";
+const LONG: &str = "node,index,name,uuid,mem,free,reserved,used,p95,unused,load,temp,power,limit,health,owner,slices,holders,note";
 
-static FIELDS: [Field<Row>; 15] = [
+static FIELDS: [Field<Row>; 20] = [
     left("node", "NODE", Last(6), |row, _| Cell::new(&row.card.node)),
     right("index", "GPU", |row, _| Cell::new(row.card.index.to_string())),
-    left("name", "NAME", Freely(4), |row, _| Cell::new(short_name(&row.card.name))),
+    left("name", "NAME", Goes, |row, _| Cell::new(short_name(&row.card.name))),
     left("uuid", "UUID", Never, |row, _| Cell::new(&row.card.uuid)),
     right("mem", "MEM", |row, _| Cell::new(card_memory(row.card.mem_mb))),
     right("free", "FREE", |row, _| Cell::new(card_memory(row.card.free_mb))),
     right("reserved", "RESERVED", |row, _| Cell::new(card_memory(row.card.reserved_mb))),
     right("used", "USED", |row, _| Cell::maybe(row.card.used_mb.map(card_memory))),
     right("p95", "P95", |row, _| Cell::maybe(row.card.p95_mb.map(card_memory))),
+    right("unused", "UNUSED", |row, _| Cell::maybe(row.card.unused_mb.map(card_memory))),
     right("load", "LOAD", |row, _| Cell::maybe(row.card.load.map(|load| format!("{load}%")))),
-    left("limit", "LIMIT", Never, |row, _| Cell::new(&row.card.limit)),
+    right("temp", "TEMP", |row, _| Cell::maybe(row.card.temperature.map(|degrees| format!("{degrees}C")))),
+    right("power", "POWER", |row, _| {
+        Cell::maybe(row.card.power_mw.map(|power| format!("{}W", power.div_ceil(1000))))
+    }),
+    left("limit", "LIMIT", Last(5), |row, _| Cell::new(&row.card.limit)),
     left("health", "HEALTH", Last(7), |row, _| Cell::painted(&row.card.health, paint(&row.card.health))),
     left("owner", "OWNER", Last(5), |row, _| Cell::new(&row.owner)),
-    left("jobs", "JOBS", Freely(12), |row, _| Cell::new(job_ids(&row.card))),
+    left("slices", "SLICES", Goes, |row, _| Cell::new(&row.slices)),
+    left("jobs", "JOBS", Goes, |row, _| Cell::new(job_ids(&row.card))),
     left("holders", "HOLDERS", Freely(12), |row, _| Cell::new(&row.holders)),
+    left("note", "NOTE", Freely(12), |row, _| {
+        Cell::new(remarks(&row.card).unwrap_or_else(|| "-".to_owned()))
+    }),
 ];
 
 /// All cards are of one maker: its name says nothing.
@@ -82,6 +95,9 @@ fn paint(health: &str) -> Paint {
 impl Arguments {
     /// Asks and prints.
     pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
+        if let Some(span) = &self.history {
+            return history::run(session, span, self.json);
+        }
         let narrow = self.format.is_none() && !self.long && session.has_room_below();
         let names = match (&self.format, self.long) {
             (Some(format), _) => format,
@@ -99,49 +115,77 @@ impl Arguments {
             session.remark("there are no cards; 'ax node list' shows CPUs and memory");
             return Ok(0);
         }
-        let jobs = holders(session, &cards)?;
-        let rows: Vec<Row> = cards.into_iter().map(|card| Row::new(card, &jobs)).collect();
-        let note = |row: &Row| Some(row.holders.clone()).filter(|holders| narrow && holders != "-");
-        let table = fields::table(&fields, &rows, &session.clock, note);
+        let free = free_in_words(&cards);
+        let rows: Vec<Row> = cards.into_iter().map(Row::new).collect();
+        let note = |row: &Row| {
+            let holders = Some(row.holders.clone()).filter(|holders| narrow && holders != "-");
+            let remarks = remarks(&row.card).filter(|_| session.screen.terminal && !self.long);
+            let both: Vec<String> = holders.into_iter().chain(remarks).collect();
+            (!both.is_empty()).then(|| both.join("; "))
+        };
+        let mut table = fields::table(&fields, &rows, &session.clock, note);
+        if self.format.is_some() {
+            table.keep_all();
+        }
         session.table(&table, !self.noheader, self.long)?;
+        if session.screen.terminal && !self.noheader && self.format.is_none() {
+            session.print(&free)?;
+        }
         Ok(0)
     }
 }
 
 impl Row {
-    fn new(card: CardView, jobs: &BTreeMap<JobId, JobView>) -> Row {
-        let users = card.jobs.iter().filter_map(|id| jobs.get(id)).map(|job| job.user.clone());
-        let mut owners: Vec<String> = users.collect();
+    fn new(card: CardView) -> Row {
+        let mut owners: Vec<String> = card.held.iter().map(|held| held.user.clone()).collect();
         owners.sort();
         owners.dedup();
         if !card.foreign.is_empty() {
             owners.push("(outside)".to_owned());
         }
-        let owner = if owners.is_empty() { "-".to_owned() } else { owners.join(",") };
-        Row { owner, holders: in_words(&card, jobs), card }
+        let slice = |held: &HeldView| held.mem_mb.map_or("whole".to_owned(), card_memory);
+        let slices: Vec<String> = card.held.iter().map(slice).collect();
+        let or_none = |list: Vec<String>| if list.is_empty() { "-".to_owned() } else { list.join(",") };
+        Row { owner: or_none(owners), slices: or_none(slices), holders: in_words(&card), card }
     }
 }
 
-/// The jobs on the cards, as far as the caller may see them.
-fn holders(session: &Session<'_, '_>, cards: &[CardView]) -> Result<BTreeMap<JobId, JobView>, Failure> {
-    if cards.iter().all(|card| card.jobs.is_empty()) {
-        return Ok(BTreeMap::new());
-    }
-    let answer = session.client.jobs(&JobsQuery::default())?;
-    Ok(answer.jobs.into_iter().map(|job| (job.id, job)).collect())
-}
-
-/// `ax-2026-0001 alice 40GB, ax-2026-0002 bob; outside ax: pid 17 (carol)`, or `-`.
-fn in_words(card: &CardView, jobs: &BTreeMap<JobId, JobView>) -> String {
-    let one = |id: &JobId| match jobs.get(id) {
-        Some(JobView { user, gpu_mem_mb: Some(mb), .. }) => format!("{id} {user} {}", card_memory(*mb)),
-        Some(job) => format!("{id} {}", job.user),
-        None => id.to_string(),
+/// `ax-2026-0001 alice 40GB (31GB used), ax-2026-0002 bob; outside ax: pid 17 (carol)`, or `-`.
+fn in_words(card: &CardView) -> String {
+    let one = |held: &HeldView| {
+        let slice = held.mem_mb.map_or_else(String::new, |mb| format!(" {}", card_memory(mb)));
+        let used = held.used_mb.map_or_else(String::new, |mb| format!(" ({} used)", card_memory(mb)));
+        format!("{} {}{slice}{used}", held.job, held.user)
     };
-    let mut words = card.jobs.iter().map(one).collect::<Vec<_>>().join(", ");
+    let mut words = card.held.iter().map(one).collect::<Vec<_>>().join(", ");
     if !card.foreign.is_empty() {
         let gap = if words.is_empty() { "" } else { "; " };
         words.push_str(&format!("{gap}outside ax: {}", card.foreign.join(", ")));
     }
     if words.is_empty() { "-".to_owned() } else { words }
+}
+
+/// What somebody should know of a card.
+fn remarks(card: &CardView) -> Option<String> {
+    let all: Vec<&str> = card.why.iter().chain(&card.warning).map(String::as_str).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// `free: 3 whole cards, 112GB in 4 pieces`: a piece is what slices have left of a card.
+fn free_in_words(cards: &[CardView]) -> String {
+    let usable = |card: &&CardView| card.health == "healthy" && card.foreign.is_empty();
+    let whole = cards.iter().filter(usable).filter(|card| card.reserved_mb == 0).count();
+    let pieces: Vec<u64> = cards
+        .iter()
+        .filter(usable)
+        .filter(|card| card.reserved_mb > 0 && card.free_mb > 0)
+        .map(|card| card.free_mb)
+        .collect();
+    let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut text = format!("free: {}", plural(whole, "whole card"));
+    if !pieces.is_empty() {
+        let sum = card_memory(pieces.iter().sum());
+        text.push_str(&format!(", {sum} in {}", plural(pieces.len(), "piece")));
+    }
+    text + "\n"
 }

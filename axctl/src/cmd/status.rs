@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ax_core::api::{AttemptView, JobView};
+use ax_core::api::{AttemptView, JobView, LearntView};
 use ax_core::job::state::STATES;
 use ax_core::time::Span;
 
@@ -125,6 +125,9 @@ impl Page<'_, '_, '_> {
             None => "none".to_owned(),
         };
         self.line("time limit", &limit);
+        let learnt = job.learnt.as_ref();
+        self.maybe("planned", learnt.and_then(LearntView::length_in_words).as_ref());
+        self.maybe("counted", learnt.and_then(|learnt| self.counted(learnt)).as_ref());
         self.line("restarts", &restarts(job));
         if !job.unused_options.is_empty() {
             self.line("no effect", &job.unused_options.join(" "));
@@ -136,6 +139,12 @@ impl Page<'_, '_, '_> {
         if !job.gpu_uuids.is_empty() {
             self.line("cards", &job.gpu_uuids.join(", "));
         }
+    }
+
+    /// What it is counted with of each card, where that is not what it asks for.
+    fn counted(&self, learnt: &LearntView) -> Option<String> {
+        let with = self.job.gpu_mem_mb.map(card_memory)?;
+        Some(format!("{with} a card, {}", learnt.memory_in_words()?))
     }
 
     fn times(&mut self) {
@@ -152,6 +161,9 @@ impl Page<'_, '_, '_> {
             if let Some(time) = time {
                 self.line(label, &clock.both(time));
             }
+        }
+        if let Some(until) = job.kept_until.filter(|until| *until > clock.now) {
+            self.line("kept", &format!("idle cards are left to it until {}", clock.both(until)));
         }
         if job.exit_code.is_some() || job.signal.is_some() {
             self.line("exit", &exit(job.exit_code, job.signal));
@@ -245,7 +257,11 @@ fn used(attempt: &AttemptView) -> Option<String> {
     let ram = attempt.max_ram_mb.map(|mb| format!("{} of memory", megabytes(mb)));
     let gpu = attempt.max_gpu_mem_mb.map(|mb| format!("{} of GPU memory", card_memory(mb)));
     let parts: Vec<String> = [cpu, ram, gpu].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("used {}", parts.join(", ")))
+    let used = (!parts.is_empty()).then(|| format!("used {}", parts.join(", ")));
+    let idle = attempt.idle_s.filter(|idle| *idle > 0);
+    let idle = idle.map(|idle| format!("its cards did nothing for {}", length(Span::seconds(idle))));
+    let both: Vec<String> = used.into_iter().chain(idle).collect();
+    (!both.is_empty()).then(|| both.join("; "))
 }
 
 /// `1 card`, `4 cards`.

@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// A job uses its true memory so many seconds after its start; without it memory never runs out
     #[arg(long = "load_s", alias = "load-s", value_name = "SECONDS", value_parser = seconds)]
     load: Option<Span>,
+    /// What ran before, as a workload of its own: it is known how long its jobs took and what they used
+    #[arg(long, value_name = "WORKLOAD")]
+    history: Option<PathBuf>,
     /// Count as done in time what ended so many seconds after the first arrival
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     horizon: Option<Span>,
@@ -88,9 +91,10 @@ impl Arguments {
         if let Some(limit) = self.limit {
             workload.keep(limit);
         }
+        let history = self.history.as_deref().map(input::workload).transpose()?.unwrap_or_default();
         let mut outcomes = Vec::new();
         for named in self.configurations(world)? {
-            outcomes.push(self.outcome(&workload, named, world)?);
+            outcomes.push(self.outcome(&workload, &history, named, world)?);
         }
         for outcome in &outcomes {
             self.tell_rejected(&workload, outcome, world);
@@ -129,7 +133,13 @@ impl Arguments {
         if self.nodes.is_empty() { &workload.nodes } else { &self.nodes }
     }
 
-    fn outcome(&self, workload: &Workload, named: Named, world: &mut World<'_>) -> Result<Outcome, Failure> {
+    fn outcome(
+        &self,
+        workload: &Workload,
+        history: &Workload,
+        named: Named,
+        world: &mut World<'_>,
+    ) -> Result<Outcome, Failure> {
         let Named { name, mut config } = named;
         let added = add_missing_queues(&mut config, workload);
         if !added.is_empty() && name != DEFAULTS {
@@ -142,6 +152,7 @@ impl Arguments {
         let options = Options {
             config,
             nodes: self.nodes(workload).to_vec(),
+            history: history.tasks.clone(),
             tick: self.tick.unwrap_or_default(),
             load: self.load.unwrap_or_default(),
         };

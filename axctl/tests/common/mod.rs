@@ -179,6 +179,12 @@ pub fn ax(root: &Root, words: &[&str], screen: Screen) -> Ended {
     in_world(root, &[], b"", |world| axctl::ax::run(arguments, world, screen, Zone::Fixed(3600)))
 }
 
+/// Runs `ax` with these variables.
+pub fn ax_with(root: &Root, words: &[&str], screen: Screen, vars: &[(&str, &str)]) -> Ended {
+    let arguments = std::iter::once("ax").chain(words.iter().copied()).map(OsString::from).collect();
+    in_world(root, vars, b"", |world| axctl::ax::run(arguments, world, screen, Zone::Fixed(3600)))
+}
+
 /// Runs `axctl`.
 pub fn axctl(root: &Root, words: &[&str]) -> Ended {
     let arguments = std::iter::once("axctl").chain(words.iter().copied()).map(OsString::from).collect();

@@ -1,7 +1,11 @@
 //! Jobs, nodes and cards as a daemon would show them.
 
 use ax_core::advice::Advice;
-use ax_core::api::{AttemptView, CardView, DecisionView, JobView, JobsAnswer, NodeView};
+use ax_core::api::{
+    AttemptUsage, AttemptView, CardHistory, CardPoint, CardView, DecisionView, HeldView, JobView, JobsAnswer,
+    NodeView, UsageView,
+};
+use ax_core::gpu::thin::Figure;
 use ax_core::job::state::JobState;
 use ax_core::time::WallTime;
 
@@ -53,6 +57,7 @@ pub fn waiting() -> JobView {
         gpu_uuids: vec![],
         gpu_mem_mb: None,
         time_limit_s: Some(28_800),
+        learnt: None,
         attempt: 0,
         attempts: vec![],
         time_in_state: [("READY".to_owned(), 7500.0)].into(),
@@ -64,6 +69,7 @@ pub fn waiting() -> JobView {
         idempotent: true,
         requeue: true,
         retries: 0,
+        kept_until: None,
         account: None,
         ticket: None,
     }
@@ -113,6 +119,7 @@ fn lost_attempt() -> AttemptView {
         cpu_time_s: Some(51_234.5),
         max_ram_mb: Some(12_345),
         max_gpu_mem_mb: Some(30_000),
+        idle_s: None,
         stdout: Some("/home/alice/ax-1.out".into()),
         stderr: None,
         message: Some("node gpu-02 was silent for 61 s".into()),
@@ -244,39 +251,108 @@ pub fn nodes() -> String {
     serde_json::to_string(&[up, absent]).unwrap()
 }
 
+/// A card in slices, a whole one, one that is not well.
 pub fn cards() -> String {
-    let held = CardView {
+    let id = |text: &str| text.parse().unwrap();
+    let held = |job, user: &str, mem_mb| HeldView { job, user: user.into(), mem_mb, used_mb: Some(15_000) };
+    let shared = CardView {
         node: "gpu-01".into(),
         index: 0,
         uuid: "GPU-1b2c3d4e-0000-1111-2222-333344445555".into(),
         name: "NVIDIA A100-SXM4-80GB".into(),
         mem_mb: 81_051,
-        free_mb: 42_905,
-        reserved_mb: 38_146,
+        free_mb: 4_759,
+        reserved_mb: 76_292,
         used_mb: Some(30_000),
         p95_mb: Some(31_000),
         load: Some(87),
-        jobs: vec!["ax-2026-0001".parse().unwrap()],
+        jobs: vec![id("ax-2026-0001"), id("ax-2026-0007")],
         foreign: vec!["pid 4711 (carol)".into()],
-        limit: "framework settings".into(),
+        limit: "driver".into(),
         health: "healthy".into(),
         why: None,
+        held: vec![
+            held(id("ax-2026-0001"), "alice", Some(38_146)),
+            held(id("ax-2026-0007"), "bob", Some(38_146)),
+        ],
         temperature: Some(61),
-        power_mw: Some(250_000),
+        power_mw: Some(243_500),
+        unexplained_mb: Some(0),
+        unused_mb: Some(46_292),
+        fragmentation: Some(57),
+        warning: Some("57% of it is bound and not used".into()),
         hardware: Default::default(),
     };
-    let free = CardView {
+    let whole = CardView {
         index: 1,
-        uuid: "gpu-01:1".into(),
+        uuid: "GPU-whole".into(),
+        free_mb: 0,
+        reserved_mb: 81_051,
+        jobs: vec![id("ax-2026-0009")],
+        foreign: vec![],
+        held: vec![held(id("ax-2026-0009"), "\u{1b}[2Jmallory", None)],
+        unused_mb: None,
+        fragmentation: None,
+        warning: None,
+        ..shared.clone()
+    };
+    let unwell = CardView {
+        index: 2,
+        uuid: "gpu-01:2".into(),
         free_mb: 81_051,
         reserved_mb: 0,
         used_mb: None,
         p95_mb: None,
         load: None,
+        temperature: None,
+        power_mw: None,
         jobs: vec![],
-        foreign: vec![],
+        held: vec![],
+        limit: "none".into(),
         health: "suspect".into(),
-        ..held.clone()
+        why: Some("Xid 79: it has fallen off the bus; restart the machine".into()),
+        ..whole.clone()
     };
-    serde_json::to_string(&[held, free]).unwrap()
+    serde_json::to_string(&[shared, whole, unwell]).unwrap()
+}
+
+/// Cards over time: one that works, and one that nobody measures.
+pub fn history(points: u32) -> String {
+    let figure = |value: f64, most: f64| Some(Figure { min: 0.0, mean: value, max: most, count: 60 });
+    let point = |at: u32| match at % 20 {
+        7 => CardPoint::default(),
+        step => CardPoint {
+            used_mb: figure(f64::from(step) * 3000.0, f64::from(step) * 4000.0),
+            load: figure(f64::from(step) * 5.0, 100.0),
+            ..CardPoint::default()
+        },
+    };
+    let works = CardHistory {
+        node: "gpu-01".into(),
+        index: 0,
+        uuid: "GPU-1b2c".into(),
+        name: "NVIDIA A100-SXM4-80GB\u{1b}[31m".into(),
+        mem_mb: 81_051,
+        since: at(-3600),
+        step_s: 60,
+        points: (0..=points).map(point).collect(),
+    };
+    let points = vec![CardPoint::default(); points as usize];
+    let unknown = CardHistory { index: 1, points, ..works.clone() };
+    serde_json::to_string(&[works, unknown]).unwrap()
+}
+
+/// What an attempt was seen to use.
+pub fn usage(job: &JobView, epoch: u64) -> String {
+    let figure = |mean: f64, max: f64| Some(Figure { min: 0.0, mean, max, count: 3600 });
+    let attempt = AttemptUsage {
+        epoch,
+        gpu_load: figure(41.4, 99.0),
+        gpu_mem_mb: figure(9000.0, 12_000.0),
+        cpus: figure(2.2, 9.0),
+        ram_mb: figure(4000.0, 9000.0),
+        cpu_time_s: Some(8000.0),
+        max_ram_mb: Some(9100),
+    };
+    serde_json::to_string(&UsageView { id: job.id, attempts: vec![attempt] }).unwrap()
 }

@@ -16,7 +16,6 @@ use ax_core::config::{Config, Queue, Scheduler};
 use ax_core::controller::{Controller, Decision, Event, Submission};
 use ax_core::id::{AttemptName, SubmissionKey, Uid};
 use ax_core::job::request::{CardRequest, Request};
-use ax_core::job::spec::PreemptMode;
 use ax_core::job::state::Outcome;
 use ax_core::job::{AttemptEnd, Owner};
 use ax_core::node::{Card, Inventory};
@@ -82,22 +81,10 @@ fn request(numbers: &mut Numbers) -> Request {
     };
     let limit = Span::seconds(600 * (1 + numbers.below(20)));
     Request {
-        cpus,
-        ram: Megabytes(4000),
         cards: (count > 0).then(|| CardRequest { count, kind: None, slice: slice.map(Megabytes) }),
-        exclusive: false,
-        only_nodes: vec![],
-        not_nodes: vec![],
         time_limit: Some(limit),
-        estimate: None,
-        begin: None,
         priority: 30 + numbers.below(40) as u8,
-        idempotent: true,
-        requeue: true,
-        retries: 0,
-        retry_delay: Span::seconds(2),
-        retry_on: vec![],
-        preempt: PreemptMode::Requeue,
+        ..Request::plain(cpus, Megabytes(4000))
     }
 }
 

@@ -11,7 +11,6 @@
 use ax_core::config::Packing;
 use ax_core::id::{AttemptName, Epoch, HostName, JobId, JobNumber};
 use ax_core::job::request::{CardRequest, Request};
-use ax_core::job::spec::PreemptMode;
 use ax_core::node::{Card, Inventory, Node, Nodes};
 use ax_core::schedule::fragmentation::Mix;
 use ax_core::schedule::placement::{Place, Rules};
@@ -56,22 +55,8 @@ fn pod(fields: &[String]) -> Request {
     let (cards, milli) = (number(3) as u32, number(4));
     let slice = (cards == 1 && milli < WHOLE).then_some(Megabytes(milli));
     Request {
-        cpus: number(1) as u32,
-        ram: Megabytes(number(2)),
         cards: (cards > 0).then_some(CardRequest { count: cards, kind: None, slice }),
-        exclusive: false,
-        only_nodes: vec![],
-        not_nodes: vec![],
-        time_limit: None,
-        estimate: None,
-        begin: None,
-        priority: 50,
-        idempotent: true,
-        requeue: true,
-        retries: 0,
-        retry_delay: Span::ZERO,
-        preempt: PreemptMode::Requeue,
-        retry_on: vec![],
+        ..Request::plain(number(1) as u32, Megabytes(number(2)))
     }
 }
 

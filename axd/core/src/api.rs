@@ -1,8 +1,10 @@
 //! The types on the wire: what the commands ask of the daemon and what it
 //! answers, as JSON. The same on the local socket and, later, on TCP.
 
+mod cards;
 mod daemon;
 mod forecast;
+mod learnt;
 mod nodes;
 
 use std::collections::BTreeMap;
@@ -11,13 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::advice::Advice;
 use crate::explain::Condition;
-use crate::gpu::Hardware;
 use crate::id::{JobId, SubmissionKey};
 use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
 
+pub use cards::{AttemptUsage, CardHistory, CardPoint, CardView, HeldView, UsageView};
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
 pub use forecast::Forecast;
+pub use learnt::LearntView;
 pub use nodes::{NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
 
 /// Exit codes of the commands, and the class of every error on the wire.
@@ -231,6 +234,9 @@ pub struct JobView {
     pub gpu_mem_mb: Option<u64>,
     /// Time limit.
     pub time_limit_s: Option<u64>,
+    /// What its last runs say of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<LearntView>,
     /// Number of the last attempt, 0 before the first.
     pub attempt: u32,
     /// All attempts (status and acct only).
@@ -256,6 +262,9 @@ pub struct JobView {
     /// How often a failed attempt is tried again.
     #[serde(default)]
     pub retries: u32,
+    /// Until then somebody answers for its cards if they do nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<WallTime>,
     /// Account.
     pub account: Option<String>,
     /// Ticket under which it was submitted.
@@ -291,6 +300,9 @@ pub struct AttemptView {
     pub max_ram_mb: Option<u64>,
     /// Peak GPU memory, MB.
     pub max_gpu_mem_mb: Option<u64>,
+    /// How long its cards did nothing, in stretches of a minute and more, seconds; absent: never, or not measured.
+    #[serde(default)]
+    pub idle_s: Option<u64>,
     /// Output file.
     pub stdout: Option<String>,
     /// Error file, if it has one of its own.
@@ -377,6 +389,17 @@ pub enum Action {
         /// What happened, or what shall happen.
         answer: Resolution,
     },
+    /// Leave their cards to them for so long, whatever those do: by their owner or an administrator, who says why.
+    Keep {
+        /// How long, seconds.
+        seconds: u64,
+    },
+    /// From within a job: its work so far is safe.
+    Checkpointed {
+        /// The attempt that tells it (`AX_LEASE_EPOCH`); absent: the one that runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epoch: Option<u64>,
+    },
     /// Freeze their processes.
     Suspend,
     /// Thaw their processes.
@@ -433,49 +456,4 @@ pub struct ActionResult {
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ApiError>,
-}
-
-/// A card: `GET /api/v1/cards`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CardView {
-    /// Node.
-    pub node: String,
-    /// Number on its node.
-    pub index: u32,
-    /// UUID, or a name made from node and number where no driver says it.
-    pub uuid: String,
-    /// Product or declared type.
-    pub name: String,
-    /// Memory counted, MB.
-    pub mem_mb: u64,
-    /// Not reserved, MB.
-    pub free_mb: u64,
-    /// Reserved by jobs, MB.
-    pub reserved_mb: u64,
-    /// Used now, MB; absent where nobody measures.
-    pub used_mb: Option<u64>,
-    /// Used, 95th percentile of the window, MB.
-    pub p95_mb: Option<u64>,
-    /// Busy, percent.
-    pub load: Option<u32>,
-    /// Jobs on it.
-    pub jobs: Vec<JobId>,
-    /// Strangers on it, in words.
-    pub foreign: Vec<String>,
-    /// How memory limits are enforced.
-    pub limit: String,
-    /// `healthy`, `suspect`, `drained`.
-    pub health: String,
-    /// Why it is not healthy.
-    #[serde(default)]
-    pub why: Option<String>,
-    /// Degrees Celsius.
-    #[serde(default)]
-    pub temperature: Option<u32>,
-    /// Milliwatts.
-    #[serde(default)]
-    pub power_mw: Option<u32>,
-    /// How it is built in.
-    #[serde(default)]
-    pub hardware: Hardware,
 }

@@ -65,6 +65,11 @@ impl Paths {
         self.state.join("events.db")
     }
 
+    /// What was seen of cards and jobs over time.
+    pub fn samples(&self) -> PathBuf {
+        self.state.join("samples.db")
+    }
+
     /// 16 MiB held in reserve for a full disk.
     pub fn reserve(&self) -> PathBuf {
         self.state.join("reserve")

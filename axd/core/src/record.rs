@@ -52,6 +52,20 @@ pub struct Assignment {
     pub station: Vec<String>,
     /// Marks the environment of the job's processes where no control group can hold them: `NAME=VALUE`.
     pub marker: (String, String),
+    /// How the driver is told what the job may have of its cards; absent where it does not limit them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_limits: Option<CardLimits>,
+}
+
+/// Command lines by which the driver limits a job's control group: a supervisor can't load the driver's library.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardLimits {
+    /// Sets them; to be run when the group is there and before anything of the job runs.
+    pub set: Vec<String>,
+    /// Takes them away; to be run before the group goes. May be run without the other, and again.
+    pub clear: Vec<String>,
+    /// How long either may take.
+    pub patience: Span,
 }
 
 /// The submitter, resolved by axd at the start of the attempt.
@@ -125,6 +139,9 @@ pub struct Started {
     pub supervisor: ProcessMark,
     /// The job's control groups, as `ax_sys::cgroup::JobGroup::to_record` writes them; empty where none may be made.
     pub cgroups: Vec<String>,
+    /// As in the assignment: whoever removes the groups takes the limits on them away before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_limits: Option<CardLimits>,
     /// As in the assignment.
     pub marker: (String, String),
     /// When.
@@ -164,6 +181,9 @@ pub struct AttemptResult {
     /// older supervisors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never_started: bool,
+    /// It was never started because the driver would not limit its cards.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limit_refused: bool,
     /// Its groups are removed: nobody has to look for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub groups_gone: bool,
@@ -213,6 +233,9 @@ pub enum Request {
         message: String,
         /// No grace: KILL at once.
         at_once: bool,
+        /// First the warning that the job asked for, and the time that it asked for after it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        warned: bool,
     },
     /// Send a signal.
     Signal {

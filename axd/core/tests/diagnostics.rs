@@ -159,7 +159,10 @@ const DIRECTIVES: &[(&str, &str)] = &[
         "job.sh:1:1: a NUL byte; this is not a shell script; perhaps UTF-16, or a program, which --wrap starts",
     ),
     ("#AX --window=22:00-06:00", "job.sh:1:5: '--window' is not supported yet"),
-    ("#AX --preempt=never", "job.sh:1:5: '--preempt' is not supported yet"),
+    (
+        "#AX --preempt=suspend",
+        "job.sh:1:15: --preempt: suspend is not supported yet; write requeue, cancel or never",
+    ),
 ];
 
 /// Scripts with values that are wrong.

@@ -2,8 +2,8 @@
 
 use ax_core::directive::{Program, interpret, parse_args, parse_environment, parse_script, print, quote};
 use ax_core::job::spec::{
-    Export, ExportItem, GpuCount, IoSpec, JobSpec, NodeCount, OpenMode, PolicySpec, RamRequest, ResourceSpec,
-    TimeLimit, TimingSpec, WarnSignal, When,
+    Export, ExportItem, GpuCount, IoSpec, JobSpec, NodeCount, OpenMode, PolicySpec, PreemptMode, RamRequest,
+    ResourceSpec, TimeLimit, TimingSpec, WarnSignal, When,
 };
 use ax_core::size::Megabytes;
 use ax_core::time::{Span, WallTime};
@@ -43,7 +43,7 @@ fn ram() -> impl Strategy<Value = RamRequest> {
 /// One way to ask for cards, and GPU memory only with some.
 fn resources() -> impl Strategy<Value = ResourceSpec> {
     let counts = (of(1u32..1000), of(1u32..1000), of((1u32..1000).prop_map(|max| NodeCount { min: 1, max })));
-    let names = (hosts(), hosts(), any::<bool>());
+    let names = (hosts(), hosts(), any::<bool>(), any::<bool>());
     let memory = (of((1u64..(1 << 40)).prop_map(Megabytes)), of(ram()));
     (of(cards()), 0..3, memory, counts, names).prop_map(|(cards, how, memory, counts, names)| {
         let some = cards.as_ref().is_some_and(|cards| cards.count > 0);
@@ -60,6 +60,7 @@ fn resources() -> impl Strategy<Value = ResourceSpec> {
             exclude: names.1.into_iter().filter(|host| !names.0.contains(host)).collect(),
             nodelist: names.0,
             exclusive: names.2,
+            fit_memory: names.3,
             ..ResourceSpec::default()
         }
     })
@@ -103,8 +104,10 @@ fn policy() -> impl Strategy<Value = PolicySpec> {
     });
     let retry = (of(0u32..1001), of(span()), btree_set(1u8..=255, 0..9));
     let lease = span().prop_map(|Span(ms)| Span(ms + 1000));
-    (of(any::<bool>()), retry, of(any::<bool>()), of(lease), of(signal), of(span())).prop_map(
-        |(requeue, retry, idempotent, lease_timeout, signal, grace)| PolicySpec {
+    let modes = [PreemptMode::Requeue, PreemptMode::Cancel, PreemptMode::Never];
+    let preempt = of(proptest::sample::select(modes.to_vec()));
+    (of(any::<bool>()), retry, of(any::<bool>()), of(lease), of(signal), (preempt, of(span()))).prop_map(
+        |(requeue, retry, idempotent, lease_timeout, signal, (preempt, grace))| PolicySpec {
             requeue,
             retry: retry.0,
             retry_delay: retry.1,
@@ -112,7 +115,7 @@ fn policy() -> impl Strategy<Value = PolicySpec> {
             idempotent,
             lease_timeout,
             signal,
-            preempt: None,
+            preempt,
             grace,
         },
     )

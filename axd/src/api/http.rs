@@ -1,6 +1,6 @@
 //! HTTP/1.1 as far as a local socket needs it, as pure functions over bytes.
 //!
-//! What a client sends is judged here and nowhere else: what [`parse`] lets through has a known method,
+//! What a client sends is judged here and nowhere else: what [`parse()`] lets through has a known method,
 //! a decoded path, and a body of a stated and bounded length. No I/O, no clock, no policy about users.
 
 mod parse;

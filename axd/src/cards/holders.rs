@@ -1,5 +1,6 @@
-//! Who the processes are that have memory on a card, from `/proc`. What is there was written by users: a name is cut
-//! and made fit to be shown, and an attempt is believed only where the kernel lists the process in that attempt's group.
+//! Who the processes are that have memory on a card, from `/proc`. What is there was written by users: a name is made
+//! fit to be shown, and an attempt is believed only where the kernel lists the process in that attempt's group. Only
+//! files are read that the kernel answers by itself: others, such as `cmdline`, can wait for a process's memory for ever.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -28,6 +28,9 @@ const INVENTORY_TIMES: u64 = 2;
 /// Without jobs on cards they are looked at this much less often.
 const IDLE_TIMES: u64 = 10;
 
+/// Where somebody waits for a look they are looked at so many times as often at most.
+const OFTENER: u64 = 4;
+
 /// One that ends without a reason is started again after this.
 const PAUSE: Span = Span::seconds(1);
 
@@ -36,8 +39,8 @@ const PAUSE: Span = Span::seconds(1);
 pub(crate) enum News {
     /// Which cards there are has changed, or is known for the first time.
     Inventory,
-    /// What the cards are doing.
-    Sample(Sample),
+    /// What the cards are doing; when the look at them began.
+    Sample(BootTime, Sample),
     /// A card, or with no name the driver, does not do what it should.
     Sick { card: String, why: String },
     /// It does again.
@@ -56,14 +59,15 @@ pub(crate) struct Pace {
 }
 
 /// Which cards this machine has, as far as is known.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Known<'a> {
     /// There is no library: nobody can say.
     Nothing,
     /// The driver does not say: why.
     Unclear(&'a str),
-    /// These, by their places on the bus.
-    These(&'a [Found]),
+    /// These, by their places on the bus; and at these numbers of the driver's cards that say nothing, not even who they
+    /// are.
+    These(&'a [Found], Vec<u32>),
 }
 
 /// What the process is about.
@@ -106,6 +110,10 @@ pub(crate) struct Cards {
     dying: BTreeMap<i32, PidFd>,
     /// Whether jobs are on cards.
     busy: bool,
+    /// When the last look began.
+    begun: BootTime,
+    /// Somebody waits for a look that begins after this one.
+    wanted: bool,
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +139,8 @@ impl Cards {
             news: Vec::new(),
             dying: BTreeMap::new(),
             busy: false,
+            begun: BootTime(0),
+            wanted: false,
         }
     }
 
@@ -139,7 +149,10 @@ impl Cards {
         match self.ward.driver() {
             Some(why) if self.known.is_empty() => Known::Unclear(why),
             _ if !self.library => Known::Nothing,
-            _ => Known::These(&self.known),
+            _ => {
+                let nameless = self.ward.cards().filter_map(|(card, _)| card.strip_prefix('#')?.parse().ok());
+                Known::These(&self.known, nameless.collect())
+            }
         }
     }
 
@@ -203,6 +216,16 @@ impl Cards {
             *next = (*next).min(now + self.pace.sample);
         }
         self.busy = busy;
+    }
+
+    /// Somebody waits for a look that begins from now on. Many who wait do not make it much busier.
+    pub(crate) fn look_soon(&mut self, now: BootTime) {
+        let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER));
+        match &mut self.state {
+            State::Idle(_, next) => *next = (*next).min(soon),
+            State::Looking(..) => self.wanted = true,
+            State::Off | State::Resting(_) => {}
+        }
     }
 
     /// When there is something to do. Nothing that hung is tried again while a process hangs at it: there would be ever
@@ -279,6 +302,7 @@ impl Cards {
         let asked = process.ask(&Ask { look, except: self.ward.untouchable() });
         let times = if look == Look::Inventory { INVENTORY_TIMES } else { 1 };
         self.state = State::Looking(process, look, now + Span(self.pace.timeout.0 * times));
+        (self.begun, self.wanted) = (now, false);
         if !asked {
             self.ends(poller, now);
         }
@@ -395,10 +419,13 @@ impl Cards {
         }
         let mut unseen = fresh.unseen;
         self.add_sick(&mut unseen, &fresh.seen);
-        self.news.push(News::Sample(Sample { cards: fresh.seen, unseen }));
+        self.news.push(News::Sample(self.begun, Sample { cards: fresh.seen, unseen }));
         let times = if self.busy { 1 } else { IDLE_TIMES };
         if let State::Idle(_, next) = &mut self.state {
             *next = now + Span(self.pace.sample.0 * times);
+        }
+        if self.wanted {
+            self.look_soon(now);
         }
     }
 
@@ -472,7 +499,7 @@ impl Cards {
         }
         let mut unseen = Vec::new();
         self.add_sick(&mut unseen, &[]);
-        self.news.push(News::Sample(Sample { cards: Vec::new(), unseen }));
+        self.news.push(News::Sample(now, Sample { cards: Vec::new(), unseen }));
         self.state = State::Resting(self.ward.next_try().unwrap_or(now + PAUSE));
     }
 

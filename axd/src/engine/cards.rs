@@ -2,7 +2,7 @@
 
 use ax_core::config::Config;
 use ax_core::controller::Event;
-use ax_core::gpu::{CardSeen, Sample};
+use ax_core::gpu::{CardSeen, Sample, Unseen};
 use ax_core::id::HostName;
 use ax_core::node::{Card, Node};
 use ax_core::time::BootTime;
@@ -35,7 +35,7 @@ impl Engine {
         for news in cards.take_news() {
             match news {
                 News::Inventory => self.on_inventory(),
-                News::Sample(sample) => self.on_sample(sample),
+                News::Sample(begun, sample) => self.on_sample(begun, sample),
                 News::Sick { card, why } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("suspect", &why);
                     self.log.line(Level::Warning, &line);
@@ -65,7 +65,8 @@ impl Engine {
     fn on_inventory(&mut self) {
         let known = self.cards.as_ref().map(Cards::known);
         let host = self.local.inventory.name.clone();
-        let local = local::look(&host, self.controller.config(), known);
+        let mut local = local::look(&host, self.controller.config(), known);
+        self.rungs.mark(&mut local.inventory);
         for warning in local.warnings.iter().filter(|warning| !self.local.warnings.contains(warning)) {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
         }
@@ -78,10 +79,25 @@ impl Engine {
         }
     }
 
-    fn on_sample(&mut self, sample: Sample) {
+    fn on_sample(&mut self, begun: BootTime, mut sample: Sample) {
+        self.add_unasked(&mut sample);
         self.weigh_cards(&sample);
+        self.watch_cards(begun, &sample);
+        self.keep_sample(&sample);
         self.sample = sample;
         self.pace_cards();
+    }
+
+    /// Cards that count as declared while the driver does not work are none of those that it was asked about.
+    fn add_unasked(&self, sample: &mut Sample) {
+        let Some(cards) = &self.cards else { return };
+        for card in &self.local.inventory.cards {
+            let told = sample.cards.iter().any(|seen| seen.uuid == card.uuid)
+                || sample.unseen.iter().any(|unseen| unseen.uuid == card.uuid);
+            if let Some(why) = cards.why_not(&card.uuid).filter(|_| !told) {
+                sample.unseen.push(Unseen { uuid: card.uuid.clone(), why: why.to_owned(), xids: Vec::new() });
+            }
+        }
     }
 
     /// What a card was last seen to do.
@@ -95,7 +111,9 @@ impl Engine {
         let cards = self.cards.as_ref().filter(|_| own)?;
         // A card that is only declared is no driver's.
         let declared = card.uuid == Card::declared_name(&node.inventory.name, card.index);
-        let why = cards.why_not(&card.uuid).or_else(|| cards.driver_trouble().filter(|_| !declared))?;
+        let of_driver = || cards.driver_trouble().filter(|_| !declared);
+        let why =
+            cards.why_not(&card.uuid).or_else(of_driver).or_else(|| self.card_watch.trouble(&card.uuid))?;
         Some(why.to_owned())
     }
 }

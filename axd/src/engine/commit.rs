@@ -425,6 +425,7 @@ mod tests {
             retry_delay: Span::seconds(2),
             retry_on: Vec::new(),
             preempt: ax_core::job::spec::PreemptMode::Requeue,
+            fit_memory: false,
         };
         let submission = Submission {
             key: SubmissionKey(key),

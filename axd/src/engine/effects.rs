@@ -25,9 +25,9 @@ impl Engine {
                 }
                 self.launch(Launch { attempt, number, allocation });
             }
-            Decision::Terminate { attempt, outcome, message } => {
+            Decision::Terminate { attempt, outcome, message, warned } => {
                 crash_point!("end asked");
-                self.terminate(attempt, outcome, message);
+                self.terminate(attempt, outcome, message, warned);
             }
             Decision::Signal { attempt, signal } => {
                 self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
@@ -39,6 +39,7 @@ impl Engine {
             Decision::Moved { job, to, .. } if to.is_final() => self.on_job_over(job),
             Decision::Moved { .. }
             | Decision::Noted { .. }
+            | Decision::Counted { .. }
             | Decision::Accepted { .. }
             | Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
@@ -53,13 +54,14 @@ impl Engine {
         self.answer_waiters(job);
     }
 
-    fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String) {
+    fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String, warned: bool) {
         // Not launched yet: then it never will be.
         if self.take_back(attempt) {
             self.happened(Event::NeverStarted { attempt, why: message });
             return;
         }
-        self.attempts.ask(&self.poller, attempt, Request::Terminate { outcome, message, at_once: false });
+        let request = Request::Terminate { outcome, message, at_once: false, warned };
+        self.attempts.ask(&self.poller, attempt, request);
     }
 
     /// What a supervisor says.
@@ -95,6 +97,9 @@ impl Engine {
             let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
             // The groups may have been taken away from under us.
             self.launcher.renew_groups();
+            if result.limit_refused {
+                self.driver_refused(attempt, &why);
+            }
             return self.not_started(attempt, why);
         }
         let state = self.state_of(attempt);
@@ -102,6 +107,14 @@ impl Engine {
         if let (Some(JobState::Starting), Some(at)) = (state, result.started_at) {
             self.happened(Event::AttemptStarted { attempt, at });
         }
+        if !self.waits_for_cards(&result) {
+            self.attempt_over(result);
+        }
+    }
+
+    /// An attempt is over and has left its cards.
+    pub(super) fn attempt_over(&mut self, result: AttemptResult) {
+        let attempt = result.attempt;
         // News that comes twice finds no end to be entered with: nobody would take the figures out again.
         if self.is_living(attempt) {
             let max_gpu_mem = self.ledger.peak(attempt);
@@ -125,7 +138,7 @@ impl Engine {
         }
     }
 
-    fn state_of(&self, attempt: AttemptName) -> Option<JobState> {
+    pub(super) fn state_of(&self, attempt: AttemptName) -> Option<JobState> {
         self.controller.job(attempt.job.number).map(|job| job.state)
     }
 

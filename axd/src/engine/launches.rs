@@ -90,6 +90,7 @@ impl Engine {
             person,
             cpu_list: self.local.cpu_list(&allocation.cpus),
             card_mem: card_mem.filter(|mb| *mb > Megabytes::ZERO),
+            grants: self.driver_grants(&allocation),
             node_epoch: self.local.inventory.epoch,
             theirs,
             allocation,

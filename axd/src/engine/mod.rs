@@ -6,6 +6,7 @@
 mod actions;
 mod attempts;
 mod card_use;
+mod card_views;
 mod cards;
 mod cleaning;
 mod commit;
@@ -13,17 +14,21 @@ mod effects;
 mod fairness;
 mod guard;
 mod launches;
+
 mod names;
 mod parked;
 mod queries;
 mod reload;
 mod requests;
+mod rungs;
 mod spool;
 mod start;
 mod stop;
 mod stored;
 mod strays;
 mod tokens;
+mod watch;
+mod watched;
 mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -63,9 +68,12 @@ use guard::Guard;
 use launches::Queued;
 use names::NameCheck;
 use parked::Parked;
+use rungs::Rungs;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
+use watch::CardWatch;
+use watched::Watched;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -92,6 +100,12 @@ pub(crate) struct Engine {
     calendar: Calendar,
     controller: Controller,
     local: Local,
+    /// Who holds jobs to their slices of this node's cards.
+    rungs: Rungs,
+    /// What jobs are seen to do on them.
+    card_watch: CardWatch,
+    /// Where attempts have their groups, as records name that.
+    cgroup_parents: Vec<String>,
     missing: Vec<String>,
     writer: Writer,
     reader: Reader,
@@ -106,6 +120,7 @@ pub(crate) struct Engine {
     server: Server,
     signals: Signals,
     worker: Worker,
+    watched: Watched,
     launcher: Launcher,
     /// Launches that the launcher has no room for.
     launches: Queued,
@@ -176,6 +191,7 @@ impl Engine {
         if nothing_runs_on {
             containment::clear(&self.paths);
         }
+        self.watched.finish();
         self.writer.close().map_err(|e| e.to_string())
     }
 
@@ -201,7 +217,7 @@ impl Engine {
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due(), self.cards.as_ref().and_then(Cards::next_due)])
-            .chain([self.answers_due(), Some(self.next_prune)])
+            .chain([self.answers_due(), Some(self.next_prune), self.cards_due()])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -247,6 +263,7 @@ impl Engine {
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
                 Done::Listed(_, conn, response) => self.respond(conn, &response),
+                Done::LeftoverEnded(left, ended) => self.on_leftover_ended(&left, ended),
                 Done::NotRemoved(failed) => {
                     for (chore, error) in failed {
                         self.on_not_removed(chore, &error);
@@ -287,6 +304,7 @@ impl Engine {
         }
         self.guard.look(&self.poller, now.boot, &mut self.log);
         self.on_cards(Cards::look);
+        self.give_up_cards(now.boot);
         self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + self.controller.config().policy.scheduling_interval;

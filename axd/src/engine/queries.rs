@@ -2,9 +2,7 @@
 //! holds them, from the accounts otherwise. Nothing is changed here.
 
 use ax_core::advice::Advice;
-use ax_core::api::{
-    ApiError, CardView, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeShow, NodeView,
-};
+use ax_core::api::{ApiError, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeShow, NodeView};
 use ax_core::config::Queue;
 use ax_core::controller::Controller;
 use ax_core::explain::Explanation;
@@ -158,7 +156,7 @@ impl Engine {
     }
 
     /// Everybody sees all jobs, unless the cluster keeps them private.
-    fn may_see(&self, id: JobId, person: &Person) -> bool {
+    pub(super) fn may_see(&self, id: JobId, person: &Person) -> bool {
         if !self.controller.config().cluster.private_jobs || person.is_admin(self.controller.config()) {
             return true;
         }
@@ -268,6 +266,7 @@ impl Engine {
                 if let Some(stored) = stored {
                     take_stored(&mut view, stored);
                 }
+                tell_idle(&mut view, job);
                 view
             }
             (Ok(None), None) => return Response::error(&refused(format!("there is no job {number}"))),
@@ -342,21 +341,22 @@ impl Engine {
     fn node(&self, node: &Node, person: &Person) -> NodeView {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
-        let warnings = if has.name == self.local.inventory.name {
+        let trouble = self.controller.trouble(&has.name).filter(|trouble| trouble.rests_until().is_some());
+        let mut reasons: Vec<String> = trouble.iter().map(|trouble| trouble.sentence(now().boot)).collect();
+        if has.name == self.local.inventory.name {
             let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
-            self.local.warnings.iter().cloned().chain(cards).collect::<Vec<_>>().join("; ")
-        } else {
-            String::new()
-        };
+            reasons.extend(self.local.warnings.iter().cloned().chain(cards));
+        }
         NodeView {
             name: has.name.to_string(),
             state: match node.drained() {
+                None if trouble.is_some() => "failing",
                 None => "up",
                 Some(_) if node.held().is_empty() => "drained",
                 Some(_) => "draining",
             }
             .to_owned(),
-            reason: node.drained().map(str::to_owned).or((!warnings.is_empty()).then_some(warnings)),
+            reason: node.drained().map(str::to_owned).or((!reasons.is_empty()).then(|| reasons.join("; "))),
             cpus: has.cpus,
             cpus_used: has.cpus - node.free_cpus(),
             ram_mb: has.ram.0,
@@ -384,41 +384,6 @@ impl Engine {
         here.map(|job| job.id).filter(|id| self.may_see(*id, person)).collect()
     }
 
-    fn cards(&self, person: &Person) -> Vec<CardView> {
-        let nodes = self.controller.nodes();
-        let of = |node| move |card| self.card(node, card, person);
-        nodes.flat_map(|node| node.inventory.cards.iter().map(of(node))).collect()
-    }
-
-    fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
-        let reserved = node.card_reserved(card);
-        let seen = self.seen(card);
-        let state = node.card_state(&card.uuid).cloned().unwrap_or_default();
-        let figures = self.ledger.figures(&card.uuid);
-        CardView {
-            node: node.inventory.name.to_string(),
-            index: card.index,
-            uuid: card.uuid.clone(),
-            name: card.kind.clone().unwrap_or_else(|| "card".to_owned()),
-            mem_mb: card.mem.0,
-            free_mb: node.card_free(card).0,
-            reserved_mb: reserved.0,
-            used_mb: seen.map(|seen| seen.used.0),
-            p95_mb: figures.map(|figures| figures.p95.0),
-            load: seen.and_then(|seen| seen.load),
-            jobs: self.jobs_on(node, person, |a| {
-                a.cards.iter().any(|share| card.is_of(share, &node.inventory.name))
-            }),
-            foreign: state.holders,
-            limit: card.hardware.limit.to_string(),
-            health: state.health.to_string(),
-            why: state.why,
-            temperature: seen.and_then(|seen| seen.temperature),
-            power_mw: seen.and_then(|seen| seen.power_mw),
-            hardware: card.hardware.clone(),
-        }
-    }
-
     fn daemon(&self) -> DaemonView {
         let count = |which: fn(&Job) -> bool| self.controller.jobs().filter(|j| which(j)).count() as u64;
         DaemonView {
@@ -430,6 +395,14 @@ impl Engine {
             read_only: self.read_only.clone(),
             missing: self.missing.clone(),
         }
+    }
+}
+
+/// The idle time of the attempt that lives is written down now and then only.
+fn tell_idle(view: &mut JobView, job: &Job) {
+    let Some(attempt) = job.attempt.as_deref().filter(|attempt| !attempt.idle.is_none()) else { return };
+    for shown in view.attempts.iter_mut().filter(|shown| shown.epoch == attempt.name.epoch.0) {
+        shown.idle_s = Some(attempt.idle.total().as_seconds());
     }
 }
 

@@ -128,6 +128,8 @@ impl Engine {
             },
             (Method::Get, ["jobs", job, "wait"]) => self.wait(request, conn, person, job),
             (Method::Get, ["jobs"]) => self.list_jobs(request, conn, person),
+            (Method::Get, ["jobs", job, "usage"]) => self.job_usage(job, conn, person),
+            (Method::Get, ["cards", "history"]) => self.card_history(request, conn, person),
             (Method::Get, rest) => match self.query(rest, person) {
                 Some(response) => self.respond(conn, &response),
                 None => self.not_found(conn, &request.path),

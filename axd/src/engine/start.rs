@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ax_core::controller::{Controller, Event, Snapshot};
+use ax_core::controller::{Controller, Event, Snapshot, Troubles};
 use ax_core::id::AttemptName;
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Attempt, AttemptEnd, Job};
@@ -24,8 +24,11 @@ use thiserror::Error;
 use super::attempts::Attempts;
 use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
+
 use super::parked::Parked;
+use super::rungs::Rungs;
 use super::stored::Stored;
+use super::watched::Watched;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
@@ -36,6 +39,7 @@ use crate::local;
 use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::ready;
+use crate::samples::Samples;
 use crate::signals::Signals;
 use crate::spool::Spool;
 use crate::starter::Starter;
@@ -97,7 +101,7 @@ impl Engine {
             .map_err(failed("make the guard's shared words"))?;
         let mut store = Store::open(&paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
-        let stored = Stored::of(store.holdings().map_err(failed("read the store"))?);
+        let stored = Stored::of(&store).map_err(failed("read the store"))?;
         let notices = store.notices().to_vec();
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
         let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
@@ -110,23 +114,31 @@ impl Engine {
             cards.begin(&loop_parts.poller, now().boot);
             cards
         });
-        let local = local::look(&host, &config, cards.as_ref().map(Cards::known));
+        let mut local = local::look(&host, &config, cards.as_ref().map(Cards::known));
+        let library = config.paths.nvml.as_ref().map(PathBuf::from);
+        let axd = setup.axrun.with_file_name("axd");
+        let rungs = Rungs::probe(&local.inventory, &axd, library.as_deref(), &containment.parents);
+        rungs.mark(&mut local.inventory);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
             jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
             next_number: restored.next_number,
             next_epoch: restored.next_epoch,
+            troubles: Troubles::since(restored.next_epoch),
             times: restored.shares.0,
             usages: restored.shares.1,
             mix: restored.mix,
             known: restored.known,
+            history: restored.history,
+            losses: restored.losses,
             config,
         });
         let at = now();
         let scheduling_interval = controller.config().policy.scheduling_interval;
         let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
-        let site = Site { paths: paths.clone(), starter, containment, as_root };
+        let cgroup_parents = containment.parents.clone();
+        let site = Site { paths: paths.clone(), starter, containment, as_root, axd, library };
         let launcher = Launcher::start(site, &loop_parts.waker).map_err(failed("set up the loop"))?;
         let mut engine = Engine {
             log: Log::open(&paths.log, setup.log_to_stderr),
@@ -139,6 +151,9 @@ impl Engine {
             calendar: Calendar,
             controller,
             local,
+            rungs,
+            card_watch: Default::default(),
+            cgroup_parents,
             missing,
             writer: loop_parts.writer,
             reader,
@@ -150,6 +165,7 @@ impl Engine {
             waker: loop_parts.waker,
             signals: loop_parts.signals,
             worker: loop_parts.worker,
+            watched: loop_parts.watched,
             launcher,
             launches: Default::default(),
             spool: loop_parts.spool,
@@ -196,6 +212,9 @@ impl Engine {
         for warning in warnings {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
         }
+        for why in self.rungs.reasons() {
+            self.log.line(Level::Info, &Line::new("cards_not_limited_by_driver").text("why", &why));
+        }
         for job in broken {
             let line = Line::new("broken").text("job", &job.id).text("reason", &job.reason);
             self.log.line(Level::Error, &line);
@@ -232,7 +251,9 @@ impl Engine {
     /// An attempt of an earlier daemon. Whoever was to end it may have died before it was asked to.
     fn take_up(&mut self, attempt: Attempt) {
         if let Some((outcome, message)) = attempt.ending {
-            let request = Request::Terminate { outcome, message: message.into(), at_once: false };
+            // What was promised before the end of idle cards is not cut short.
+            let warned = attempt.idle.ended;
+            let request = Request::Terminate { outcome, message: message.into(), at_once: false, warned };
             self.attempts.ask(&self.poller, attempt.name, request);
         }
         self.settle(attempt.name);
@@ -269,6 +290,7 @@ struct LoopParts {
     waker: Arc<Waker>,
     signals: Signals,
     worker: Worker,
+    watched: Watched,
     spool: Spool,
     writer: Writer,
 }
@@ -283,6 +305,8 @@ impl LoopParts {
             poller.add(&descriptor.as_fd(), tokens::SIGNALS, Interest::READ)?;
         }
         let worker = Worker::start(paths, &waker)?;
+        let samples = Samples::start(paths, worker.reporter(), &waker)?;
+        let watched = Watched::new(samples);
         let spool = Spool::start(paths, Arc::clone(&waker))?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {
@@ -290,7 +314,7 @@ impl LoopParts {
             let _ = to_wake.wake();
         });
         let writer = Writer::spawn(store, Options { events: true }, notify)?;
-        Ok(LoopParts { poller, waker, signals, worker, spool, writer })
+        Ok(LoopParts { poller, waker, signals, worker, watched, spool, writer })
     }
 }
 

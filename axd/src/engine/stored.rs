@@ -11,14 +11,14 @@ use ax_core::job::state::JobState;
 use ax_core::size::Megabytes;
 
 use super::Engine;
-use crate::store::{Content, Footprint, Holding, NewParts};
+use crate::store::{Content, Footprint, Holding, NewParts, Store, StoreError};
 use crate::submission::Checked;
 
 /// What everybody has.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     users: BTreeMap<Uid, Share>,
-    jobs: BTreeMap<JobNumber, (Uid, Footprint)>,
+    jobs: BTreeMap<JobNumber, (Uid, Kept)>,
 }
 
 /// What one user has.
@@ -26,37 +26,82 @@ pub(super) struct Stored {
 struct Share {
     jobs: u32,
     bytes: u64,
-    /// How many times each content is there.
-    contents: HashMap<Content, u32>,
+    contents: Contents,
+}
+
+/// What one job has, in few bytes, since there may be very many jobs: the places of its contents among its user's.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    contents: [u32; 2],
+    details: u32,
+}
+
+/// The contents of one user, each with how many times it is there.
+#[derive(Debug, Default)]
+struct Contents {
+    places: HashMap<Content, u32>,
+    all: Vec<(Content, u32)>,
+    /// Places that are free.
+    unused: Vec<u32>,
+}
+
+impl Contents {
+    fn add(&mut self, content: Content) -> u32 {
+        let place = match self.places.get(&content) {
+            Some(place) => *place,
+            None => {
+                let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+                let place = self.unused.pop().unwrap_or(next);
+                self.places.insert(content, place);
+                place
+            }
+        };
+        match self.all.get_mut(place as usize) {
+            Some((here, times)) if *here == content => *times += 1,
+            Some(free) => *free = (content, 1),
+            None => self.all.push((content, 1)),
+        }
+        place
+    }
+
+    /// What was there, and goes with the last of those that have it.
+    fn remove(&mut self, place: u32) -> Option<Content> {
+        let (content, times) = self.all.get_mut(place as usize)?;
+        *times = times.saturating_sub(1);
+        if *times == 0 && self.places.remove(content).is_some() {
+            self.unused.push(place);
+        }
+        Some(*content)
+    }
 }
 
 impl Share {
-    fn add(&mut self, footprint: &Footprint) {
+    fn add(&mut self, footprint: &Footprint) -> Kept {
         self.jobs += 1;
         self.bytes = self.with(footprint);
-        for content in footprint.contents {
-            *self.contents.entry(content).or_default() += 1;
+        Kept {
+            contents: footprint.contents.map(|content| self.contents.add(content)),
+            details: u32::try_from(footprint.details).unwrap_or(u32::MAX),
         }
     }
 
-    fn remove(&mut self, footprint: &Footprint) {
+    fn remove(&mut self, kept: Kept) {
         self.jobs = self.jobs.saturating_sub(1);
-        for content in footprint.contents {
-            if let Some(times) = self.contents.get_mut(&content) {
-                *times -= 1;
-                if *times == 0 {
-                    self.contents.remove(&content);
-                }
-            }
-        }
+        let [Some(script), Some(environment)] = kept.contents.map(|place| self.contents.remove(place)) else {
+            return;
+        };
         // What it would be with the job again is more by what the job had alone.
-        let more = self.with(footprint).saturating_sub(self.bytes);
+        let footprint = Footprint { contents: [script, environment], details: u64::from(kept.details) };
+        let more = self.with(&footprint).saturating_sub(self.bytes);
         self.bytes = self.bytes.saturating_sub(more);
     }
 
     /// How much it would be with this, too.
     fn with(&self, footprint: &Footprint) -> u64 {
-        let new = |content: &Content| if self.contents.contains_key(content) { 0 } else { content.size };
+        let new = |content: &Content| match self.contents.places.contains_key(content) {
+            true => 0,
+            false => content.size,
+        };
         let [script, environment] = &footprint.contents;
         let environment = if environment == script { 0 } else { new(environment) };
         let new = new(script).saturating_add(environment).saturating_add(footprint.details);
@@ -66,23 +111,21 @@ impl Share {
 
 impl Stored {
     /// What the jobs of an earlier daemon have.
-    pub(super) fn of(jobs: Vec<Holding>) -> Stored {
+    pub(super) fn of(store: &Store) -> Result<Stored, StoreError> {
         let mut stored = Stored::default();
-        for Holding { job, uid, footprint } in jobs {
-            stored.add(job, uid, footprint);
-        }
-        stored
+        store.holdings(|Holding { job, uid, footprint }| stored.add(job, uid, footprint))?;
+        Ok(stored)
     }
 
     fn add(&mut self, job: JobNumber, uid: Uid, footprint: Footprint) {
-        self.users.entry(uid).or_default().add(&footprint);
-        self.jobs.insert(job, (uid, footprint));
+        let kept = self.users.entry(uid).or_default().add(&footprint);
+        self.jobs.insert(job, (uid, kept));
     }
 
     fn remove(&mut self, job: JobNumber) {
-        let Some((uid, footprint)) = self.jobs.remove(&job) else { return };
+        let Some((uid, kept)) = self.jobs.remove(&job) else { return };
         let Some(share) = self.users.get_mut(&uid) else { return };
-        share.remove(&footprint);
+        share.remove(kept);
         if share.jobs == 0 {
             self.users.remove(&uid);
         }

@@ -5,7 +5,7 @@ use ax_core::api::{Action, ActionRequest, ApiError, ErrorClass};
 use ax_core::controller::{Change, Wish};
 use ax_core::directive::{Program, interpret, parse_args};
 use ax_core::job::spec::{JobSpec, TimeLimit};
-use ax_core::time::WallTime;
+use ax_core::time::{Span, WallTime};
 use ax_sys::clock;
 use ax_sys::signals::Signal;
 
@@ -16,6 +16,9 @@ use crate::submission;
 
 /// Most jobs that one request may act on one by one.
 const MOST_JOBS: usize = 100_000;
+
+/// A longer time than any that is allowed; in milliseconds it still is a number.
+const MOST_SECONDS: u64 = u32::MAX as u64;
 
 /// What can be said of an action before any job is looked up: a bad one must cost nothing.
 fn check(request: &ActionRequest) -> Result<(), ApiError> {
@@ -49,6 +52,8 @@ impl Engine {
             Action::Hold => Ok(Wish::Hold),
             Action::Release => Ok(Wish::Release),
             Action::Resolve { answer } => Ok(Wish::Resolve(*answer)),
+            Action::Keep { seconds } => Ok(Wish::Keep(Span::seconds((*seconds).min(MOST_SECONDS)))),
+            Action::Checkpointed { epoch } => Ok(Wish::Checkpointed(*epoch)),
             Action::Update { options } => {
                 self.change_of(options, person).map(|change| Wish::Update(Box::new(change)))
             }

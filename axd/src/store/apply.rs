@@ -10,6 +10,7 @@ use rusqlite::{Connection, Error, Result, named_params};
 use super::blobs::Blobs;
 use super::meta;
 use super::nodes;
+use super::profiles;
 use super::rows::{AttemptClosed, AttemptOpened, Batch, LogKind, LogRow, NewJob, Row};
 
 /// What the writer keeps from one transaction to the next.
@@ -56,9 +57,15 @@ impl Applier {
                 .prepare_cached("UPDATE attempts SET started_at = ?2 WHERE epoch = ?1")?
                 .execute((signed(epoch.0), at.0))
                 .map(drop),
+            Row::AttemptIdle { epoch, idle } => connection
+                .prepare_cached("UPDATE attempts SET idle_ms = ?2 WHERE epoch = ?1")?
+                .execute((signed(epoch.0), signed(idle.0)))
+                .map(drop),
             Row::AttemptClosed(closed) => attempt_closed(connection, closed),
             Row::Node(row) => nodes::changed(connection, row),
             Row::Mix(mix) => meta::set(connection, meta::MIX, &json(mix)?),
+            Row::Learnt(learnt) => profiles::write(connection, learnt),
+            Row::Losses(losses) => meta::set(connection, meta::LOSSES, &json(losses)?),
             Row::Shares(shares) => meta::set(connection, meta::SHARES, &json(shares)?),
             Row::Boot(id) => meta::set(connection, meta::BOOT, id),
         }

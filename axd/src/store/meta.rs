@@ -29,6 +29,12 @@ pub(crate) const SHARES: &str = "shares";
 /// What was asked of cards lately.
 pub(crate) const MIX: &str = "mix";
 
+/// What making room has cost lately.
+pub(crate) const LOSSES: &str = "losses";
+
+/// There once the accounts have been learnt from.
+pub(crate) const PROFILES: &str = "profiles";
+
 /// A value.
 pub(crate) fn get(connection: &Connection, path: &Path, key: &str) -> Result<Option<String>> {
     connection

@@ -12,7 +12,7 @@ use ax_core::node::Allocation;
 use ax_core::paths::Paths;
 use ax_core::size::Megabytes;
 use ax_core::text::count;
-use ax_core::time::WallTime;
+use ax_core::time::{Span, WallTime};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params_from_iter};
 
@@ -52,6 +52,8 @@ pub struct AttemptRecord {
     pub end: Option<AttemptEnd>,
     /// What it used.
     pub usage: Usage,
+    /// How long its cards did nothing.
+    pub idle: Option<Span>,
     /// Where it writes or wrote.
     pub files: OutputFiles,
 }
@@ -167,7 +169,7 @@ impl Reader {
     pub fn attempts(&self, number: JobNumber) -> Result<Vec<AttemptRecord>> {
         let sql =
             "SELECT epoch, number, allocation, why, assigned_at, started_at, ended_at, outcome, exit_code,
-                          signal, message, cpu_us, max_ram_mb, max_gpu_mem_mb, stdout, stderr
+                          signal, message, cpu_us, max_ram_mb, max_gpu_mem_mb, stdout, stderr, idle_ms
                    FROM attempts WHERE job = ?1 ORDER BY epoch";
         self.all(sql, [number.0], attempt_record)
     }
@@ -291,6 +293,7 @@ fn attempt_record(row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
             max_ram: number(12)?.map(Megabytes),
             max_gpu_mem: number(13)?.map(Megabytes),
         },
+        idle: number(16)?.map(Span),
         files: OutputFiles { stdout: row.get(14)?, stderr: row.get(15)? },
     })
 }

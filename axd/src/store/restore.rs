@@ -7,6 +7,8 @@ use ax_core::controller::Known;
 use ax_core::id::{AttemptName, Epoch, HostName, JobNumber, Uid};
 use ax_core::job::Job;
 use ax_core::schedule::fragmentation::Mix;
+use ax_core::schedule::history::History;
+use ax_core::schedule::losses::Losses;
 use ax_core::schedule::share::VirtualTimes;
 use ax_core::schedule::usage::Usages;
 use ax_core::time::WallTime;
@@ -31,6 +33,10 @@ pub struct Restored {
     pub mix: Mix,
     /// What is known of nodes and cards.
     pub known: BTreeMap<HostName, Known>,
+    /// What jobs took.
+    pub history: History,
+    /// What making room has cost lately.
+    pub losses: Losses,
     /// The boot whose clock the jobs' boot times refer to, if one was recorded.
     pub boot: Option<String>,
     /// Jobs that could not be read, now and before.
@@ -90,6 +96,8 @@ impl Store {
             shares: self.shares()?,
             mix: self.mix()?,
             known: self.known()?,
+            history: self.history()?,
+            losses: self.losses()?,
             boot: meta::get(&self.connection, &self.database, meta::BOOT)?,
             broken: self.broken()?,
         })
@@ -106,11 +114,11 @@ impl Store {
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
     }
 
-    /// What the jobs that are not over have in the store.
+    /// What the jobs that are not over have in the store, one after the other: there may be very many.
     ///
     /// # Errors
     /// When the database can't be read.
-    pub fn holdings(&self) -> Result<Vec<Holding>> {
+    pub fn holdings(&self, mut each: impl FnMut(Holding)) -> Result<()> {
         let database = &self.database;
         let sql = "SELECT jobs.number, jobs.uid, s.sha256, s.size, e.sha256, e.size,
                           octet_length(details)
@@ -128,7 +136,7 @@ impl Store {
             let footprint = Footprint { contents, details: row.get::<_, i64>(6)?.unsigned_abs() };
             Ok(Holding { job, uid, footprint })
         });
-        rows.and_then(Iterator::collect).doing("read", database)
+        rows.and_then(|mut rows| rows.try_for_each(|row| row.map(&mut each))).doing("read", database)
     }
 
     fn living_jobs(&self) -> Result<(Vec<Job>, Unreadable)> {

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use ax_core::config::{Packing, Scheduler};
 use ax_core::controller::{Controller, Decision};
 use ax_core::id::{AttemptName, Epoch, JobId, JobNumber, SubmissionKey};
-use ax_core::job::state::{Cause, JobState};
+use ax_core::job::state::{Cause, JobState, Outcome};
 use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
 use ax_core::schedule::fragmentation::Mix;
+use ax_core::schedule::losses::Losses;
 use ax_core::schedule::share::VirtualTimes;
 use ax_core::schedule::usage::Usages;
-use ax_core::time::{Now, WallTime};
+use ax_core::time::{Now, Span, WallTime};
 
 use super::blobs::{Content, Footprint};
 use super::details::{Details, Environment, OutputFiles, Usage};
 use super::nodes::{NodeChange, NodeRow};
+use super::profiles::Learnt;
 
 /// Rows that become durable together.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +55,13 @@ pub enum Row {
         /// Since when.
         at: WallTime,
     },
+    /// How long an attempt's cards have done nothing.
+    AttemptIdle {
+        /// The attempt.
+        epoch: Epoch,
+        /// In all.
+        idle: Span,
+    },
     /// An attempt is over.
     AttemptClosed(Box<AttemptClosed>),
     /// Something about a node or a card.
@@ -61,6 +70,10 @@ pub enum Row {
     Shares(Box<(VirtualTimes, Usages)>),
     /// What was asked of cards lately.
     Mix(Box<Mix>),
+    /// What the last runs of a thing took.
+    Learnt(Box<Learnt>),
+    /// What making room has cost lately.
+    Losses(Box<Losses>),
     /// The machine's boot, by its id: the boot clock of all that follows.
     Boot(Box<str>),
 }
@@ -206,6 +219,10 @@ impl Batch {
         }
         let jobs = changed.into_iter().filter_map(|number| controller.job(number));
         self.rows.extend(jobs.map(|job| Row::JobChanged(Box::new(job.clone()))));
+        self.rows.extend(decisions.iter().filter_map(|decision| learnt_row(decision, controller)));
+        if decisions.iter().any(is_eviction) {
+            self.rows.push(Row::Losses(Box::new(controller.losses().clone())));
+        }
         let accepted = |decision: &Decision| matches!(decision, Decision::Accepted { .. });
         if controller.config().policy.packing == Packing::Fgd && decisions.iter().any(accepted) {
             self.rows.push(Row::Mix(Box::new(controller.mix().clone())));
@@ -271,6 +288,9 @@ fn attempt_row(
             let attempt = controller.job(job.number)?.attempt.as_ref()?;
             Some(Row::AttemptStarted { epoch: attempt.name.epoch, at: attempt.started_at? })
         }
+        Decision::Counted { attempt, idle } if *idle > Span::ZERO => {
+            Some(Row::AttemptIdle { epoch: attempt.epoch, idle: *idle })
+        }
         Decision::Closed { attempt, at, end } => Some(Row::AttemptClosed(Box::new(AttemptClosed {
             epoch: attempt.epoch,
             at: *at,
@@ -293,6 +313,22 @@ fn node_row(now: Now, decision: &Decision) -> Option<NodeRow> {
         _ => return None,
     };
     Some(NodeRow { node: node.clone(), change, at: now.wall, actor: Arc::clone(actor), text: text.clone() })
+}
+
+/// What was learnt from a run that has succeeded.
+fn learnt_row(decision: &Decision, controller: &Controller) -> Option<Row> {
+    let Decision::Closed { attempt, end: AttemptEnd { outcome: Outcome::Succeeded, .. }, .. } = decision
+    else {
+        return None;
+    };
+    let job = controller.job(attempt.job.number)?;
+    let (user, thing) = (job.owner.uid, job.signature);
+    let runs = controller.history().of(user, thing)?.clone();
+    Some(Row::Learnt(Box::new(Learnt { user, thing, runs })))
+}
+
+fn is_eviction(decision: &Decision) -> bool {
+    matches!(decision, Decision::Terminate { outcome: Outcome::Preempted, .. })
 }
 
 /// The line of the log that a decision leaves, if it leaves one.

@@ -13,7 +13,7 @@ use super::error::{Doing, Result, StoreError};
 const APPLICATION_ID: i64 = 0x4178_4462;
 
 /// Each step leads from its place in the list to the next format.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5];
 
 /// Times are milliseconds of UTC, states their words. `core` is the
 /// controller's record and the truth; the columns beside it are for looking up.
@@ -140,6 +140,20 @@ CREATE INDEX node_log_by_node ON node_log (node, at);
 CREATE INDEX node_log_by_time ON node_log (at);
 ";
 
+/// What the last runs of each user's things took.
+const FORMAT_4: &str = "
+CREATE TABLE profiles (
+    uid INTEGER NOT NULL,
+    thing BLOB NOT NULL,
+    runs TEXT NOT NULL,
+    last_at INTEGER NOT NULL,
+    PRIMARY KEY (uid, thing)
+) STRICT, WITHOUT ROWID;
+";
+
+/// How long an attempt's cards did nothing.
+const FORMAT_5: &str = "ALTER TABLE attempts ADD COLUMN idle_ms INTEGER;";
+
 /// Brings the database to the format of this build. Returns a line to log if it was an older one.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option<String>> {
     migrate_by(connection, path, MIGRATIONS)
@@ -225,14 +239,16 @@ mod tests {
         let newer = "ALTER TABLE meta ADD COLUMN more TEXT";
         let steps: Vec<&str> = MIGRATIONS.iter().copied().chain([newer]).collect();
         let told = migrate_by(&mut connection, &path, &steps).unwrap().unwrap();
-        assert!(told.contains("ax.db.before-format-4"), "{told}");
+        let (known, next) = (MIGRATIONS.len(), MIGRATIONS.len() + 1);
+        let copied = format!("ax.db.before-format-{next}");
+        assert!(told.contains(&copied), "{told}");
         let value: String =
             connection.query_row("SELECT value FROM meta WHERE more IS NULL", [], |r| r.get(0)).unwrap();
         assert_eq!(value, "b");
-        let copy = Connection::open(dir.path().join("ax.db.before-format-4")).unwrap();
-        assert_eq!(format_of(&copy, &path).unwrap(), 3);
+        let copy = Connection::open(dir.path().join(copied)).unwrap();
+        assert_eq!(format_of(&copy, &path).unwrap(), i64::try_from(known).unwrap());
         let refused = migrate(&mut connection, &path).unwrap_err().to_string();
-        assert!(refused.contains("has format 4, made by a newer ax"), "{refused}");
+        assert!(refused.contains(&format!("has format {next}, made by a newer ax")), "{refused}");
     }
 
     #[test]

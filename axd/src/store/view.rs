@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ax_core::api::{AttemptView, DecisionView, JobView};
+use ax_core::api::{AttemptView, DecisionView, JobView, LearntView};
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
 use ax_core::time::WallTime;
@@ -52,6 +52,7 @@ pub fn of_job(job: &Job) -> JobView {
             .unwrap_or_default(),
         gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
         time_limit_s: job.request.time_limit.map(|l| l.as_seconds()),
+        learnt: LearntView::of(job),
         attempt: job.attempts,
         attempts: Vec::new(),
         time_in_state: BTreeMap::new(),
@@ -63,6 +64,7 @@ pub fn of_job(job: &Job) -> JobView {
         idempotent: job.request.idempotent,
         requeue: job.request.requeue,
         retries: job.request.retries,
+        kept_until: job.kept_until,
         account: None,
         array: None,
         ticket: None,
@@ -103,6 +105,7 @@ fn attempt_view(attempt: &AttemptRecord, job: JobState) -> AttemptView {
         cpu_time_s: attempt.usage.cpu_us.map(|us| us as f64 / 1e6),
         max_ram_mb: attempt.usage.max_ram.map(|mb| mb.0),
         max_gpu_mem_mb: attempt.usage.max_gpu_mem.map(|mb| mb.0),
+        idle_s: attempt.idle.map(|idle| idle.as_seconds()),
         stdout: attempt.files.stdout.clone(),
         stderr: attempt.files.stderr.clone(),
         message: end.and_then(|e| e.message.clone()),

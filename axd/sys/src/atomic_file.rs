@@ -57,8 +57,8 @@ pub fn write(dir: &Dir, name: &str, content: &[u8], options: &Options) -> Result
     let file = dir.create_file(&temporary, 0o600)?;
     let placed = fill(dir, &temporary, &file, content, options)
         .and_then(|()| place(dir, &temporary, name, options.keep_first));
-    if !matches!(placed, Ok(Written::Placed)) || options.keep_first {
-        // After a rename the temporary name is gone; after a link or an error it is left over.
+    if !matches!(placed, Ok(Written::Placed)) {
+        // After a rename it is gone.
         let _ = dir.unlink(&temporary);
     }
     let written = placed?;
@@ -94,7 +94,14 @@ fn place(dir: &Dir, temporary: &str, name: &str, keep_first: bool) -> Result<Wri
     if !keep_first {
         return dir.rename(temporary, dir, name).map(|()| Written::Placed);
     }
-    match dir.link(temporary, dir, name) {
+    let placed = match dir.rename_new(temporary, dir, name) {
+        // A file system (NFS) or kernel that can't.
+        Err(error) if error.is(libc::EINVAL) || error.is(libc::ENOSYS) => {
+            dir.link(temporary, dir, name).inspect(|()| drop(dir.unlink(temporary)))
+        }
+        other => other,
+    };
+    match placed {
         Err(error) if error.is(libc::EEXIST) => Ok(Written::WasThere),
         other => other.map(|()| Written::Placed),
     }

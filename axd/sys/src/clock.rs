@@ -3,6 +3,8 @@
 //! clock. Nothing here sleeps or waits.
 
 use crate::error::{Doing, Result};
+use crate::kernel_file;
+use std::sync::OnceLock;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -21,8 +23,13 @@ pub fn wall_ms() -> i64 {
 /// # Errors
 /// Only where `/proc` is not mounted.
 pub fn boot_id() -> Result<String> {
-    let text = std::fs::read_to_string(BOOT_ID).doing("read", BOOT_ID)?;
-    Ok(text.trim().to_owned())
+    // A process does not outlive its boot, nor do those that it forks.
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let text = kernel_file::read_text(BOOT_ID).doing("read", BOOT_ID)?;
+    Ok(KNOWN.get_or_init(|| text.trim().to_owned()).clone())
 }
 
 fn read_ms(clock: libc::clockid_t) -> i64 {

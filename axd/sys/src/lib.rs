@@ -5,12 +5,14 @@
 //! Nothing here decides anything about jobs: callers say what should happen and when.
 
 pub mod atomic_file;
+pub mod card_limit;
 pub mod cgroup;
 pub mod clock;
 pub mod crash;
 pub mod credentials;
 pub mod dir_watch;
 mod error;
+mod kernel_file;
 pub mod lease;
 pub mod memory_file;
 pub mod nvml;
@@ -24,6 +26,7 @@ pub mod shared_word;
 pub mod signals;
 pub mod socket;
 pub mod statfs;
+pub mod terminal;
 pub mod usage;
 pub mod users;
 

@@ -2,6 +2,7 @@
 //! A process number alone is never trusted: together with the time its process started it is unique for a boot.
 
 use crate::error::{Doing, Result, SysError, check, check_long};
+use crate::kernel_file;
 use crate::signals::Signal;
 use std::fmt;
 use std::io;
@@ -184,7 +185,7 @@ pub(crate) struct ProcStat {
 impl ProcStat {
     pub(crate) fn read(pid: i32) -> Result<Option<ProcStat>> {
         let path = format!("/proc/{pid}/stat");
-        let text = match std::fs::read(&path) {
+        let text = match kernel_file::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             // The process ended between open and read.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),

@@ -6,12 +6,14 @@
 
 mod command_line;
 mod descriptors;
+mod errand;
 mod fork;
 mod limits;
 mod spawn;
 
 pub use command_line::CommandLine;
 pub use descriptors::{close_from, close_on_exec_from, place};
+pub use errand::{ErrandError, errand};
 pub use fork::{Child, ChildError, ChildReport, ChildStart, ToParent, fork_child, fork_sibling};
 pub use limits::{Limit, Resource, limit, set_limit};
 pub use spawn::Spawn;
@@ -20,6 +22,7 @@ use crate::error::{Doing, Result, SysError, check};
 use crate::signals::Signal;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Number of threads of this process.
@@ -28,7 +31,13 @@ use std::path::Path;
 /// When `/proc` can't be read.
 pub fn thread_count() -> Result<usize> {
     const TASKS: &str = "/proc/self/task";
-    Ok(std::fs::read_dir(TASKS).doing("list", TASKS)?.count())
+    // Each has a folder there, which counts as a link like any folder's: two are the folder's own.
+    let links = std::fs::metadata(TASKS).doing("look at", TASKS)?.nlink();
+    match links.checked_sub(2) {
+        Some(threads @ 1..) => Ok(usize::try_from(threads).unwrap_or(usize::MAX)),
+        // What only looks like Linux may not count them.
+        _ => Ok(std::fs::read_dir(TASKS).doing("list", TASKS)?.count()),
+    }
 }
 
 /// Replaces this process by `program`. `arguments` begin with the name of the program; `environment` is `KEY=value`.
@@ -115,6 +124,15 @@ pub fn change_dir(path: &Path) -> Result<()> {
 /// EPERM if it leads a group already.
 pub fn new_session() -> Result<()> {
     nix::unistd::setsid().doing("begin", "a session").map(drop)
+}
+
+/// Begins a new process group in the same session; this process leads it.
+///
+/// # Errors
+/// EPERM if it leads a session already.
+pub fn new_group() -> Result<()> {
+    let own = nix::unistd::Pid::from_raw(0);
+    nix::unistd::setpgid(own, own).doing("begin", "a process group")
 }
 
 /// Keeps all memory of this process, present and future, out of swap.

@@ -41,6 +41,12 @@ impl Signal {
     pub const CHLD: Signal = Signal(libc::SIGCHLD);
     /// Go on.
     pub const CONT: Signal = Signal(libc::SIGCONT);
+    /// The terminal has another size.
+    pub const WINCH: Signal = Signal(libc::SIGWINCH);
+    /// Ctrl-Z.
+    pub const TSTP: Signal = Signal(libc::SIGTSTP);
+    /// Ctrl-backslash.
+    pub const QUIT: Signal = Signal(libc::SIGQUIT);
     /// The halt that can't be refused.
     pub const STOP: Signal = Signal(libc::SIGSTOP);
 
@@ -119,6 +125,14 @@ pub fn reset_all() -> Result<()> {
         // written back. KILL and STOP answer EINVAL, which is right.
         unsafe { libc::syscall(libc::SYS_rt_sigaction, number, default.as_ptr(), previous, 8_usize) };
     }
+    unblock_all()
+}
+
+/// Unblocks everything: what remains to be done in a child of a process that has done [`reset_all`] and ignores nothing.
+///
+/// # Errors
+/// Only if the kernel refuses a mask, which it never does.
+pub fn unblock_all() -> Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).doing("clear", "the signal mask")
 }
 

@@ -8,7 +8,6 @@ use ax_core::config::{Config, Queue};
 use ax_core::controller::{Controller, Decision, Event, Submission};
 use ax_core::id::{AttemptName, JobId, SubmissionKey, Uid};
 use ax_core::job::request::Request;
-use ax_core::job::spec::PreemptMode;
 use ax_core::job::state::Outcome;
 use ax_core::job::{AttemptEnd, Job, Owner};
 use ax_core::node::{Card, Inventory};
@@ -106,24 +105,7 @@ pub fn node(cpus: u32) -> Inventory {
 }
 
 pub fn request(cpus: u32) -> Request {
-    Request {
-        cpus,
-        ram: Megabytes(1000),
-        cards: None,
-        exclusive: false,
-        only_nodes: vec![],
-        not_nodes: vec![],
-        time_limit: Some(Span::seconds(60)),
-        estimate: None,
-        begin: None,
-        priority: 50,
-        idempotent: true,
-        requeue: true,
-        retries: 0,
-        retry_delay: Span::seconds(2),
-        retry_on: vec![],
-        preempt: PreemptMode::Requeue,
-    }
+    Request { time_limit: Some(Span::seconds(60)), ..Request::plain(cpus, Megabytes(1000)) }
 }
 
 pub fn submission(key: u128, request: Request) -> Submission {

@@ -6,6 +6,7 @@
 mod cost;
 mod faults;
 mod fixture;
+mod profiles;
 mod prune;
 mod random_events;
 mod round_trip;

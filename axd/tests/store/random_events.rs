@@ -98,7 +98,7 @@ fn news(attempt: AttemptName, what: u8, now: Now) -> Event {
             exit_code,
             signal: None,
             message: Some("so it was".into()),
-            card_peak: None,
+            card_peak: Some(Megabytes(1000 * attempt.epoch.0)),
         },
     };
     match what {
@@ -116,9 +116,12 @@ fn event_of(controller: &Controller, names: &[AttemptName], key: u128, now: Now,
         Op::Submit { cpus, hold, retries, idempotent, begin } => {
             let mut wanted = request(cpus);
             (wanted.retries, wanted.idempotent) = (retries, idempotent);
+            // Some make room for others.
+            wanted.priority = if idempotent { 10 } else { 90 };
             wanted.begin = begin.map(|ms| at(ms).wall);
             let mut new = submission(key, wanted);
             new.hold = hold;
+            new.name = format!("{}-{key}", if hold { "test" } else { "train" }).into();
             Some(Event::Submitted(Box::new(new)))
         }
         Op::Act { job, what } => act(controller, job, what),
@@ -152,6 +155,9 @@ proptest! {
         let mut writer = place.writer();
         let (mut cluster, mut names) = (Cluster::new(), Vec::new());
         let mut last = at(0);
+        let mut config = config();
+        config.policy.preemption = true;
+        cluster.step(&writer, last, Event::ConfigLoaded(Box::new(config)));
         writer.record_snapshot(last, cluster.controller.snapshot());
         for (step, op) in ops.into_iter().enumerate() {
             last = at(step as u64 * 400);
@@ -165,6 +171,8 @@ proptest! {
                 prop_assert_eq!(withheld(&restored.known), withheld(&known));
                 prop_assert_eq!(restored.next_number, cluster.controller.next_number());
                 prop_assert!(restored.next_epoch >= cluster.controller.next_epoch());
+                prop_assert_eq!(&restored.history, cluster.controller.history());
+                prop_assert_eq!(&restored.losses, cluster.controller.losses());
                 let mut snapshot = cluster.controller.snapshot();
                 (snapshot.jobs, snapshot.next_epoch) = (jobs, restored.next_epoch);
                 snapshot.known = restored.known;
@@ -180,6 +188,8 @@ proptest! {
         let report = check::check(&place.paths).unwrap();
         prop_assert!(report.is_good(), "{:?}", report);
         let restored = place.open().restore(last.wall).unwrap();
+        prop_assert_eq!(&restored.history, cluster.controller.history());
+        prop_assert_eq!(&restored.losses, cluster.controller.losses());
         let jobs: Vec<Job> = restored.jobs.into_iter().map(|job| settled(job, last)).collect();
         prop_assert_eq!(&jobs, &to_come_back(&cluster.controller, last));
         let replayed = replay(&place, last);

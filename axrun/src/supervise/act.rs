@@ -2,7 +2,7 @@
 //! An action that fails never ends the supervisor: killing is tried again until nothing is left, and what could not be
 //! done otherwise shows in the answer to whoever asked.
 
-use ax_core::record::Report;
+use ax_core::record::{Report, Request};
 use ax_core::time::{BootTime, Span};
 use ax_sys::signals::Signal;
 use ax_sys::socket::Interest;
@@ -16,6 +16,9 @@ use super::{OVERDUE_MARGIN, boot_now, wall_now};
 
 /// Looks at a tree that is ending are ever more rare, up to this, in milliseconds.
 const LAST_LOOK: u64 = 1000;
+
+/// Milliseconds until it is told that a script runs.
+const TELL_AFTER: u64 = 10;
 
 /// A start that took longer than this begins to count anew, so that its time limit is whole.
 const SLOW_START: Span = Span::seconds(1);
@@ -85,6 +88,13 @@ impl Attempt {
         if self.started.as_ref().is_some_and(|started| now - started.started_boot > SLOW_START) {
             self.rewrite_overdue(self.timers.overdue);
         }
+        // Not at once: the result of a job that is over by then says it as well, and nobody is woken twice.
+        self.timers.tell = Some(now.0.saturating_add(TELL_AFTER));
+    }
+
+    /// Tells all who follow that the script runs.
+    pub(super) fn tell_started(&mut self) {
+        self.timers.tell = None;
         if let Some(started) = self.started.clone() {
             self.control.broadcast(&Report::Started(started));
         }
@@ -94,6 +104,23 @@ impl Attempt {
         let Some(warn) = self.assignment.ending.warn else { return Ok(()) };
         let Some(signal) = Signal::from_number(warn.signal.into()) else { return Ok(()) };
         self.with_tree(|tree| tree.signal(signal, self.script, warn.batch_only))
+    }
+
+    /// Whether there is a warning that it asked for and could hear.
+    pub(super) fn may_be_warned(&self) -> bool {
+        self.state.is_live() && self.assignment.ending.warn.is_some()
+    }
+
+    /// Its end is asked for: it is warned, and ended after the time that it wanted. Asked again, that time goes on.
+    pub(super) fn warn_first(&mut self, request: Request) -> std::result::Result<(), String> {
+        let Some(warn) = self.assignment.ending.warn.filter(|_| self.postponed.is_none()) else {
+            return Ok(());
+        };
+        if let Request::Terminate { outcome, message, .. } = request {
+            self.postponed = Some(Cause::Asked { outcome, message });
+        }
+        self.timers.asked = Some(clock::boot_ms().saturating_add(warn.before.0));
+        self.warn()
     }
 
     fn start_grace(&mut self) {
@@ -135,6 +162,9 @@ impl Attempt {
         self.timers.freeze(clock::boot_ms());
         // The watchdog must not take a job that stands still for one that is overdue.
         self.rewrite_overdue(None);
+        if self.timers.tell.is_some() {
+            self.tell_started();
+        }
         self.control.broadcast(&Report::Frozen { attempt: self.place.name, frozen: true });
         Ok(())
     }
@@ -171,6 +201,9 @@ impl Attempt {
             self.look_again(clock::boot_ms());
         }
         if !self.told_ending && self.facts.launched {
+            if self.timers.tell.is_some() {
+                self.tell_started();
+            }
             self.told_ending = true;
             self.control.broadcast(&Report::Ending { attempt: self.place.name });
         }

@@ -54,6 +54,8 @@ pub(super) struct Attempt {
     pub(super) started: Option<Started>,
     pub(super) began_at: Option<WallTime>,
     pub(super) told_ending: bool,
+    /// Why it is ended as soon as its warning has had its time.
+    pub(super) postponed: Option<Cause>,
     pub(super) result: Option<AttemptResult>,
     pub(super) signals: SignalWatch,
     pub(super) control: Control,
@@ -99,6 +101,7 @@ impl Attempt {
             started: None,
             began_at: None,
             told_ending: false,
+            postponed: None,
             result: None,
             signals,
             control,
@@ -135,8 +138,13 @@ impl Attempt {
             // Where it stays in the unit it started in, it works as well.
             let _ = self.station.enter_unified();
         }
+        if self.timers.take_tell(clock::boot_ms()) {
+            self.tell_started();
+        }
         while let Some(event) = self.timers.take_due(clock::boot_ms()) {
-            self.on_for(event, Some(Cause::Limit(self.assignment.ending.limit)));
+            let limit = Cause::Limit(self.assignment.ending.limit);
+            let cause = self.postponed.clone().filter(|_| event == Event::Terminate).unwrap_or(limit);
+            self.on_for(event, Some(cause));
         }
         self.look_for_emptiness();
     }
@@ -222,6 +230,12 @@ impl Attempt {
     fn asked(&mut self, peer: PeerId, request: Request) {
         let event = match &request {
             Request::Follow => return self.follow(peer),
+            Request::Terminate { at_once: false, warned: true, .. } if self.may_be_warned() => {
+                let answer = self.warn_first(request);
+                return self
+                    .control
+                    .send(peer, &answer.map_or_else(|error| Report::Refused { error }, |()| Report::Done));
+            }
             Request::Terminate { at_once: true, .. } => Event::TerminateNow,
             Request::Terminate { at_once: false, .. } => Event::Terminate,
             Request::Signal { .. } => Event::Signal,

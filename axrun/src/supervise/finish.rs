@@ -1,6 +1,9 @@
 //! The end of an attempt: figures, groups removed, the result recorded and told.
 
+use std::time::Duration;
+
 use ax_core::record::{AttemptResult, FORMAT, Report};
+use ax_sys::process::errand;
 use ax_sys::{clock, crash_point};
 
 use super::attempt::Attempt;
@@ -44,7 +47,7 @@ impl Attempt {
         let used = self.tree.as_ref().map(Tree::used);
         // A group that can't be removed yet is empty all the same: axd clears such away.
         self.tree_events = None;
-        let groups_gone = self.tree.as_ref().is_some_and(Tree::remove);
+        let groups_gone = self.release_cards() && self.tree.as_ref().is_some_and(Tree::remove);
         // Of a script that succeeded it is not asked when it ends, but the figures are here.
         let coped = self.facts.launched && self.facts.exit == Some(ScriptExit::Code(0));
         self.facts.out_of_memory |= coped && used.as_ref().is_some_and(|used| used.out_of_memory);
@@ -66,7 +69,19 @@ impl Attempt {
             max_ram: used.as_ref().and_then(|used| used.max_ram),
             message,
             never_started: self.facts.never_started(),
+            limit_refused: self.facts.limit_refused,
             groups_gone,
         }
+    }
+
+    /// Takes the driver's limits off the group while it is there: what it held for the job would stay held. Whether
+    /// that is done; if not, the group stays for axd to do it.
+    fn release_cards(&self) -> bool {
+        let Some(limits) = self.assignment.card_limits.as_ref().filter(|_| self.started.is_some()) else {
+            return true;
+        };
+        let done = errand(&limits.clear, Duration::from_millis(limits.patience.0)).is_ok();
+        crash_point!("cards released");
+        done
     }
 }

@@ -52,7 +52,8 @@ impl Launch<'_> {
         let files = self.open_files()?;
         // A lone group and session, so that a job can't stop or signal anything but itself through its terminal.
         process::new_session().map_err(|error| failed("session", &error))?;
-        signals::reset_all().map_err(|error| failed("signals", &error))?;
+        // None is ignored or caught: see `become_supervisor`.
+        signals::unblock_all().map_err(|error| failed("signals", &error))?;
         self.execute(&files, parent)
     }
 

@@ -24,7 +24,7 @@ use ax_core::time::{BootTime, Span, WallTime};
 use ax_sys::crash_point;
 use ax_sys::lease::{Lease, LeaseError};
 use ax_sys::pidfd::ProcessIdentity;
-use ax_sys::signals::{Signal, SignalWatch};
+use ax_sys::signals::{self, Signal, SignalWatch};
 use ax_sys::{Result, clock, process, seqpacket};
 
 use self::attempt::Attempt;
@@ -41,10 +41,25 @@ const OVERDUE_MARGIN: Span = Span::seconds(10);
 pub(crate) fn run(folder: &Path) -> std::result::Result<(), Failure> {
     // First, while no descriptor of ours can be mistaken for one that we were given.
     let axd = take_descriptors()?;
+    become_supervisor().map_err(Failure::system)?;
     run_for(folder, axd)
 }
 
-/// The same for an axd whose socket is at hand, with no other descriptor open but the standard ones.
+/// Makes this process hard to end by accident, and gives it what all supervisors have: those that it forks inherit it.
+/// Out of axd's session and the reach of its terminal, the last to be chosen when memory is short; no signal
+/// ignored or caught, which a job would inherit.
+pub(crate) fn become_supervisor() -> Result<()> {
+    // These fail harmlessly: without root, or as the leader of a group already.
+    let _ = process::set_oom_score_adj(-900);
+    let _ = process::new_session();
+    // So that no mount is kept busy by where axd happened to be.
+    let _ = process::change_dir(Path::new("/"));
+    process::set_umask(0o022);
+    signals::reset_all()
+}
+
+/// The same for an axd whose socket is at hand, in a process that has [become one](become_supervisor), with no other
+/// descriptor open but the standard ones.
 pub(crate) fn run_for(folder: &Path, axd: Option<OwnedFd>) -> std::result::Result<(), Failure> {
     let place = Place::open(folder)?;
     let assignment = place.read_assignment()?;
@@ -89,15 +104,11 @@ fn too_late(place: &Place) -> Failure {
     Failure::LeaseTaken(place.leases.show(place.name.to_string()))
 }
 
-/// Makes this process hard to end by accident: out of axd's session and the reach of its terminal, the last to
-/// be chosen when memory is short, deaf to all signals but TERM. Orphans of the job stay below it.
+/// A process of its own, not reached by what is meant for another supervisor's group, and deaf to all signals but TERM.
+/// Orphans of the job stay below it.
 fn protect() -> Result<SignalWatch> {
-    // These fail harmlessly: without root, or as the leader of a group already.
-    let _ = process::set_oom_score_adj(-900);
-    let _ = process::new_session();
-    // So that no mount is kept busy by where axd happened to be.
-    let _ = process::change_dir(Path::new("/"));
-    process::set_umask(0o022);
+    // One that leads a session leads its group.
+    let _ = process::new_group();
     process::set_child_subreaper(true)?;
     // Blocked and read from a descriptor; only CHLD and TERM mean anything.
     let deaf = ["HUP", "INT", "QUIT", "USR1", "USR2", "PIPE", "ALRM", "TSTP", "TTIN", "TTOU", "XCPU", "XFSZ"];

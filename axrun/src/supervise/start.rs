@@ -4,11 +4,13 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
+use std::time::Duration;
 
 use ax_core::record::{Assignment, FORMAT, ProcessMark, Started};
 use ax_sys::cgroup::Station;
 use ax_sys::lease::Lease;
 use ax_sys::path::Dir;
+use ax_sys::process::errand;
 use ax_sys::shared_word::Fence;
 use ax_sys::socket::Interest;
 use ax_sys::{Result, SysError, clock, crash_point};
@@ -41,6 +43,7 @@ impl Attempt {
         // in the groups before it is written.
         self.record_start().map_err(|error| ("record", error.to_string()))?;
         self.listen().map_err(|error| ("control socket", error.to_string()))?;
+        self.limit_cards().map_err(|error| ("card limits", error))?;
         self.fork(lease).map_err(|error| ("child", error.to_string()))?;
         crash_point!("forked");
         Ok(())
@@ -65,6 +68,7 @@ impl Attempt {
             boot_id,
             supervisor: ProcessMark { pid: self.own.pid, start_ticks: self.own.start_ticks },
             cgroups: self.tree.as_ref().map(Tree::record).unwrap_or_default(),
+            card_limits: self.assignment.card_limits.clone(),
             marker: self.assignment.marker.clone(),
             started_at: wall_now(),
             started_boot,
@@ -72,6 +76,18 @@ impl Attempt {
         };
         self.place.write_started(&started)?;
         self.started = Some(started);
+        Ok(())
+    }
+
+    /// The group is there, nothing is in it, and whoever finds the record knows that limits may be on it.
+    fn limit_cards(&mut self) -> std::result::Result<(), String> {
+        let Some(limits) = &self.assignment.card_limits else { return Ok(()) };
+        let patience = Duration::from_millis(limits.patience.0);
+        if let Err(error) = errand(&limits.set, patience) {
+            self.facts.limit_refused = true;
+            return Err(error.to_string());
+        }
+        crash_point!("cards limited");
         Ok(())
     }
 

@@ -166,6 +166,11 @@ impl State {
         row.map_or((self, &[]), |(_, _, next, actions)| (next.unwrap_or(self), actions))
     }
 
+    /// Whether the script's processes run.
+    pub(crate) fn is_live(self) -> bool {
+        LIVE.contains(&self)
+    }
+
     /// Whether its end has begun.
     pub(crate) fn is_ending(self) -> bool {
         matches!(self, S::Terminating | S::Killing | S::Draining | S::Done)

@@ -16,12 +16,16 @@ pub(crate) struct Timers {
     pub(crate) limit: Option<u64>,
     /// Limit, grace and ten seconds: past it there is no more politeness.
     pub(crate) overdue: Option<u64>,
+    /// The warning of an end that was asked for has had its time.
+    pub(crate) asked: Option<u64>,
     /// End of the grace after TERM.
     pub(crate) grace: Option<u64>,
     /// Next look at what is still there.
     pub(crate) again: Option<u64>,
     /// When to move out of the daemon's unit.
     pub(crate) leave: Option<u64>,
+    /// When to tell that it began.
+    pub(crate) tell: Option<u64>,
     frozen_since: Option<u64>,
 }
 
@@ -54,12 +58,18 @@ impl Timers {
     pub(crate) fn next(&self) -> Option<u64> {
         let counted =
             if self.frozen_since.is_some() { [None; 3] } else { [self.warn, self.limit, self.overdue] };
-        counted.into_iter().chain([self.grace, self.again, self.leave]).flatten().min()
+        let others = [self.asked, self.grace, self.again, self.leave, self.tell];
+        counted.into_iter().chain(others).flatten().min()
     }
 
     /// Whether it is time to leave the daemon's unit, once.
     pub(crate) fn take_leave(&mut self, now: u64) -> bool {
         self.leave.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Whether it is time to tell that it began, once.
+    pub(crate) fn take_tell(&mut self, now: u64) -> bool {
+        self.tell.take_if(|at| *at <= now).is_some()
     }
 
     /// Takes one deadline that has passed, the gentlest first, so that a late wake-up skips no step.
@@ -68,6 +78,7 @@ impl Timers {
         let all = [
             (&mut self.warn, Event::Warn, true),
             (&mut self.limit, Event::Limit, true),
+            (&mut self.asked, Event::Terminate, false),
             (&mut self.grace, Event::Grace, false),
             (&mut self.overdue, Event::Overdue, true),
             (&mut self.again, Event::Again, false),

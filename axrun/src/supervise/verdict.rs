@@ -47,6 +47,8 @@ pub(crate) struct Facts {
     pub(crate) launched: bool,
     /// Why it was not.
     pub(crate) launch_error: Option<LaunchError>,
+    /// It was not, as the driver would not limit its cards.
+    pub(crate) limit_refused: bool,
     /// What ended it from outside, before it ended by itself.
     pub(crate) cause: Option<Cause>,
     /// A process of it was killed for memory.

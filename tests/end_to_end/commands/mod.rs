@@ -4,3 +4,5 @@ mod administration;
 mod asking;
 mod errors;
 mod submitting;
+mod top;
+mod using;

@@ -97,6 +97,7 @@ pub(crate) struct Script {
     /// Whether every call is logged.
     pub(crate) trace: bool,
     hangs: Vec<Switch>,
+    crashes: Vec<Switch>,
     failures: Vec<Switch>,
 }
 
@@ -131,6 +132,7 @@ impl Script {
                 self.xids.push(Xid { card: owned(card), number: number.parse().ok()?, gpu_instance });
             }
             ("hang", [call, card @ ..]) => self.hangs.push(switch(call, card, 0)),
+            ("crash", [call, card @ ..]) => self.crashes.push(switch(call, card, 0)),
             ("fail", [call, status, card @ ..]) => {
                 self.failures.push(switch(call, card, status.parse().ok()?));
             }
@@ -147,6 +149,10 @@ impl Script {
 
     pub(crate) fn hangs(&self, call: &str, card: Option<&str>) -> bool {
         self.hangs.iter().any(|hang| hang.meets(call, card))
+    }
+
+    pub(crate) fn crashes(&self, call: &str, card: Option<&str>) -> bool {
+        self.crashes.iter().any(|crash| crash.meets(call, card))
     }
 
     pub(crate) fn failure(&self, call: &str, card: Option<&str>) -> Option<u32> {

@@ -87,6 +87,9 @@ pub(crate) fn enter_for(
             let card = uuid.as_deref().unwrap_or("-");
             state::log(script_path(), &format!("call {} {call} {card}", std::process::id()));
         }
+        if script.crashes(call, uuid.as_deref()) {
+            std::process::abort();
+        }
         if script.hangs(call, uuid.as_deref()) {
             std::thread::sleep(LOOK_AGAIN);
             continue;

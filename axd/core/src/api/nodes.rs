@@ -12,7 +12,7 @@ use super::{CardView, DecisionView};
 pub struct NodeView {
     /// Name.
     pub name: String,
-    /// `up`, `never registered`.
+    /// `up`, `failing` (nothing can be started there), `draining`, `drained`, `never registered`.
     pub state: String,
     /// Warnings and reasons.
     pub reason: Option<String>,

@@ -11,6 +11,7 @@ use crate::units::format_duration;
 pub(super) fn whole(config: &Config, places: &Places, findings: &mut Findings) {
     heartbeats(config, places, findings);
     default_queue(config, places, findings);
+    idle_cards(config, places, findings);
     for (index, queue) in config.queues.iter().enumerate() {
         times(index, queue, places, findings);
     }
@@ -54,6 +55,22 @@ fn default_queue(config: &Config, places: &Places, findings: &mut Findings) {
         }
         Some(_) => {}
     }
+}
+
+fn idle_cards(config: &Config, places: &Places, findings: &mut Findings) {
+    let Some(end) = config.policy.idle_end else { return };
+    let message = match config.policy.idle {
+        Some(warn) if warn < end => return,
+        Some(warn) => format!(
+            "policy.idle_end: {} is not longer than policy.idle of {}, after which a job is warned",
+            format_duration(end),
+            format_duration(warn)
+        ),
+        None => {
+            "policy.idle_end: nobody is ended without a warning: policy.idle says after what time".to_owned()
+        }
+    };
+    findings.add(Finding::error(places.get("policy.idle_end"), message));
 }
 
 fn times(index: usize, queue: &Queue, places: &Places, findings: &mut Findings) {

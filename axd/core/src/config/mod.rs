@@ -9,6 +9,7 @@ mod compare;
 mod finding;
 pub mod keys;
 mod read;
+mod resources;
 pub mod tree;
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use compare::compare;
 pub use finding::{Finding, Severity};
 pub use read::read;
+pub use resources::{CardLimit, GpuNode, Resources};
 
 use crate::id::{HostName, QueueName};
 use crate::job::spec::PreemptMode;
@@ -65,48 +67,6 @@ pub struct Cluster {
     pub heartbeat_timeout: Span,
 }
 
-/// `resources`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resources {
-    /// `cpus`: instead of what the machine has.
-    pub cpus: Option<u32>,
-    /// `ram`: instead of what the machine has.
-    pub ram: Option<Megabytes>,
-    /// `gpu_reserve`: percent of a card that slices may not take.
-    pub gpu_reserve: u32,
-    /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
-    #[serde(default = "Resources::usual_bound")]
-    pub gpu_foreign_bound: Megabytes,
-    /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
-    #[serde(default = "Resources::usual_suspicion")]
-    pub gpu_suspect_time: Span,
-    /// `gpu_context_mb`: added to each slice for the driver's own use.
-    pub gpu_context: Megabytes,
-    /// `gpu_sample`: how often cards with jobs are looked at.
-    #[serde(default = "gpu_sample")]
-    pub gpu_sample: Span,
-    /// `gpu_timeout`: how long a look at the cards may take.
-    #[serde(default = "gpu_timeout")]
-    pub gpu_timeout: Span,
-    /// `gpu_nodes`.
-    pub gpu_nodes: Vec<GpuNode>,
-}
-
-/// One of `resources.gpu_nodes`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuNode {
-    /// `host`.
-    pub host: HostName,
-    /// `gpus`.
-    pub gpus: u32,
-    /// `mem_per_gpu`.
-    pub mem_per_gpu: Option<Megabytes>,
-    /// `type`, lower case.
-    pub kind: Option<String>,
-    /// `features`.
-    pub features: Vec<String>,
-}
-
 /// One of `queues`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
@@ -140,23 +100,12 @@ pub struct Queue {
     pub order: QueueOrder,
     /// `lease`.
     pub lease: LeaseMode,
+    /// `restart_slices_every`: after so long slice jobs begin anew at a checkpoint.
+    pub restart_slices_every: Option<Span>,
     /// `cards`: only these, as `host:index` or by UUID; empty: all.
     pub cards: Vec<String>,
     /// `max_cards`: so many at once.
     #[serde(default)]
-    pub max_cards: Option<u32>,
-}
-
-/// One of `limits`: what a user, or the members of a group together, may have of the cards.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct CardLimit {
-    /// `user`.
-    pub user: Option<String>,
-    /// `group`.
-    pub group: Option<String>,
-    /// `cards`: only these, as `host:index` or by UUID; empty: all.
-    pub cards: Vec<String>,
-    /// `max_cards`: so many at once.
     pub max_cards: Option<u32>,
 }
 
@@ -242,10 +191,21 @@ pub struct Policy {
     pub preempt_gap: u8,
     /// `max_preemptions`: a job is ended for others so often at most.
     pub max_preemptions: u32,
+    /// `preempt_budget`: percent of what all cards can do in an hour that evictions may cost in one; 100: any.
+    #[serde(default = "Policy::usual_budget")]
+    pub preempt_budget: u32,
+    /// `learn_length`: a job is planned with what the last runs of the same thing took.
+    #[serde(default)]
+    pub learn_length: bool,
+    /// `learn_memory`: a job is charged with what they used.
+    #[serde(default)]
+    pub learn_memory: LearnMemory,
     /// `grow_memory`: a job that ran out of its slice of a card asks for half as much again.
     pub grow_memory: bool,
     /// `idle`: how long a job may leave its cards without load.
     pub idle: Option<Span>,
+    /// `idle_end`: after how long of that it is ended.
+    pub idle_end: Option<Span>,
 }
 
 impl Policy {
@@ -263,6 +223,19 @@ pub enum Cost {
     Area,
     /// Each start the same.
     Count,
+}
+
+/// `policy.learn_memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LearnMemory {
+    /// A job is charged what it asks for.
+    #[default]
+    Off,
+    /// More, if its last runs used more.
+    Raise,
+    /// Also less, if they used less and its owner agrees.
+    Fit,
 }
 
 /// `policy.packing`.
@@ -341,41 +314,6 @@ impl Default for Cluster {
     }
 }
 
-fn gpu_sample() -> Span {
-    Span::seconds(1)
-}
-
-fn gpu_timeout() -> Span {
-    Span::seconds(5)
-}
-
-impl Default for Resources {
-    fn default() -> Self {
-        Resources {
-            cpus: None,
-            ram: None,
-            gpu_reserve: 0,
-            gpu_foreign_bound: Resources::usual_bound(),
-            gpu_suspect_time: Resources::usual_suspicion(),
-            gpu_context: Megabytes(512),
-            gpu_sample: gpu_sample(),
-            gpu_timeout: gpu_timeout(),
-            gpu_nodes: Vec::new(),
-        }
-    }
-}
-
-impl Resources {
-    /// A gigabyte: also of recorded configurations that are older than the key.
-    fn usual_bound() -> Megabytes {
-        Megabytes::from_bytes(1_000_000_000)
-    }
-
-    fn usual_suspicion() -> Span {
-        Span::seconds(300)
-    }
-}
-
 impl Default for Policy {
     fn default() -> Self {
         Policy {
@@ -400,8 +338,12 @@ impl Default for Policy {
             preempt_priority: 70,
             preempt_gap: 30,
             max_preemptions: 2,
+            preempt_budget: Policy::usual_budget(),
+            learn_length: true,
+            learn_memory: LearnMemory::Raise,
             grow_memory: true,
             idle: None,
+            idle_end: None,
         }
     }
 }
@@ -410,6 +352,11 @@ impl Policy {
     /// Also of recorded configurations that are older than the key.
     fn usual_store() -> Megabytes {
         Megabytes(1024)
+    }
+
+    /// The same.
+    fn usual_budget() -> u32 {
+        5
     }
 }
 
@@ -432,6 +379,7 @@ impl Queue {
             preempt: PreemptMode::Requeue,
             order: QueueOrder::Prio,
             lease: LeaseMode::Fixed,
+            restart_slices_every: None,
             cards: Vec::new(),
             max_cards: None,
         }

@@ -19,6 +19,9 @@ use super::{Controller, Decision, Move};
 /// Back-off doubles up to this.
 const LONGEST_BACKOFF: Span = Span::seconds(3600);
 
+/// Checkpoints that follow one another faster are not told one by one in the job's story.
+const NOTED_AGAIN: Span = Span::seconds(60);
+
 /// What follows for the job when an attempt has ended.
 enum Next {
     /// The job is over.
@@ -60,6 +63,7 @@ impl Controller {
         attempt.started_at = Some(at);
         let until = at + attempt.planned;
         let node = attempt.allocation.node.clone();
+        self.can_start(&node);
         if let Some(node) = self.nodes.get_mut(&node) {
             node.expect_end(name, until);
         }
@@ -86,21 +90,29 @@ impl Controller {
         // A clock that was set back must not make it end before it began, or later than now.
         let at = at.min(now.wall);
         let at = attempt.started_at.map_or(at, |started| at.max(started));
-        let end = counted_as(end, attempt);
+        let mut end = counted_as(end, attempt);
+        end.card_peak = end.card_peak.max(attempt.card_used);
         let end = self.blamed_on_card(name.job.number, end);
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
         self.settle_share(name.job.number, at);
-        let largest = self.largest_card(name.job.number);
+        if end.outcome == Outcome::Succeeded {
+            self.teach(name.job.number, at, end.card_peak);
+        }
+        let cards = self.jobs.get(&name.job.number).and_then(|job| job.request.cards.as_ref());
+        let largest = cards.and_then(|wanted| self.cards_for(wanted).max());
         let grow = self.config.policy.grow_memory;
+        let idle = attempt_idle(self.jobs.get_mut(&name.job.number));
+        out.extend(idle.map(|idle| Decision::Counted { attempt: name, idle }));
         let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
         match end.outcome {
             Outcome::Preempted => {
-                job.evictions += 1;
+                let renewed = job.attempt.as_deref().is_some_and(|attempt| attempt.renewed);
+                job.evictions += u32::from(!renewed);
                 job.saved = job.saved + safe_work(job);
             }
-            Outcome::OutOfMemory if grow => grow_slice(&mut job.request, &end, largest),
+            Outcome::OutOfMemory if grow => grow_slice(job, &end, largest),
             _ => {}
         }
         let next = what_follows(&job.request, job.retries_used, &end);
@@ -154,9 +166,11 @@ impl Controller {
         why: &str,
         out: &mut Vec<Decision>,
     ) {
-        if let Some(job) = self.jobs.get_mut(&number) {
+        if let Some(mut job) = self.jobs.remove(&number) {
             job.retries_used += u32::from(delay.is_some());
             job.backoff_until = delay.map(|d| now.boot + d);
+            self.learn_length(&mut job);
+            self.jobs.insert(number, job);
         }
         self.shift(now, number, Move::by_ax(Cause::Requeued, JobState::Pending, why), out);
         self.settle_waiting(now, number, &Actor::Ax, why, out);
@@ -190,6 +204,7 @@ impl Controller {
                 self.shift(now, number, Move::by_ax(Cause::Ended, outcome.final_state(), &who), out);
             }
             None => {
+                self.came_to_nothing(now, &node, name, &why);
                 let why = format!("its last assignment was never started: {why}");
                 if let Some(job) = self.jobs.get_mut(&number) {
                     job.backoff_until = pause.map(|pause| now.boot + pause);
@@ -229,18 +244,16 @@ impl Controller {
         let job = self.jobs.get_mut(&name.job.number);
         let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
         let Some(attempt) = attempt else { return };
-        attempt.checkpoint_at = Some(at.min(now.wall));
+        let at = at.min(now.wall);
+        let lately = attempt.checkpoint_at.is_some_and(|last| at - last < NOTED_AGAIN);
+        attempt.checkpoint_at = Some(at);
+        let idle = attempt.idle.total();
         let what = "told that its work so far is safe".to_owned();
-        out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
-    }
-
-    /// The largest card on which a job that takes slices could have them.
-    fn largest_card(&self, number: JobNumber) -> Option<Megabytes> {
-        let wanted = self.jobs.get(&number)?.request.cards.as_ref()?;
-        let enough =
-            |node: &&Node| node.inventory.cards_of(wanted.kind.as_deref()).count() >= wanted.count as usize;
-        let nodes = self.nodes.iter().filter(enough);
-        nodes.flat_map(|node| node.inventory.cards_of(wanted.kind.as_deref())).map(|card| card.mem).max()
+        out.push(match lately {
+            true => Decision::Counted { attempt: name, idle },
+            false => Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what },
+        });
+        self.restart_if_old(now, name, out);
     }
 
     fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
@@ -248,6 +261,11 @@ impl Controller {
             node.release(attempt);
         }
     }
+}
+
+/// The idle time of an attempt that has ended, if that is not written down yet.
+fn attempt_idle(job: Option<&mut Box<Job>>) -> Option<Span> {
+    job?.attempt.as_mut()?.idle.take_unwritten(true)
 }
 
 /// A job that somebody ended is CANCELLED however its supervisor fared,
@@ -287,12 +305,14 @@ fn safe_work(job: &Job) -> Span {
 }
 
 /// Out of its slice of a card: half as much again next time, up to a whole card; but only if it was seen to have used
-/// the slice up.
-fn grow_slice(request: &mut Request, end: &AttemptEnd, largest: Option<Megabytes>) {
-    let Some(slice) = request.cards.as_mut().and_then(|cards| cards.slice.as_mut()) else { return };
+/// the slice up. One that was charged less than it asked for has what it asked for first.
+fn grow_slice(job: &mut Job, end: &AttemptEnd, largest: Option<Megabytes>) {
+    let asked = job.learnt.as_deref().and_then(|learnt| learnt.asked);
+    let Some(slice) = job.request.cards.as_mut().and_then(|cards| cards.slice.as_mut()) else { return };
     let used_up = end.card_peak.is_some_and(|peak| peak.0 >= slice.0 * 9 / 10);
     if let Some(largest) = largest.filter(|_| used_up) {
-        *slice = Megabytes(slice.0 * 3 / 2).min(largest);
+        let more = asked.filter(|asked| *asked > *slice).unwrap_or(Megabytes(slice.0 * 3 / 2));
+        *slice = more.min(largest);
     }
 }
 

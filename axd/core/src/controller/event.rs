@@ -72,6 +72,18 @@ pub enum Event {
         /// The 95th percentile of the last samples.
         peak: Megabytes,
     },
+    /// No kernel ran on any card of an attempt, and its memory there did not change, for so long; told every minute.
+    CardsIdle {
+        /// The attempt.
+        attempt: AttemptName,
+        /// Since the beginning of this stretch.
+        lasted: Span,
+    },
+    /// Cards that were told to be idle work, or are no longer measured.
+    CardsBusy {
+        /// The attempt.
+        attempt: AttemptName,
+    },
     /// What is known of a card beyond what jobs hold of it has changed; told when it matters.
     CardChanged {
         /// Its node.
@@ -102,6 +114,17 @@ pub enum Event {
         /// What.
         wish: NodeWish,
     },
+    /// An attempt uses more of a card than its slice; or has done so for too long, and is to be ended.
+    OverSlice {
+        /// The attempt.
+        attempt: AttemptName,
+        /// With the numbers, for the record.
+        words: String,
+        /// The most that it used of the card.
+        peak: Megabytes,
+        /// It is to be ended.
+        ends: bool,
+    },
     /// It is proved that an attempt was never started, and never will be.
     NeverStarted {
         /// The attempt.
@@ -127,6 +150,10 @@ pub enum Wish {
     Release,
     /// Change it while it waits.
     Update(Box<Change>),
+    /// Leave its cards to it for so long, whatever they do.
+    Keep(Span),
+    /// It tells that its work so far is safe, naming its attempt's epoch if it knows that.
+    Checkpointed(Option<u64>),
     /// The answer to the question whether an attempt counts.
     Resolve(crate::api::Resolution),
 }
@@ -250,6 +277,9 @@ pub enum Decision {
         outcome: Outcome,
         /// Who and why.
         message: String,
+        /// With the warning that the job asked for, and its time, before all that.
+        #[serde(default)]
+        warned: bool,
     },
     /// Send a signal to this attempt.
     Signal {
@@ -257,6 +287,13 @@ pub enum Decision {
         attempt: AttemptName,
         /// The signal's number.
         signal: u8,
+    },
+    /// What is counted of an attempt has changed enough to be written down.
+    Counted {
+        /// The attempt.
+        attempt: AttemptName,
+        /// How long its cards have done nothing.
+        idle: Span,
     },
     /// This attempt is settled: its lease and records may go.
     Closed {
@@ -308,6 +345,7 @@ impl Decision {
             Decision::Moved { job, .. } | Decision::Noted { job, .. } => Some(*job),
             Decision::Launch { attempt, .. }
             | Decision::Terminate { attempt, .. }
+            | Decision::Counted { attempt, .. }
             | Decision::Closed { attempt, .. } => Some(attempt.job),
             Decision::Accepted { job, .. } => Some(*job),
             Decision::AlreadyKnown { .. }

@@ -9,6 +9,7 @@ use crate::job::spec::PreemptMode;
 use crate::job::state::Outcome;
 use crate::job::{Actor, Attempt, Claim, Job};
 use crate::node::{AttemptKey, Node};
+use crate::schedule::losses::{Losses, hour_of};
 use crate::schedule::order::ShapeId;
 use crate::schedule::placement::Place;
 use crate::schedule::preempt::{Eviction, Loss, make_room};
@@ -17,8 +18,8 @@ use crate::size::Megabytes;
 use crate::text::count;
 use crate::time::{Now, WallTime};
 
+use super::blocked::Blocked;
 use super::bounds::Turns;
-use super::schedule::Blocked;
 use super::{Controller, Decision};
 
 impl Controller {
@@ -140,8 +141,30 @@ impl Controller {
         node.held().keys().filter_map(candidate).collect()
     }
 
-    pub(super) fn evict(&mut self, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
-        let Eviction { victims, place, .. } = eviction;
+    /// Whether jobs may be ended for others now.
+    pub(super) fn may_evict(&self) -> bool {
+        self.config.policy.preemption && self.no_evictions_until().is_none()
+    }
+
+    /// The work that evictions may cost in an hour, if that is limited.
+    pub(crate) fn eviction_budget(&self) -> Option<u128> {
+        let percent = u128::from(self.config.policy.preempt_budget);
+        (self.config.policy.preemption && percent < 100).then(|| hour_of(&self.nodes) * percent / 100)
+    }
+
+    /// If they have cost more than that within an hour: when they no longer have.
+    pub(crate) fn no_evictions_until(&self) -> Option<WallTime> {
+        self.losses.over_until(self.eviction_budget()?)
+    }
+
+    /// What making room has cost lately.
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    pub(super) fn evict(&mut self, now: Now, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
+        let Eviction { victims, place, loss } = eviction;
+        self.losses.add(now.wall, loss);
         let Some(id) = self.jobs.get(&urgent).map(|job| job.id) else { return };
         let Some(has) = self.nodes.as_slice().get(place.node).map(|node| &node.inventory) else { return };
         let cards = place.cards.iter().map(|(at, charge)| (has.cards[*at].index, *charge)).collect();

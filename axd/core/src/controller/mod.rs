@@ -4,21 +4,27 @@
 //! events at the same times give the same decisions, bit for bit.
 
 mod attempt;
+mod blocked;
 pub(crate) mod bounds;
 mod cards;
 mod event;
 mod evict;
+mod idle;
+mod learn;
+mod overuse;
 mod person;
 mod schedule;
 mod sketch;
 mod snapshot;
 mod submit;
+mod trouble;
 mod witness;
 
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
 pub use snapshot::{Known, Snapshot};
+pub use trouble::{Trouble, Troubles};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,6 +35,8 @@ use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
@@ -60,6 +68,11 @@ pub struct Controller {
     times: VirtualTimes,
     /// What the users have had.
     usages: Usages,
+    /// What jobs took.
+    /// Shared with sketches.
+    history: Arc<History>,
+    /// What making room has cost lately.
+    losses: Losses,
     /// The time of the last event.
     seen: WallTime,
     /// What was asked of cards lately.
@@ -82,6 +95,8 @@ pub struct Controller {
     queued: BTreeMap<Uid, u32>,
     next_number: JobNumber,
     next_epoch: Epoch,
+    /// Nodes that can start nothing.
+    troubles: Troubles,
     /// It lacks most of the jobs that wait.
     is_sketch: bool,
 }
@@ -126,7 +141,10 @@ impl Controller {
             times: VirtualTimes::default(),
             usages: Usages::default(),
             mix: Mix::default(),
+            troubles: Troubles::since(next_epoch),
             known: BTreeMap::new(),
+            history: History::default(),
+            losses: Losses::default(),
         })
     }
 
@@ -166,6 +184,11 @@ impl Controller {
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
+            Event::CardsIdle { attempt, lasted } => self.cards_idle(now, attempt, lasted, &mut out),
+            Event::CardsBusy { attempt } => self.cards_busy(attempt),
+            Event::OverSlice { attempt, words, peak, ends } => {
+                self.over_slice(attempt, (words, peak), ends, &mut out);
+            }
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
             Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
             Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),
@@ -179,6 +202,7 @@ impl Controller {
 
     /// Jobs whose begin time or back-off has come; finished jobs that may go.
     fn pass_time(&mut self, now: Now, out: &mut Vec<Decision>) {
+        self.losses.forget_old(now.wall);
         let mut due = BTreeSet::new();
         while let Some(&(at, number)) = self.begins.first().filter(|(at, _)| *at <= now.wall) {
             self.begins.remove(&(at, number));
@@ -209,12 +233,17 @@ impl Controller {
     /// When the next `Tick` is due, if nothing else happens.
     pub fn next_wake(&self) -> Wake {
         let boot = self.backoffs.first().map(|(at, _)| *at);
+        let boot = boot.into_iter().chain(self.next_trial()).min();
         let boot = if self.pass_due { Some(BootTime(0)) } else { boot };
-        Wake { boot, wall: self.begins.first().map(|(at, _)| *at) }
+        let begin = self.begins.first().map(|(at, _)| *at);
+        // Somebody may be waiting for others to be ended.
+        let budget = self.no_evictions_until().filter(|_| self.order.anybody_waits());
+        Wake { boot, wall: begin.into_iter().chain(budget).min() }
     }
 
     fn config_loaded(&mut self, config: Config) {
         self.config = Arc::new(config);
+        self.troubles.forget();
         self.weigh_cards();
         self.enter_order_anew();
     }

@@ -23,13 +23,13 @@ pub(super) struct Asked<'a> {
 
 impl Asked<'_> {
     /// `held by li: the disk is full`.
-    fn said(&self, what: &str) -> String {
+    pub(super) fn said(&self, what: &str) -> String {
         let name = self.actor.name();
         self.why.map_or_else(|| format!("{what} by {name}"), |why| format!("{what} by {name}: {why}"))
     }
 
     /// For the record.
-    fn noted(&self, what: &str) -> Decision {
+    pub(super) fn noted(&self, what: &str) -> Decision {
         Decision::Noted { job: self.id, actor: Arc::from(self.actor.name()), what: what.to_owned() }
     }
 }
@@ -43,6 +43,8 @@ impl Controller {
             Wish::Hold => self.hold(now, asked, out),
             Wish::Release => self.release(now, asked, out),
             Wish::Update(change) => self.update(now, asked, *change, out),
+            Wish::Keep(span) => self.keep(now, asked, span, out),
+            Wish::Checkpointed(epoch) => self.told_checkpoint(now, asked, epoch, out),
             Wish::Resolve(answer) => self.resolved(now, asked, answer, out),
         }
     }
@@ -65,7 +67,7 @@ impl Controller {
     }
 
     /// As `own`, and the job is not over.
-    fn own_living(&self, id: JobId, actor: &Actor, out: &mut Vec<Decision>) -> Option<&Job> {
+    pub(super) fn own_living(&self, id: JobId, actor: &Actor, out: &mut Vec<Decision>) -> Option<&Job> {
         let job = self.own(id, actor, out)?;
         if job.state.is_final() {
             let why = format!("{id} is over: {}", job.state);
@@ -97,12 +99,34 @@ impl Controller {
         message: String,
         out: &mut Vec<Decision>,
     ) {
+        self.end(number, (outcome, message), actor, false, out);
+    }
+
+    /// The same by ax itself, with the warning that the job asked for before it.
+    pub(super) fn end_warned(
+        &mut self,
+        number: JobNumber,
+        outcome: Outcome,
+        message: String,
+        out: &mut Vec<Decision>,
+    ) {
+        self.end(number, (outcome, message), &Actor::Ax, true, out);
+    }
+
+    fn end(
+        &mut self,
+        number: JobNumber,
+        (outcome, message): (Outcome, String),
+        actor: &Actor,
+        warned: bool,
+        out: &mut Vec<Decision>,
+    ) {
         let Some(job) = self.jobs.get_mut(&number) else { return };
         let Some(attempt) = &mut job.attempt else { return };
         attempt.ending.get_or_insert_with(|| (outcome, message.as_str().into()));
         let (id, attempt) = (job.id, attempt.name);
         out.push(Decision::Noted { job: id, actor: Arc::from(actor.name()), what: message.clone() });
-        out.push(Decision::Terminate { attempt, outcome, message });
+        out.push(Decision::Terminate { attempt, outcome, message, warned });
     }
 
     fn signal(&mut self, asked: &Asked<'_>, signal: u8, out: &mut Vec<Decision>) {

@@ -7,16 +7,16 @@ use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName};
 use crate::job::state::{Cause, JobState};
-use crate::job::{Attempt, Job};
+use crate::job::{Attempt, Job, Learnt};
 use crate::node::Nodes;
-use crate::schedule::lane::Worth;
-use crate::schedule::order::{ShapeId, Waiting};
+use crate::schedule::order::Waiting;
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::share::{Charged, Share, price};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
+use super::blocked::Blocked;
 use super::bounds::{Limits, Turns};
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
@@ -31,71 +31,18 @@ enum Pass {
     Evicting,
 }
 
-/// What a pass has found out about the shapes of jobs: as long as nothing ends, what did not fit will not fit.
-#[derive(Default)]
-pub(super) struct Blocked {
-    shapes: Vec<OfShape>,
-    /// From this priority on others may have to go.
-    urgent: Option<u8>,
-    some_barred: bool,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct OfShape {
-    /// The least length with which a job of the shape was found not to fit; nothing: it doesn't however short.
-    length: Span,
-    /// Jobs of a lower priority can make nobody go.
-    pub(super) no_victims_below: u8,
-    /// A limit on cards lets none of them start, however short or urgent.
-    barred: bool,
-}
-
-impl Blocked {
-    const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0, barred: false };
-
-    fn covers(&self, waiting: &Waiting) -> bool {
-        self.of(waiting.shape).length <= waiting.length
-    }
-
-    fn of(&self, shape: ShapeId) -> OfShape {
-        self.shapes.get(shape.position()).copied().unwrap_or(Self::UNKNOWN)
-    }
-
-    pub(super) fn of_mut(&mut self, shape: ShapeId) -> &mut OfShape {
-        if shape.position() >= self.shapes.len() {
-            self.shapes.resize(shape.position() + 1, Self::UNKNOWN);
-        }
-        &mut self.shapes[shape.position()]
-    }
-
-    fn add(&mut self, shape: ShapeId, length: Span) {
-        let known = self.of_mut(shape);
-        known.length = length.min(known.length);
-    }
-
-    /// Limits let no job of a shape start any more.
-    fn bar(&mut self, shape: ShapeId) {
-        self.of_mut(shape).barred = true;
-        self.some_barred = true;
-    }
-
-    /// All jobs but those that limits hold back.
-    fn unbarred(&self, shape: ShapeId) -> Worth {
-        match self.of(shape).barred {
-            true => Worth { shorter_than: Span(0), from_priority: u8::MAX },
-            false => Worth { shorter_than: Span(u64::MAX), from_priority: 0 },
-        }
-    }
-
-    /// Which jobs of a shape could still be started, or have others go.
-    pub(super) fn worth(&self, shape: ShapeId) -> Worth {
-        let OfShape { length, no_victims_below, barred } = self.of(shape);
-        if barred {
-            return Worth { shorter_than: Span(0), from_priority: u8::MAX };
-        }
-        let from_priority = self.urgent.map_or(u8::MAX, |urgent| urgent.max(no_victims_below));
-        Worth { shorter_than: length, from_priority }
-    }
+/// How far a pass has come.
+struct Standing {
+    timeline: Timeline,
+    blocked: Blocked,
+    /// So many places are kept at most, and may still be.
+    most: usize,
+    left: usize,
+    /// The queues of those for whom a place is kept, and those of them for whom it is since this pass.
+    kept: Vec<QueueName>,
+    reserved: BTreeSet<QueueName>,
+    /// What is left of the limits on cards.
+    turns: Turns,
 }
 
 impl Controller {
@@ -152,9 +99,12 @@ impl Controller {
 
     /// How long a job is planned to run.
     pub(crate) fn planned(&self, job: &Job) -> Span {
+        self.planned_with(job, job.length())
+    }
+
+    fn planned_with(&self, job: &Job, length: Option<Span>) -> Span {
         const SHORTEST: Span = Span::seconds(1);
-        let request = &job.request;
-        let all = request.estimate.or(request.time_limit).unwrap_or(self.config.policy.unplanned());
+        let all = length.unwrap_or(self.config.policy.unplanned());
         if job.saved == Span(0) { all } else { Span(all.0.saturating_sub(job.saved.0)).max(SHORTEST) }
     }
 
@@ -174,40 +124,32 @@ impl Controller {
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
+        if self.starts_nothing(now) {
+            return Pass::Done;
+        }
         witness.begins();
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
-        let mut timeline = self.timeline(now.wall);
-        let most = if strict { 0 } else { self.config.policy.reservations as usize };
-        let mut left = most;
-        let policy = &self.config.policy;
-        let mut blocked =
-            Blocked { urgent: policy.preemption.then_some(policy.preempt_priority), ..Blocked::default() };
+        let mut standing = self.standing(now);
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
-        let mut started = false;
-        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
-        let mut kept: Vec<QueueName> = claiming.map(|job| job.queue.clone()).collect();
-        let mut turns = Turns::default();
-        self.claims.iter().filter_map(|number| self.job(*number)).for_each(|job| turns.keep(job));
-        let mut reserved = BTreeSet::new();
-        let mut tried = false;
+        let (mut started, mut tried) = (false, false);
         loop {
-            let some_only = left == 0 && !strict && !witness.waits_for_one();
+            let some_only = standing.left == 0 && !strict && !witness.waits_for_one();
             if some_only
                 && !std::mem::replace(&mut tried, true)
-                && !self.try_shapes(&rules, &timeline, &walk, &mut blocked)
+                && !self.try_shapes(&rules, &walk, &mut standing)
             {
                 break;
             }
             let next = match some_only {
-                true => walk.next_worthy(&self.order, &|shape| blocked.worth(shape)),
+                true => walk.next_worthy(&self.order, &|shape| standing.blocked.worth(shape)),
                 // Whoever is first behind very many that a limit holds back is found all the same.
-                false if blocked.some_barred && !witness.waits_for_one() => {
-                    walk.next_worthy(&self.order, &|shape| blocked.unbarred(shape))
+                false if standing.blocked.some_barred && !witness.waits_for_one() => {
+                    walk.next_worthy(&self.order, &|shape| standing.blocked.unbarred(shape))
                 }
                 false => walk.next(&self.order),
             };
             let Some((waiting, queue)) = next else { break };
-            if !self.startable(&queue, &kept) {
+            if !self.startable(&queue, &standing.kept) {
                 walk.leave(&queue);
                 continue;
             }
@@ -215,54 +157,105 @@ impl Controller {
                 continue;
             }
             let Some(job) = self.job(waiting.number) else { continue };
-            witness.looks_at(waiting.number, &self.nodes, &timeline, turns.left(&self.limits, job));
-            if turns.take(&self.limits, job).is_err() {
-                blocked.bar(waiting.shape);
+            let left = standing.turns.left(&self.limits, job);
+            witness.looks_at(waiting.number, &self.nodes, &standing.timeline, left);
+            if standing.turns.take(&self.limits, job).is_err() {
+                standing.blocked.bar(waiting.shape);
                 continue;
             }
-            let known = blocked.covers(&waiting);
-            let place = match known {
-                true => None,
-                false => rules.place(&self.nodes, &timeline, job, now.wall, waiting.length),
-            };
-            if let Some(place) = place {
+            if let Some(place) = self.place_now(&rules, job, &waiting, &mut standing) {
                 started |= self.assign(now, waiting.number, &place, Chosen::Next(&witness.passed), out);
-                timeline.changed(place.node);
+                if self.tries_one(now, place.node) {
+                    break;
+                }
+                standing.timeline.changed(place.node);
                 continue;
             }
-            if !known {
-                let empty = Timeline::new(now.wall);
-                let alone = left < most && rules.place(&self.nodes, &empty, job, now.wall, Span(0)).is_some();
-                blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
-            }
-            if let Some(eviction) = self.find_victims(now, job, waiting.shape, &timeline, &mut blocked) {
-                self.evict(waiting.number, eviction, out);
+            let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
+            if let Some(eviction) = self.find_victims(now, job, waiting.shape, timeline, blocked) {
+                self.evict(now, waiting.number, eviction, out);
                 return Pass::Evicting;
             }
             if strict {
                 break;
             }
             witness.passed.add(&waiting);
-            if left > 0 {
-                let earliest = rules.earliest(&self.nodes, &timeline, job, now.wall, waiting.length);
-                if let Some((from, place)) = earliest {
-                    let reservation = self.reservation(job, &place, from);
-                    witness.keeps(&reservation);
-                    timeline.reserve(reservation);
-                    turns.keep(job);
-                    if reserved.insert(queue.clone()) {
-                        kept.push(queue);
-                    }
-                    left -= 1;
-                }
+            if let Some(reservation) = self.keep_place(&rules, job, &waiting, queue, &mut standing) {
+                witness.keeps(&reservation);
+                standing.timeline.reserve(reservation);
             }
         }
         if started { Pass::Started } else { Pass::Done }
     }
 
+    /// How a pass begins.
+    fn standing(&self, now: Now) -> Standing {
+        let policy = &self.config.policy;
+        let strict = policy.scheduler == Scheduler::FifoStrict;
+        let most = if strict { 0 } else { policy.reservations as usize };
+        let claiming = || self.claims.iter().filter_map(|number| self.job(*number));
+        let mut turns = Turns::default();
+        claiming().for_each(|job| turns.keep(job));
+        Standing {
+            turns,
+            kept: claiming().map(|job| job.queue.clone()).collect(),
+            reserved: BTreeSet::new(),
+            timeline: self.timeline(now.wall),
+            blocked: Blocked {
+                urgent: self.may_evict().then_some(policy.preempt_priority),
+                ..Blocked::default()
+            },
+            most,
+            left: most,
+        }
+    }
+
+    /// Where a job has room now. If nowhere, that is noted for all like it.
+    fn place_now(
+        &self,
+        rules: &Rules,
+        job: &Job,
+        waiting: &Waiting,
+        standing: &mut Standing,
+    ) -> Option<Place> {
+        if standing.blocked.covers(waiting) {
+            return None;
+        }
+        let (wanted, now) = (job, standing.timeline.now());
+        let place = rules.place(&self.nodes, &standing.timeline, wanted, now, waiting.length);
+        if place.is_none() {
+            let empty = Timeline::new(now);
+            let alone = standing.left < standing.most
+                && rules.place(&self.nodes, &empty, wanted, now, Span(0)).is_some();
+            standing.blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
+        }
+        place
+    }
+
+    /// Keeps the earliest place for a job that has none now, if one more is to be kept.
+    fn keep_place(
+        &self,
+        rules: &Rules,
+        job: &Job,
+        waiting: &Waiting,
+        queue: QueueName,
+        standing: &mut Standing,
+    ) -> Option<Reservation> {
+        let left = standing.left.checked_sub(1)?;
+        let (timeline, now) = (&standing.timeline, standing.timeline.now());
+        let (from, place) = rules.earliest(&self.nodes, timeline, job, now, waiting.length)?;
+        if standing.reserved.insert(queue.clone()) {
+            standing.kept.push(queue);
+        }
+        standing.left = left;
+        standing.turns.keep(job);
+        Some(self.reservation(job, &place, from))
+    }
+
     /// Once no more places are kept only jobs matter that can start at once, or have others go: whether there are any,
     /// by the shortest of each shape.
-    fn try_shapes(&self, rules: &Rules, timeline: &Timeline, walk: &Walk, blocked: &mut Blocked) -> bool {
+    fn try_shapes(&self, rules: &Rules, walk: &Walk, standing: &mut Standing) -> bool {
+        let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
         let mut some = false;
         for waiting in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
             let Some(job) = self.job(waiting.number) else { continue };
@@ -291,7 +284,10 @@ impl Controller {
         out: &mut Vec<Decision>,
     ) -> bool {
         let Some(job) = self.jobs.get(&number) else { return false };
-        let (planned, share, queue) = (self.planned(job), self.share(job), job.queue.clone());
+        let mut learnt = job.learnt.as_deref().copied().unwrap_or_default();
+        learnt.length = self.length_at_start(job);
+        let (share, queue) = (self.share(job), job.queue.clone());
+        let planned = self.planned_with(job, job.length().into_iter().chain(learnt.length).min());
         let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
         let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
         let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
@@ -312,6 +308,8 @@ impl Controller {
             started_at: None,
             checkpoint_at: None,
             card_used: None,
+            idle: Default::default(),
+            renewed: false,
             ending: None,
             end: None,
         }));
@@ -323,6 +321,10 @@ impl Controller {
             self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
         }
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
+        // Not before: its place in the order hung on what was learnt when it came.
+        if let Some(job) = self.jobs.get_mut(&number).filter(|_| learnt != Learnt::default()) {
+            job.learnt = Some(Box::new(learnt));
+        }
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
         shifted
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::explain::PLANNED;
 use crate::id::JobNumber;
 
-use super::{Controller, WaitingOrder};
+use super::{Controller, Troubles, WaitingOrder};
 
 impl Controller {
     /// A copy with what a new job could meet: all that is given out, and of each queue the first jobs that wait, as far
@@ -26,6 +26,8 @@ impl Controller {
             measure: self.measure,
             times: self.times.clone(),
             usages: self.usages.clone(),
+            history: Arc::clone(&self.history),
+            losses: self.losses.clone(),
             seen: self.seen,
             mix: self.mix.clone(),
             absent: BTreeMap::new(),
@@ -38,6 +40,8 @@ impl Controller {
             queued: BTreeMap::new(),
             next_number: self.next_number,
             next_epoch: self.next_epoch,
+            // What would be if all were well.
+            troubles: Troubles::default(),
             is_sketch: true,
         };
         copy.limits.none_held();

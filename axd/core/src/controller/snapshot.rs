@@ -11,14 +11,16 @@ use crate::id::{Epoch, HostName, JobNumber};
 use crate::job::Job;
 use crate::node::{Inventory, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::History;
+use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::Usages;
 use crate::time::WallTime;
 
-use super::Controller;
 use super::attempt::hold_what_jobs_hold;
 use super::bounds::Limits;
+use super::{Controller, Troubles};
 
 /// What is known of a node beyond what it registers with and what jobs hold of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -60,9 +62,18 @@ pub struct Snapshot {
     /// What was asked of cards lately.
     #[serde(default)]
     pub mix: Mix,
+    /// Nodes that can start nothing.
+    #[serde(default)]
+    pub troubles: Troubles,
     /// What is known of nodes, those included that have not registered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub known: BTreeMap<HostName, Known>,
+    /// What jobs took.
+    #[serde(default)]
+    pub history: History,
+    /// What making room has cost lately.
+    #[serde(default)]
+    pub losses: Losses,
 }
 
 impl Controller {
@@ -87,6 +98,8 @@ impl Controller {
             seen: WallTime::default(),
             mix: snapshot.mix,
             absent,
+            history: Arc::new(snapshot.history),
+            losses: snapshot.losses,
             claims: BTreeSet::new(),
             pass_due: false,
             nodes,
@@ -99,6 +112,7 @@ impl Controller {
             queued: BTreeMap::new(),
             next_number: snapshot.next_number,
             next_epoch: snapshot.next_epoch,
+            troubles: snapshot.troubles,
             is_sketch: false,
             config: Arc::new(snapshot.config),
         };
@@ -133,7 +147,10 @@ impl Controller {
             times: self.times.clone(),
             usages: self.usages.clone(),
             mix: self.mix.clone(),
+            troubles: self.troubles.clone(),
             known: self.known(),
+            history: History::clone(&self.history),
+            losses: self.losses.clone(),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::id::{JobId, Uid};
 use crate::job::state::JobState;
 use crate::job::{Actor, Job};
 use crate::schedule::fragmentation::Mix;
+use crate::schedule::history::Signature;
 use crate::time::{Now, Span};
 
 use super::{Controller, Decision, Submission, own_conditions_met};
@@ -49,7 +50,10 @@ impl Controller {
             retries_used: 0,
             evictions: 0,
             saved: Span(0),
+            signature: Signature(0),
+            learnt: None,
             claim: None,
+            kept_until: None,
             attempt: None,
             note: None,
             owner,
@@ -60,6 +64,9 @@ impl Controller {
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
         }
+        job.signature = Signature::of(&job.name, job.request.cards.as_ref());
+        self.learn_length(&mut job);
+        let learnt = self.learn_memory(&mut job);
         if own_conditions_met(&job, now) {
             job.state = JobState::Ready;
             job.eligible_at = Some(now.wall);
@@ -75,6 +82,9 @@ impl Controller {
         out.push(Decision::Accepted { key, job: id });
         let (actor, why) = (Arc::from(actor.name()), "submitted".to_owned());
         out.push(Decision::Moved { job: id, from: None, to, cause: None, actor, why });
+        if let Some(what) = learnt {
+            out.push(Decision::Noted { job: id, actor: Arc::from(Actor::Ax.name()), what });
+        }
     }
 
     /// Whether the queue takes jobs and the user has not too many in it.

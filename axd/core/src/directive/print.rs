@@ -61,6 +61,7 @@ fn resources(words: &mut Words, resources: &ResourceSpec) {
     };
     words.option("gpus", resources.gpus.as_ref(), gpus);
     words.option("mem", resources.gpu_mem, format_size);
+    words.flag("mem-fit", resources.fit_memory);
     match resources.ram {
         None => {}
         Some(RamRequest::WholeNode) => words.value("ram", "all"),

@@ -53,6 +53,11 @@ const AX: &[OptionDef] = &[
         .says(Resources, "GPU memory of each card; a bare number is GB")
         .doc("K, M, G, T are powers of 1000, KiB to TiB of 1024. Less than a card has: the job gets a slice and \
               shares the card. For the memory of the machine see --ram."),
+    flag("mem-fit", resources::mem_fit)
+        .known(Extra)
+        .says(Resources, "may be given less than --mem, if its last runs used less")
+        .doc("Where policy.learn_memory is fit, and three or more runs of the same thing are known. Without --mem it has \
+              no effect."),
     value("gpu-mem", "SIZE", resources::gpu_mem)
         .known(Slurm)
         .says(Section::Slurm, "ax's --mem: GPU memory of each card"),
@@ -100,8 +105,10 @@ const AX: &[OptionDef] = &[
               minutes, 0 is no limit, and there are no units."),
     value("estimate", "DURATION", timing::estimate)
         .known(Extra)
-        .effect(Effect::Kept)
-        .says(Timing, "expected running time; learnt when absent"),
+        .says(Timing, "expected running time; learnt when absent")
+        .doc("What is planned with; it ends nothing, --time does. After two successful runs of the same thing the mean \
+              of the last two is planned with, where that is less. The same thing is what its owner submits under the \
+              same name, but for numbers at its end, for the same cards and --mem."),
     value("begin", "WHEN", timing::begin)
         .says(Timing, "start no earlier: 16:00, now+2h, tomorrow, a date")
         .doc("Local times are the cluster's."),
@@ -141,8 +148,9 @@ const AX: &[OptionDef] = &[
         .doc("B: to the script's shell only. Without TIME 60 seconds before the limit."),
     value("preempt", "MODE", policy::preempt)
         .known(Extra)
-        .effect(LATER_MINOR)
-        .says(Policy, "requeue, suspend, cancel or never"),
+        .says(Policy, "what urgent jobs may do to it: requeue, cancel or never")
+        .doc("Default: as its queue says. requeue ends it and starts it again later, cancel ends it for good, never lets \
+              it run. suspend is not supported yet."),
     value("grace", "DURATION", policy::grace).known(Extra).says(Policy, "time between SIGTERM and SIGKILL"),
     text("output", "PATTERN", files::output)
         .shorts(&[('o', Both)])

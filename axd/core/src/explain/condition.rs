@@ -128,6 +128,15 @@ pub enum Condition {
         /// Where it will start.
         node: HostName,
     },
+    /// Others could be ended for it, but that has cost enough lately.
+    EvictionsSpent {
+        /// What it has cost, in thousandths of what all cards can do in an hour.
+        per_mille: u32,
+        /// What it may cost, in hundredths.
+        most_percent: u32,
+        /// Until then.
+        until: WallTime,
+    },
     /// It fits, but a place is kept for another job that it would delay.
     Kept {
         /// That job.
@@ -153,6 +162,13 @@ pub enum Condition {
         first: JobId,
         /// Nobody may pass.
         strict: bool,
+    },
+    /// Nothing can be started for a while.
+    Resting {
+        /// Where.
+        node: HostName,
+        /// Why not, and until when, in words.
+        why: String,
     },
     /// Nothing is in its way: it starts as soon as it is looked at.
     StartsNow,
@@ -238,12 +254,20 @@ impl Condition {
                 let who = jobs_in_words(victims, victims.len());
                 format!("{who} {are} being ended for it; then it starts on {node}")
             }
+            Condition::EvictionsSpent { per_mille, most_percent, until } => format!(
+                "nobody is ended for it for another {}: within an hour that has cost {}.{} % of all cards, at most \
+                 {most_percent} % (policy.preempt_budget)",
+                Span(seconds(until) * 1000),
+                per_mille / 10,
+                per_mille % 10
+            ),
             Condition::Kept { .. } => self.kept_in_words(now),
             Condition::Behind { jobs, at_least, first, strict } => {
                 let least = if *at_least { "at least " } else { "" };
                 let strict = if *strict { ", and nobody passes (policy.scheduler)" } else { "" };
                 format!("{least}{} before it, the first is {first}{strict}", count(*jobs, "job"))
             }
+            Condition::Resting { node, why } => format!("{node} can start nothing: {why}"),
             Condition::StartsNow => "nothing is in its way: it starts when it is next looked at".to_owned(),
             Condition::Unknown => "waits for something that this program does not know".to_owned(),
         }

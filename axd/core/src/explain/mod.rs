@@ -22,7 +22,7 @@ use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
 
 pub use condition::Condition;
-pub use plan::{Basis, Said};
+pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
 
 /// Why a job waits and until when.
@@ -108,6 +108,13 @@ impl Controller {
         };
         let cards = only.iter().map(place).collect();
         Some(Condition::Confined { by: self.card_limits().confining(job), cards })
+    }
+
+    /// Why nothing is started at all at the moment, if so.
+    fn resting(&self, now: Now) -> Option<Condition> {
+        let node = self.nodes().next().filter(|_| self.starts_nothing(now))?.inventory.name.clone();
+        let why = self.trouble(&node)?.sentence(now.boot);
+        Some(Condition::Resting { node, why })
     }
 
     fn first_active_in(&self, queue: &QueueName) -> Vec<JobId> {
@@ -273,10 +280,11 @@ impl<'a> Story<'a> {
             let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
             found.push(Condition::Behind { jobs: self.before as u64, at_least, first, strict });
         }
+        let resting = self.controller.resting(self.now);
         if found.is_empty() || self.pass.started(job.id.number) {
-            found = vec![Condition::StartsNow];
+            return vec![resting.unwrap_or(Condition::StartsNow)];
         }
-        found
+        resting.into_iter().chain(found).collect()
     }
 
     /// What limits on cards say to a job that could start otherwise.
@@ -314,9 +322,23 @@ impl<'a> Story<'a> {
                 .map(|node| Condition::MakingRoom { victims: victims.clone(), node })
                 .collect();
         }
+        let spent = self.budget_spent(job);
         let known = self.nodes_for(job);
         let kept = self.kept_for_others(job, &known.fitting);
-        kept.into_iter().chain(known.lacks.iter().cloned()).collect()
+        spent.into_iter().chain(kept).chain(known.lacks.iter().cloned()).collect()
+    }
+
+    /// Whether others could be ended for it if that had not cost enough lately.
+    fn budget_spent(&self, job: &Job) -> Option<Condition> {
+        let policy = &self.controller.config().policy;
+        if job.request.priority < policy.preempt_priority {
+            return None;
+        }
+        let (budget, until) = (self.controller.eviction_budget()?, self.controller.no_evictions_until()?);
+        let whole = budget / u128::from(policy.preempt_budget.max(1)) * 100;
+        let lost = self.controller.losses().sum() * 1000 / whole.max(1);
+        let lost = u32::try_from(lost).unwrap_or(u32::MAX);
+        Some(Condition::EvictionsSpent { per_mille: lost, most_percent: policy.preempt_budget, until })
     }
 
     /// What nodes lack for it, and those that lack nothing.

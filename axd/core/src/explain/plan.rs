@@ -8,6 +8,7 @@ use crate::config::{Queue, QueueState, Scheduler};
 use crate::controller::Controller;
 use crate::id::{HostName, JobId, JobNumber, QueueName};
 use crate::job::Job;
+use crate::schedule::history::LENGTHS;
 use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Timeline, expected_end};
 use crate::text::count;
@@ -18,6 +19,11 @@ use crate::time::{Span, WallTime};
 pub enum Said {
     /// Its estimate.
     Estimate,
+    /// The last runs of the same thing.
+    Learnt {
+        /// How long they took.
+        length: Span,
+    },
     /// Its time limit.
     Limit,
     /// One of them did, and it is over: it may end at any moment.
@@ -85,8 +91,13 @@ impl Basis {
             Basis::Free => "there is room by the plan".to_owned(),
             Basis::End { job, node, said } => match said {
                 Said::Estimate => format!("{job} ends on {node} then, by its estimate"),
+                Said::Learnt { length } => {
+                    format!("{job} ends on {node} then, {}", learnt_in_words(*length))
+                }
                 Said::Limit => format!("{job} ends on {node} then, by its time limit"),
-                Said::Overrun => format!("{job} on {node} is past its estimate and may end at any moment"),
+                Said::Overrun => {
+                    format!("{job} on {node} is past what was planned and may end at any moment")
+                }
             },
             Basis::PlannedEnd { job, node } => {
                 format!("{job}, which goes before it, ends on {node} then, by the plan")
@@ -150,9 +161,18 @@ struct Places {
     unsaid: Option<JobId>,
 }
 
-/// What is said of a job's length, if anything.
-fn length_said(job: &Job) -> Option<Span> {
-    job.request.estimate.or(job.request.time_limit)
+/// In the unit that says enough of an expectation.
+fn in_minutes(length: Span) -> String {
+    match length.as_seconds() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => length.to_string(),
+    }
+}
+
+/// How a learnt length is told.
+pub fn learnt_in_words(length: Span) -> String {
+    format!("learnt from its last {LENGTHS} runs: {}", in_minutes(length))
 }
 
 impl Plan {
@@ -182,7 +202,7 @@ impl Plan {
         let Some(attempt) = &job.attempt else { return };
         let end = attempt.started_at.unwrap_or(now) + attempt.planned;
         let places = self.queues.get_mut(&job.queue).filter(|_| !is_stopped(controller, job));
-        if length_said(job).is_none() {
+        if job.length().is_none() {
             if let Some(places) = places {
                 places.unsaid.get_or_insert(job.id);
             }
@@ -246,7 +266,7 @@ impl Plan {
     /// Gives its place in its queue back when it ends, if that can be said.
     fn ends_in_queue(&mut self, job: &Job, start: WallTime) {
         let Some(places) = self.queues.get_mut(&job.queue) else { return };
-        match length_said(job) {
+        match job.length() {
             Some(length) => drop(places.ends.insert((start + length, job.id.number))),
             None => drop(places.unsaid.get_or_insert(job.id)),
         }
@@ -272,7 +292,7 @@ impl Plan {
         }
         self.ends_in_queue(job, from);
         let reservation = controller.reservation(job, &place, from);
-        if length_said(job).is_none() {
+        if job.length().is_none() {
             self.rests_on_unknown(place.node, reservation.until, job.id);
         }
         self.timeline.reserve(reservation);
@@ -295,11 +315,13 @@ impl Plan {
         if let Some((job, holding)) =
             first.and_then(|(epoch, holding)| Some((controller.job_of_epoch(*epoch)?, holding)))
         {
-            let estimate = controller.job(job.number).and_then(|job| job.request.estimate);
-            let said = match estimate {
+            let said = match controller.job(job.number) {
                 _ if holding.until <= now => Said::Overrun,
-                Some(_) => Said::Estimate,
-                None => Said::Limit,
+                Some(job) if job.is_planned_as_learnt() => {
+                    Said::Learnt { length: job.length().unwrap_or_default() }
+                }
+                Some(job) if job.request.estimate.is_some() => Said::Estimate,
+                _ => Said::Limit,
             };
             return Basis::End { job, node: name.clone(), said };
         }

@@ -3,10 +3,17 @@
 
 pub mod health;
 pub mod holders;
+pub mod idle;
+pub mod leaving;
 pub mod ledger;
 mod sample;
+pub mod seen;
+mod slices;
+pub mod thin;
+pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
+pub use slices::{Grant, slices, weakest};
 
 use std::fmt;
 

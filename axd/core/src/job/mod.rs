@@ -1,6 +1,7 @@
 //! Jobs: what they ask for, the states they go through.
 
 pub mod bounds;
+pub mod idle;
 pub mod request;
 pub mod spec;
 pub mod state;
@@ -11,9 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey, Uid};
 use crate::node::{Allocation, AttemptKey};
+use crate::schedule::history::Signature;
 use crate::schedule::share::Charged;
 use crate::size::Megabytes;
 use crate::time::{BootTime, Span, WallTime};
+use idle::Idleness;
 use request::Request;
 use state::{JobState, Outcome};
 
@@ -108,13 +111,56 @@ pub struct Job {
     /// Work that earlier attempts have done and kept.
     #[serde(default)]
     pub saved: Span,
+    /// What its owner submits as the same thing.
+    #[serde(default, skip_serializing_if = "Signature::is_unknown")]
+    pub signature: Signature,
+    /// What was learnt of it from earlier runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<Box<Learnt>>,
     /// Room that others are making for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Box<Claim>>,
+    /// Until then somebody answers for its cards if they do nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<WallTime>,
     /// The living attempt, or the last.
     pub attempt: Option<Box<Attempt>>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
     pub note: Option<Box<str>>,
+}
+
+/// What earlier runs of the same thing say of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Learnt {
+    /// How long it takes: the mean of the last two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Span>,
+    /// What it asked for of each card, where it is charged something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Megabytes>,
+    /// The number of runs that say so.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub measured: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Job {
+    /// How long it is planned to run altogether, and whether anybody or anything says so: what was learnt, at most what
+    /// was declared; without either as long as jobs are taken to run of which nobody says it.
+    pub fn length(&self) -> Option<Span> {
+        let declared = self.request.estimate.or(self.request.time_limit);
+        let learnt = self.learnt.as_deref().and_then(|learnt| learnt.length);
+        declared.into_iter().chain(learnt).min()
+    }
+
+    /// Whether its planned length is what its last runs took.
+    pub fn is_planned_as_learnt(&self) -> bool {
+        self.length().is_some() && self.length() == self.learnt.as_deref().and_then(|learnt| learnt.length)
+    }
 }
 
 /// Room that victims are making for an urgent job.
@@ -152,6 +198,12 @@ pub struct Attempt {
     /// What it was seen to use of a card, where that matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_used: Option<Megabytes>,
+    /// How long its cards have done nothing.
+    #[serde(default, skip_serializing_if = "Idleness::is_none")]
+    pub idle: Idleness,
+    /// It is ended to begin anew from its checkpoint, for nobody else's sake.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renewed: bool,
     /// When the script began, by its supervisor.
     pub started_at: Option<WallTime>,
     /// A person, or policy, asked for its end: what it will count as, and who.

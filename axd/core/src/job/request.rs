@@ -52,6 +52,9 @@ pub struct Request {
     /// What may be done to it when a more urgent job needs its place.
     #[serde(default = "by_default")]
     pub preempt: PreemptMode,
+    /// It may be charged less memory of a card than it asks for, if its last runs used less.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fit_memory: bool,
     /// Exit codes that are retried; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retry_on: Vec<u8>,
@@ -89,6 +92,32 @@ fn unmeetable<T>(message: String) -> Result<T, Unmeetable> {
 /// Priority of a job that names none.
 pub const DEFAULT_PRIORITY: u8 = 50;
 
+impl Request {
+    /// Some CPUs and memory on any node, and nothing else that a job could ask for: no limit of time, no retries; it may
+    /// be started again.
+    pub fn plain(cpus: u32, ram: Megabytes) -> Request {
+        Request {
+            cpus,
+            ram,
+            cards: None,
+            exclusive: false,
+            only_nodes: Vec::new(),
+            not_nodes: Vec::new(),
+            time_limit: None,
+            estimate: None,
+            begin: None,
+            priority: DEFAULT_PRIORITY,
+            idempotent: true,
+            requeue: true,
+            retries: 0,
+            retry_delay: Span::seconds(2),
+            preempt: by_default(),
+            fit_memory: false,
+            retry_on: Vec::new(),
+        }
+    }
+}
+
 /// Applies the defaults of queue and cluster to what was asked, for the nodes there are.
 /// `begin` is the spec's begin time, already resolved in the cluster's zone.
 pub fn resolve(
@@ -121,6 +150,7 @@ pub fn resolve(
         retry_delay: spec.policy.retry_delay.unwrap_or(policy.retry_delay),
         retry_on: spec.policy.retry_on.clone(),
         preempt: spec.policy.preempt.unwrap_or(queue.preempt),
+        fit_memory: spec.resources.fit_memory,
         cards,
     })
 }
@@ -148,7 +178,8 @@ fn tasks(spec: &JobSpec) -> u32 {
     r.ntasks.or(r.ntasks_per_node).unwrap_or(1).max(1)
 }
 
-fn card_request(spec: &JobSpec) -> Result<Option<CardRequest>, Unmeetable> {
+/// The cards of a submission.
+pub(crate) fn card_request(spec: &JobSpec) -> Result<Option<CardRequest>, Unmeetable> {
     let r = &spec.resources;
     let per_task = r.gpus_per_task.as_ref().map(|g| (g, g.count.saturating_mul(tasks(spec))));
     let all = r.gpus.as_ref().map(|g| (g, g.count));

@@ -58,6 +58,9 @@ pub struct ResourceSpec {
     /// `--mem`: GPU memory of each card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_mem: Option<Megabytes>,
+    /// `--mem-fit`: it may be charged less than that, if its last runs used less.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fit_memory: bool,
     /// `--ram`: host memory of each node (Slurm's `--mem` in `#SBATCH` scripts).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ram: Option<RamRequest>,

@@ -2,11 +2,14 @@
 //!
 //! `order` ranks the waiting jobs, `share` merges queues by what they have had,
 //! `timeline` knows what will be free when, `placement` chooses nodes and cards,
-//! `fragmentation` tells which free memory is of use, `preempt` chooses victims. All of it is a pure function of what it is given;
+//! `fragmentation` tells which free memory is of use, `preempt` chooses victims, `losses` counts what that cost,
+//! `history` knows what the last runs of the same thing took. All of it is a pure function of what it is given;
 //! only the controller changes anything.
 
 pub mod fragmentation;
+pub mod history;
 pub mod lane;
+pub mod losses;
 pub mod order;
 pub mod placement;
 pub mod preempt;

@@ -270,6 +270,11 @@ impl WaitingOrder {
         self.queues.iter().filter(|(_, own)| own.active > 0 || !own.ready.is_empty()).map(|(name, _)| name)
     }
 
+    /// Whether any job waits.
+    pub fn anybody_waits(&self) -> bool {
+        self.queues.values().any(|own| !own.ready.is_empty())
+    }
+
     /// Whether jobs of a queue wait.
     pub fn waits(&self, queue: &QueueName) -> bool {
         self.queues.get(queue).is_some_and(|own| !own.ready.is_empty())
@@ -319,7 +324,7 @@ impl WaitingOrder {
 
 fn rank_in(job: &Job, config: &Config, share: Share) -> Rank {
     let order = config.queue(job.queue.as_str()).map_or(QueueOrder::Prio, |queue| queue.order);
-    let length = job.request.estimate.or(job.request.time_limit).unwrap_or(config.policy.unplanned());
+    let length = job.length().unwrap_or(config.policy.unplanned());
     rank(job, order, &config.policy, share.area(length))
 }
 

@@ -287,7 +287,8 @@ mod tests {
         let mut config = Config::default();
         config.policy.retry_count = 3;
         let nodes = nodes.split(',').map(|shape| shape.parse().unwrap()).collect();
-        let options = Options { config, nodes, tick: Span::ZERO, load: Span::seconds(load) };
+        let options =
+            Options { config, nodes, history: Vec::new(), tick: Span::ZERO, load: Span::seconds(load) };
         let run = simulate(&workload, &options).unwrap();
         // Just when the first job of either case below is done.
         Metrics::of(&workload, &run, Some(Span::seconds(10)))

@@ -283,7 +283,7 @@ fn whether_an_end_is_by_estimate_or_overdue_is_said() {
     assert_eq!(basis(&controller, 1, next), format!("{runs} ends on gpu-01 then, by its estimate"));
     assert_eq!(
         basis(&controller, 61_000, next),
-        format!("{runs} on gpu-01 is past its estimate and may end at any moment")
+        format!("{runs} on gpu-01 is past what was planned and may end at any moment")
     );
 }
 

@@ -7,9 +7,14 @@ mod any_events;
 mod backoff;
 mod cards;
 mod explaining;
+mod identity;
+mod idle;
+mod learning;
 mod limits;
+mod overuse;
 mod room;
 mod shares;
+mod trouble;
 
 use std::sync::Arc;
 
@@ -19,7 +24,6 @@ use ax_core::controller::{Controller, Decision, Event, Submission, Wish};
 use ax_core::id::{AttemptName, JobId, JobNumber, SubmissionKey, Uid};
 use ax_core::invariants;
 use ax_core::job::request::{CardRequest, Request};
-use ax_core::job::spec::PreemptMode;
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Actor, AttemptEnd, Owner};
 use ax_core::node::{Card, Inventory};
@@ -48,24 +52,7 @@ fn node() -> Inventory {
 }
 
 fn request(cpus: u32) -> Request {
-    Request {
-        cpus,
-        ram: Megabytes(1000),
-        cards: None,
-        exclusive: false,
-        only_nodes: vec![],
-        not_nodes: vec![],
-        time_limit: Some(Span::seconds(60)),
-        estimate: None,
-        begin: None,
-        priority: 50,
-        idempotent: true,
-        requeue: true,
-        retries: 0,
-        retry_delay: Span::seconds(2),
-        retry_on: vec![],
-        preempt: PreemptMode::Requeue,
-    }
+    Request { time_limit: Some(Span::seconds(60)), ..Request::plain(cpus, Megabytes(1000)) }
 }
 
 fn owner(uid: u32) -> Owner {

@@ -5,7 +5,8 @@ use ax_core::config::{Config, QueueState};
 use ax_core::controller::{Controller, Decision, Event, Snapshot, Submission, Wish};
 use ax_core::id::{AttemptName, Uid};
 use ax_core::job::Actor;
-use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::request::{CardRequest, Request, resolve};
+use ax_core::job::spec::{JobSpec, PreemptMode};
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::time::{BootTime, Now, Span, WallTime};
 
@@ -107,4 +108,74 @@ fn a_begin_time_that_a_clock_set_back_brings_back_is_waited_for() {
     let root = Actor::User { uid: Uid(0), name: "root".into(), admin: true };
     controller.step(back, Event::Wished { job: id, actor: root, wish: Wish::Release, why: None });
     assert_eq!((state(&controller, id), controller.next_wake().wall), (JobState::Pending, Some(begin)));
+}
+
+#[test]
+fn a_job_says_what_may_be_done_to_it() {
+    for (mode, expected) in [
+        (PreemptMode::Never, None),
+        (PreemptMode::Cancel, Some(JobState::Cancelled)),
+        (PreemptMode::Requeue, Some(JobState::Ready)),
+    ] {
+        let mut controller = ready(preempting());
+        let (id, out) =
+            submit(&mut controller, 1, submission(1, Request { preempt: mode, ..with_cards(4, 10) }));
+        let victim = launched(&out)[0];
+        let (_, out) = submit(&mut controller, 2, in_queue(2, "high", with_cards(4, 90)));
+        let goes = out.iter().any(|d| matches!(d, Decision::Terminate { attempt, .. } if *attempt == victim));
+        assert_eq!(goes, expected.is_some(), "{mode:?}");
+        if let Some(expected) = expected {
+            controller.step(at(3), over(victim, Outcome::Preempted));
+            assert_eq!(state(&controller, id), expected, "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_job_says_goes_before_what_its_queue_says() {
+    let mut config = config();
+    config.queues[0].preempt = PreemptMode::Never;
+    let controller = ready(config);
+    let nodes: Vec<_> = controller.nodes().collect();
+    let resolved = |preempt| {
+        let mut spec = JobSpec::default();
+        spec.policy.preempt = preempt;
+        let config = controller.config();
+        resolve(&spec, None, config, &config.queues[0], &nodes).unwrap().preempt
+    };
+    assert_eq!(resolved(None), PreemptMode::Never);
+    assert_eq!(resolved(Some(PreemptMode::Cancel)), PreemptMode::Cancel);
+}
+
+#[test]
+fn once_making_room_has_cost_enough_nobody_goes_until_some_of_it_is_an_hour_old() {
+    let mut controller = ready(preempting());
+    // Four cards for a quarter of an hour: more than 5 % of what they can do in an hour.
+    let (_, out) = submit(&mut controller, 0, submission(1, with_cards(4, 10)));
+    let victim = launched(&out)[0];
+    let quarter = 900_000;
+    let (_, _) = submit(&mut controller, quarter, in_queue(2, "high", with_cards(4, 90)));
+    controller.step(at(quarter + 1), over(victim, Outcome::Preempted));
+    let urgent = controller.active_jobs().next().unwrap().attempt.as_ref().unwrap().name;
+    let out = controller.step(at(quarter + 2), over(urgent, Outcome::Succeeded));
+    let again = launched(&out)[0];
+    let (third, out) = submit(&mut controller, quarter + 3, in_queue(3, "high", with_cards(4, 90)));
+    assert!(!out.iter().any(|d| matches!(d, Decision::Terminate { .. })), "{out:?}");
+    let reasons = controller.explain(at(quarter + 3), third.number).reasons;
+    assert_eq!(
+        reasons[0],
+        "nobody is ended for it for another 00:59:20: within an hour that has cost 25.0 % of all cards, at most 5 % \
+         (policy.preempt_budget)",
+        "what was lost is counted by the minute"
+    );
+    let wake = controller.next_wake().wall.unwrap();
+    let later = u64::try_from(wake.0 - at(0).wall.0).unwrap();
+    assert!((quarter + 59 * 60_000..=quarter + 3_600_000).contains(&later), "{later}");
+    let text = serde_json::to_string(&controller.snapshot()).unwrap();
+    let mut controller = Controller::restore(serde_json::from_str::<Snapshot>(&text).unwrap());
+    let goes = |out: &[Decision]| {
+        out.iter().any(|d| matches!(d, Decision::Terminate { attempt, .. } if *attempt == again))
+    };
+    assert!(!goes(&controller.step(at(later - 1), Event::Tick)), "also after a restart");
+    assert!(goes(&controller.step(at(later), Event::Tick)));
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ax_core::config::{Config, Cost, Packing, Queue, QueueOrder, QueueState, Scheduler};
+use ax_core::config::{Config, Cost, LearnMemory, Packing, Queue, QueueOrder, QueueState, Scheduler};
 use ax_core::controller::Submission;
 use ax_core::id::{QueueName, SubmissionKey, Uid};
 use ax_core::job::Owner;
@@ -83,6 +83,11 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     config.resources.gpu_reserve = chance.of(&[0, 10, 20]) as u32;
     let weights = [1, 10, 5, 2, 3, 7];
     config.queues = QUEUES.iter().map(|name| queue(name, chance.of(&weights), &mut chance, frame)).collect();
+    let policy = &mut config.policy;
+    // Who says the truth is believed.
+    policy.learn_length = chance.below(2) == 1 && !frame.honest;
+    policy.learn_memory = chance.of(&[LearnMemory::Off, LearnMemory::Raise, LearnMemory::Fit]);
+    policy.preempt_budget = chance.of(&[100, 1, 0]) as u32;
     if frame.limits {
         crate::limits::of(&mut chance, &mut config);
     }
@@ -185,7 +190,10 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
         _ => {}
     }
     let hold = chance.once_in(8);
-    New { submission: of(key, user, queue, request, hold), takes }
+    request.fit_memory = chance.below(2) == 1;
+    let mut submission = of(key, user, queue, request, hold);
+    submission.name = chance.of(&["job", "train-1.sh", "train-2"]).into();
+    New { submission, takes }
 }
 
 fn usual_cards(chance: &mut Chance) -> Option<CardRequest> {
@@ -202,24 +210,7 @@ fn cards(chance: &mut Chance) -> Option<CardRequest> {
 
 /// A request for CPUs and memory.
 pub(crate) fn plain(cpus: u32, ram: u64, priority: u8, seconds: u64) -> Request {
-    Request {
-        cpus,
-        ram: Megabytes(ram),
-        cards: None,
-        exclusive: false,
-        only_nodes: vec![],
-        not_nodes: vec![],
-        time_limit: None,
-        estimate: Some(Span::seconds(seconds)),
-        begin: None,
-        priority,
-        idempotent: true,
-        requeue: true,
-        retries: 0,
-        retry_delay: Span::seconds(2),
-        retry_on: vec![],
-        preempt: PreemptMode::Requeue,
-    }
+    Request { estimate: Some(Span::seconds(seconds)), priority, ..Request::plain(cpus, Megabytes(ram)) }
 }
 
 /// A submission of that request.

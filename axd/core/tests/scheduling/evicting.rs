@@ -31,7 +31,7 @@ fn made_for(message: &str) -> JobId {
 fn asked(seen: &Seen<'_>) -> Option<(JobId, Vec<AttemptName>)> {
     let mut found: Option<(JobId, Vec<AttemptName>)> = None;
     for decision in seen.out {
-        if let Decision::Terminate { attempt, outcome: Outcome::Preempted, message } = decision {
+        if let Decision::Terminate { attempt, outcome: Outcome::Preempted, message, .. } = decision {
             let (urgent, victims) = found.get_or_insert_with(|| (made_for(message), Vec::new()));
             assert_eq!(*urgent, made_for(message), "one at a time");
             victims.push(*attempt);

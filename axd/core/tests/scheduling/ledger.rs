@@ -77,11 +77,19 @@ pub(crate) struct Ledger {
     pub(crate) drained: BTreeSet<HostName>,
 }
 
-/// How long a job is planned to run, by its own words.
+/// What is said of a job's length: by its owner, or by its last runs if that is less.
+pub(crate) fn said(job: &Job) -> Option<Span> {
+    let declared = job.request.estimate.or(job.request.time_limit);
+    match (declared, job.learnt.as_ref().and_then(|learnt| learnt.length)) {
+        (Some(declared), Some(learnt)) => Some(declared.min(learnt)),
+        (declared, learnt) => declared.or(learnt),
+    }
+}
+
+/// How long a job is planned to run.
 pub(crate) fn planned(job: &Job, config: &Config) -> Span {
-    let request = &job.request;
     let unplanned = config.policy.task_timeout.unwrap_or(Span::seconds(86_400));
-    let all = request.estimate.or(request.time_limit).unwrap_or(unplanned);
+    let all = said(job).unwrap_or(unplanned);
     if job.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.saved.0).max(1000)) }
 }
 

@@ -6,6 +6,7 @@ mod chance;
 mod conserving;
 mod evicting;
 mod holding;
+mod learning;
 mod ledger;
 mod limits;
 mod naive;
@@ -13,6 +14,7 @@ mod ordering;
 mod reserve;
 mod same;
 mod sharing;
+mod spending;
 mod starving;
 mod world;
 

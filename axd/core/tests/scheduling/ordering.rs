@@ -13,7 +13,7 @@ use ax_core::time::WallTime;
 use proptest::prelude::*;
 
 use crate::chance::{self, Frame, New};
-use crate::ledger::{Ledger, planned};
+use crate::ledger::{Ledger, planned, said};
 use crate::naive::fits_empty;
 use crate::sharing::{Measured, SCALE, price};
 use crate::world::World;
@@ -29,7 +29,7 @@ fn key(job: &Job, config: &Config, measured: &Measured) -> Key {
     let bound = config.policy.starvation_bound.map(|bound| bound.0 as i64);
     let aged = bound.map_or(-priority, |x| since.0 - (x / 100).max(1) * priority);
     let unplanned = config.policy.unplanned();
-    let length = request.estimate.or(request.time_limit).unwrap_or(unplanned);
+    let length = said(job).unwrap_or(unplanned);
     let area = i64::try_from(measured.share(request) * u128::from(length.0)).unwrap_or(i64::MAX);
     let (class, value) = match config.queue(job.queue.as_str()).unwrap().order {
         QueueOrder::Prio => (0, aged),

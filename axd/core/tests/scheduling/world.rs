@@ -62,7 +62,9 @@ const EPOCH: i64 = 1_795_000_000_000;
 
 impl World {
     /// A cluster without nodes.
-    pub(crate) fn new(config: Config, frame: Frame) -> World {
+    pub(crate) fn new(mut config: Config, frame: Frame) -> World {
+        // Who says the truth is not to be planned with what others took.
+        config.policy.learn_length &= !frame.honest;
         World {
             controller: Controller::new(config),
             frame,

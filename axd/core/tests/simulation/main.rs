@@ -51,7 +51,8 @@ impl Golden {
     fn run(&self) -> Run {
         let nodes = self.said["nodes"].as_str().unwrap().split(',').map(|shape| shape.parse().unwrap());
         let (tick, load) = (span(&self.said["tick"]), span(&self.said["load_s"]));
-        let options = Options { config: config(&self.said), nodes: nodes.collect(), tick, load };
+        let options =
+            Options { config: config(&self.said), nodes: nodes.collect(), history: Vec::new(), tick, load };
         simulate(&self.workload, &options).unwrap()
     }
 }

@@ -2,6 +2,7 @@
 //! A group or file that is gone is an ordinary answer here: jobs end while we look.
 
 use crate::error::{Doing, Result};
+use crate::kernel_file;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ pub(super) fn open_write(path: &Path) -> Result<File> {
 
 /// The text of a control file; `None` if it or its group is gone or the kernel does not have it.
 pub(super) fn read(path: &Path) -> Result<Option<String>> {
-    match std::fs::read_to_string(path) {
+    match kernel_file::read_text(path) {
         Err(error) if absent(&error) => Ok(None),
         other => other.doing("read", path.display()).map(Some),
     }

@@ -95,7 +95,9 @@ impl JobGroup {
     /// # Errors
     /// What the kernel says: EBUSY for memory below what is in use (v1), EINVAL for CPUs that are not there.
     pub fn set_limits(&self, limits: &Limits) -> Result<()> {
-        if let Some(dir) = &self.unified {
+        // Nothing to write there, and nothing to ask, where all that is wanted is in version 1.
+        let unified = self.unified.as_ref().filter(|_| self.wants_unified(limits));
+        if let Some(dir) = unified {
             let has = files::read(&dir.join("cgroup.controllers"))?.unwrap_or_default();
             for controller in has.split_ascii_whitespace().filter_map(Controller::from_name) {
                 limits.write_unified(controller, dir)?;
@@ -107,6 +109,10 @@ impl JobGroup {
             }
         }
         Ok(())
+    }
+
+    fn wants_unified(&self, limits: &Limits) -> bool {
+        Controller::ALL.into_iter().any(|one| limits.want(one, false) && self.v1_dir(one).is_none())
     }
 
     /// Opens what a child needs to join. For the parent, before the fork.
@@ -162,27 +168,29 @@ impl JobGroup {
     fn planned(hierarchy: &Hierarchy, place: &Place, name: &str, limits: &Limits) -> Result<JobGroup> {
         let legacy = hierarchy.layout == Layout::Legacy;
         let unified = hierarchy.unified.as_ref().map(|mount| place.dir(mount));
-        let offered = match &unified {
-            Some(parent) => files::read(&parent.join("cgroup.subtree_control"))?.unwrap_or_default(),
-            None => String::new(),
-        };
         let mut group = JobGroup {
-            unified: unified.map(|parent| parent.join(name)),
+            unified: unified.as_ref().map(|parent| parent.join(name)),
             v1: Vec::new(),
             missing: Vec::new(),
             kill_file: true,
         };
         for controller in Controller::ALL.into_iter().filter(|one| limits.want(*one, legacy)) {
             let mount = hierarchy.v1_of(controller).filter(|mount| place.dir(mount).is_dir());
-            if let Some(mount) = mount {
-                let dir = place.dir(mount).join(name);
-                // Several controllers may share a hierarchy.
-                if !group.v1.iter().any(|known| known.dir == dir) {
-                    group.v1.push(V1Group { controllers: mount.controllers.clone(), dir });
-                }
-            } else if !offered.split_ascii_whitespace().any(|name| name == controller.name()) {
+            let Some(mount) = mount else {
                 group.missing.push(controller);
+                continue;
+            };
+            let dir = place.dir(mount).join(name);
+            // Several controllers may share a hierarchy.
+            if !group.v1.iter().any(|known| known.dir == dir) {
+                group.v1.push(V1Group { controllers: mount.controllers.clone(), dir });
             }
+        }
+        // What version 1 does not have the unified tree may hand on.
+        if let Some(parent) = unified.filter(|_| !group.missing.is_empty()) {
+            let offered = files::read(&parent.join("cgroup.subtree_control"))?.unwrap_or_default();
+            let offers = |one: &Controller| offered.split_ascii_whitespace().any(|name| name == one.name());
+            group.missing.retain(|one| !offers(one));
         }
         Ok(group)
     }

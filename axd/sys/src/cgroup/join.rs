@@ -1,4 +1,4 @@
-//! How a child gets into its job's groups before exec: everything is opened by the parent, the child only writes.
+//! How a child gets into its job's groups before exec: what it needs is opened by the parent, the child only writes.
 //!
 //! The trap: writing to `cgroup.procs` (v1 or v2) takes a lock whose writer waits for a grace period of the
 //! kernel, 8 to 16 ms on a quiet machine, and only 8 µs under load, so that no throughput test shows it. In v1 a
@@ -23,7 +23,6 @@ pub struct JoinHandle {
 struct Unified {
     path: PathBuf,
     dir: File,
-    procs: File,
 }
 
 impl JoinHandle {
@@ -33,10 +32,8 @@ impl JoinHandle {
             files::open_write(&path).map(|file| (path, file))
         });
         let unified = unified.map(|dir| {
-            let path = dir.join("cgroup.procs");
-            let procs = files::open_write(&path)?;
-            let dir = File::open(dir).doing("open", dir.display())?;
-            Ok(Unified { path, dir, procs })
+            let file = File::open(dir).doing("open", dir.display())?;
+            Ok(Unified { path: dir.join("cgroup.procs"), dir: file })
         });
         Ok(JoinHandle { tasks: tasks.collect::<Result<_>>()?, unified: unified.transpose()? })
     }
@@ -56,7 +53,7 @@ impl JoinHandle {
             tasks.write_all(b"0").doing("join", path.display())?;
         }
         match self.unified.as_ref().filter(|_| !born_in_unified) {
-            Some(unified) => (&unified.procs).write_all(b"0").doing("join", unified.path.display()),
+            Some(unified) => files::write(&unified.path, "0"),
             None => Ok(()),
         }
     }

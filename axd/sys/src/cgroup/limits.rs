@@ -2,7 +2,7 @@
 
 use super::files;
 use super::hierarchy::Controller;
-use super::place::fill_cpuset;
+use super::place::{CPUSET, fill_cpuset};
 use crate::error::Result;
 use std::path::Path;
 
@@ -79,11 +79,14 @@ impl Limits {
         match controller {
             Controller::Memory => self.write_v1_memory(group),
             Controller::Cpuset => {
-                if let Some(cpus) = &self.cpus {
-                    files::write(&group.join("cpuset.cpus"), cpus)?;
+                let [mems, _] = CPUSET;
+                match &self.cpus {
+                    Some(cpus) => {
+                        files::write(&group.join("cpuset.cpus"), cpus)?;
+                        fill_cpuset(group, &[mems])
+                    }
+                    None => fill_cpuset(group, &CPUSET),
                 }
-                // The memory nodes, and the CPUs if none were given.
-                fill_cpuset(group)
             }
             Controller::Pids => match self.pids_max {
                 Some(count) => files::write(&group.join("pids.max"), &count.to_string()),

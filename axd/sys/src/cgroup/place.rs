@@ -113,8 +113,11 @@ impl Place {
             self.make(mount)?;
             if mount.controllers.contains(&Controller::Cpuset) {
                 for group in self.way(mount).iter().filter(|group| **group != mount.point) {
-                    fill_cpuset(group)?;
+                    fill_cpuset(group, &CPUSET)?;
                 }
+                // So that those below begin as copies of ours, which spares each job the filling. Where the kernel
+                // does not do it, it is done then.
+                let _ = files::write(&self.dir(mount).join("cgroup.clone_children"), "1");
             }
         }
         if let Some(mount) = hierarchy.unified.as_ref().filter(|mount| self.is_writable(mount)) {
@@ -146,10 +149,13 @@ impl Place {
     }
 }
 
-/// A new v1 cpuset is empty and takes no task: copy from its parent what is not set.
-pub(super) fn fill_cpuset(group: &Path) -> Result<()> {
+/// What a v1 cpuset must have before it takes a task.
+pub(super) const CPUSET: [&str; 2] = ["cpuset.mems", "cpuset.cpus"];
+
+/// A new v1 cpuset is empty: copy from its parent those of these files that are not set.
+pub(super) fn fill_cpuset(group: &Path, files: &[&str]) -> Result<()> {
     let Some(parent) = group.parent() else { return Ok(()) };
-    for file in ["cpuset.mems", "cpuset.cpus"] {
+    for file in files {
         let own = files::read(&group.join(file))?.unwrap_or_default();
         if !own.trim().is_empty() {
             continue;

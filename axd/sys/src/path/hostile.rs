@@ -111,9 +111,14 @@ pub fn is_open_for_writing(file: &File) -> bool {
     busy
 }
 
+/// More than this is not set aside for a file that only says that it is large.
+const FIRST_ROOM: u64 = 1 << 20;
+
 /// Reads to the end, but no more than `limit` bytes even if the file grows meanwhile.
 pub(super) fn read_limited(file: &File, limit: u64) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
+    // With room for all of it, and for finding that it ends there.
+    let size = file.metadata()?.len().min(limit).saturating_add(1);
+    let mut content = Vec::with_capacity(usize::try_from(size.min(FIRST_ROOM)).unwrap_or(0));
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     if content.len() as u64 > limit {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")));

@@ -3,8 +3,6 @@
 
 use crate::error::{Doing, Result, SysError};
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 
 /// Where the arguments of this process lie.
 #[derive(Debug, Clone, Copy)]
@@ -32,18 +30,18 @@ impl CommandLine {
         }
     }
 
-    /// Shows these words, as far as there is room.
-    ///
-    /// # Errors
-    /// When this process may not write to its own memory through `/proc`.
-    pub fn show(&self, words: &[&OsStr]) -> Result<()> {
-        const MEMORY: &str = "/proc/self/mem";
+    /// Shows these words, as far as there is room. For a process that is done with its own arguments, and has one thread.
+    pub fn show(&self, words: &[&OsStr]) {
         let mut text: Vec<u8> =
             words.iter().flat_map(|word| [word.as_encoded_bytes(), b"\0"].concat()).collect();
         // The last byte stays: if it is not zero the kernel looks further.
         text.resize(self.length.saturating_sub(1), 0);
-        let memory = OpenOptions::new().write(true).open(MEMORY).doing("open", MEMORY)?;
-        memory.write_all_at(&text, self.start).doing("write", MEMORY)
+        let Ok(start) = usize::try_from(self.start) else { return };
+        let place = std::ptr::with_exposed_provenance_mut::<u8>(start);
+        // SAFETY: the kernel says that the arguments of this process lie there, so many bytes, in its stack: they are
+        // there and may be written for as long as it lives. Nothing of Rust's refers to them: the standard library
+        // copies them for those who ask, and nobody asks any more.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), place, text.len()) }
     }
 }
 
@@ -54,7 +52,7 @@ mod tests {
     #[test]
     fn what_is_shown_can_be_seen() {
         let own = CommandLine::own().unwrap();
-        own.show(&[OsStr::new("ax"), OsStr::new("x")]).unwrap();
+        own.show(&[OsStr::new("ax"), OsStr::new("x")]);
         let seen = std::fs::read("/proc/self/cmdline").unwrap();
         assert!(seen.starts_with(b"ax\0x\0"), "{seen:?}");
     }

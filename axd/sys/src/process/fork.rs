@@ -110,9 +110,11 @@ impl ChildReport {
     ///
     /// # Errors
     /// When the pipe fails.
-    pub fn wait(mut self) -> Result<ChildStart> {
-        let mut report = Vec::new();
-        self.pipe.read_to_end(&mut report).doing("read", "the report of a child")?;
+    pub fn wait(self) -> Result<ChildStart> {
+        let mut report = Vec::with_capacity(64);
+        // Not more than a child may say, and a pipe is not asked for its size.
+        let mut pipe = self.pipe.take(2 * REPORT_MAX as u64);
+        pipe.read_to_end(&mut report).doing("read", "the report of a child")?;
         match report.iter().position(|byte| *byte != EXEC_IS_NEXT) {
             None if report.is_empty() => Ok(ChildStart::Died),
             None => Ok(ChildStart::Executed),

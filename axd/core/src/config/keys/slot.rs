@@ -3,7 +3,7 @@
 //! table whose kind and field disagree does not compile.
 
 use super::Draft;
-use crate::config::{Cost, LeaseMode, Packing, QueueOrder, QueueState, Scheduler};
+use crate::config::{Cost, LearnMemory, LeaseMode, Packing, QueueOrder, QueueState, Scheduler};
 use crate::id::{HostName, QueueName};
 use crate::job::spec::PreemptMode;
 
@@ -124,6 +124,7 @@ word_slot!(QueueOrder, ORDERS, "prio" => Prio, "fifo" => Fifo, "laf" => Laf, "sa
 word_slot!(LeaseMode, LEASES, "fixed" => Fixed, "estimate" => Estimate);
 word_slot!(Scheduler, SCHEDULERS, "fifo" => Fifo, "fifo_strict" => FifoStrict, "fair_share" => FairShare);
 word_slot!(Cost, COSTS, "area" => Area, "count" => Count);
+word_slot!(LearnMemory, LEARNING, "off" => Off, "raise" => Raise, "fit" => Fit);
 word_slot!(Packing, PACKINGS, "best" => Best, "first" => First, "worst" => Worst, "fgd" => Fgd);
 word_slot!(PreemptMode, PREEMPTS,
     "requeue" => Requeue, "suspend" => Suspend, "cancel" => Cancel, "never" => Never);

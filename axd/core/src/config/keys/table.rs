@@ -2,7 +2,7 @@
 //! read, checked, compared and documented; nothing else lists keys.
 
 use super::kind::{Form, Kind};
-use super::slot::{COSTS, LEASES, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES};
+use super::slot::{COSTS, LEARNING, LEASES, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES};
 use super::{Effect, Fallback, Key};
 use crate::id::{HostName, QueueName};
 use crate::size::Megabytes;
@@ -122,11 +122,22 @@ pub static KEYS: &[Key] = &[
     key("resources.gpu_context_mb",
         HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
         "Memory that is added to each slice for the driver's own use.").later(),
+    key("resources.gpu_fragmentation_warning",
+        Percent(1, 100, |d| &mut d.config.resources.gpu_fragmentation_warning), "30%",
+        "Share of a card in slices that may be bound and not used before 'ax resource' warns."),
     key("resources.gpu_sample", Duration(Span(50), HOUR, |d| &mut d.config.resources.gpu_sample), "1s",
         "How often cards are looked at while jobs are on them; a tenth as often otherwise."),
     key("resources.gpu_timeout", Duration(Span(100), HOUR, |d| &mut d.config.resources.gpu_timeout), "5s",
         "How long a look at the cards may take, twice as long when they are looked for; the card at which the \
          driver hangs is suspect then, and tried again with growing pauses."),
+    key("resources.gpu_tolerance_mb",
+        HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_tolerance), "512",
+        "Memory of a card beyond its slice that a job may be seen to use, where the driver does not limit it."),
+    key("resources.gpu_over_samples", Count(0, 3600, |d| &mut d.config.resources.gpu_over_samples), "3",
+        "A job that uses more than that in so many samples in a row, one a second, is ended as OUT_OF_MEMORY; 0: \
+         it is only warned of."),
+    key("resources.gpu_clean_wait", Duration(NONE, HOUR, |d| &mut d.config.resources.gpu_clean_wait), "30s",
+        "So long the end of a job waits for its processes to be gone from its cards; then the cards are suspect."),
     key("resources.gpu_nodes[].host", Word(&HOST, |d| &mut d.node.host), "",
         "Name of the machine; case and domain do not matter.").required(),
     key("resources.gpu_nodes[].gpus", Count(0, 1024, |d| &mut d.node.gpus), "",
@@ -171,6 +182,10 @@ pub static KEYS: &[Key] = &[
          whoever comes."),
     key("queues[].lease", Enum(LEASES, |d| &mut d.queue.lease), "fixed",
         "fixed is policy.lease_timeout, estimate is 1.5 times the job's estimate and 15 s.").later(),
+    key("queues[].restart_slices_every",
+        Duration(SECOND, YEAR, |d| &mut d.queue.restart_slices_every), "none",
+        "A job on slices that has run for so long begins anew at the next checkpoint that it tells of with \
+         'ax checkpointed', which gives fragmented memory back.").absent(),
     key("queues[].cards", List(&CARD, |d| &mut d.queue.cards), "[]",
         "The only cards that its jobs may use, as host:index or by UUID; an empty list means all."),
     key("queues[].max_cards", Count(1, MOST, |d| &mut d.queue.max_cards), "none",
@@ -199,6 +214,9 @@ pub static KEYS: &[Key] = &[
         "A job is ended only for one whose priority is higher by so much."),
     key("policy.max_preemptions", Count(0, 1000, |d| &mut d.config.policy.max_preemptions), "2",
         "How often one job is ended for others at most."),
+    key("policy.preempt_budget", Percent(0, 100, |d| &mut d.config.policy.preempt_budget), "5%",
+        "Nobody is ended for others while that has cost more than so much of what all cards can do in an hour, within \
+         the last hour; 100% is no limit."),
     key("policy.reservations", Count(0, 1000, |d| &mut d.config.policy.reservations), "8",
         "So many blocked jobs have a place kept for them, which later jobs may not delay."),
     key("policy.packing", Enum(PACKINGS, |d| &mut d.config.policy.packing), "best",
@@ -212,6 +230,12 @@ pub static KEYS: &[Key] = &[
         "Under fair_share: so many points of priority a user who had nothing lately is ahead of one who had all."),
     key("policy.usage_half_life", Duration(Span(60_000), YEAR, |d| &mut d.config.policy.usage_half_life), "1d",
         "Half of what a user has had is forgotten in this time."),
+    key("policy.learn_length", Bool(|d| &mut d.config.policy.learn_length), "true",
+        "Whether a job is planned with the mean of what its owner's last two runs of the same thing took, and never \
+         longer than it says; its time limit is what ends it."),
+    key("policy.learn_memory", Enum(LEARNING, |d| &mut d.config.policy.learn_memory), "raise",
+        "raise charges a job more of a card than it asks for if its owner's last three or more runs of the same thing \
+         used more, fit also less if they used less and the job says --mem-fit, off what it asks for."),
     key("policy.grow_memory", Bool(|d| &mut d.config.policy.grow_memory), "true",
         "Whether a job that used its slice of a card up and failed is retried with half as much again."),
     key("policy.task_timeout", Duration(SECOND, YEAR, |d| &mut d.config.policy.task_timeout), "none",
@@ -242,7 +266,10 @@ pub static KEYS: &[Key] = &[
         "A waiting job goes before every new one of its queue within this time, whatever their priorities or sizes; none: \
          waiting earns nothing."),
     key("policy.idle", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle), "none",
-        "How long a job may leave its cards without load.").absent().later(),
+        "A job whose cards did nothing for so long, with no kernel and no change of memory, is warned.").absent(),
+    key("policy.idle_end", Duration(SECOND, YEAR, |d| &mut d.config.policy.idle_end), "none",
+        "A job that was warned by policy.idle and whose cards did nothing for so long is ended, unless 'ax keep' \
+         answers for them.").absent(),
     // the rest
     key("accounting.keep", Duration(DAY, Span(100 * YEAR.0), |d| &mut d.config.accounting.keep), "forever",
         "How long finished jobs stay in the accounts; what is older is removed at the start and hourly, with \

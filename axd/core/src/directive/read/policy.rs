@@ -84,7 +84,11 @@ pub(in crate::directive) fn preempt(draft: &mut Draft, given: &Given<'_>) -> Don
         ("cancel", PreemptMode::Cancel),
         ("never", PreemptMode::Never),
     ];
-    draft.out.spec.policy.preempt = Some(choice(given, &modes)?);
+    let mode = choice(given, &modes)?;
+    if mode == PreemptMode::Suspend {
+        return Err(Fault::new("suspend is not supported yet").hint("write requeue, cancel or never"));
+    }
+    draft.out.spec.policy.preempt = Some(mode);
     Ok(())
 }
 

@@ -113,6 +113,12 @@ pub(in crate::directive) fn gpu_mem(draft: &mut Draft, given: &Given<'_>) -> Don
     Ok(())
 }
 
+/// `--mem-fit`.
+pub(in crate::directive) fn mem_fit(draft: &mut Draft, _: &Given<'_>) -> Done {
+    draft.out.spec.resources.fit_memory = true;
+    Ok(())
+}
+
 /// `--ram`, and `--mem` in Slurm's dialect.
 pub(in crate::directive) fn ram(draft: &mut Draft, given: &Given<'_>) -> Done {
     let value = given.value();

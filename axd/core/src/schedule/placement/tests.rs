@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::gpu::{CardState, Health};
 use crate::id::{AttemptName, Epoch, JobId, JobNumber};
-use crate::job::spec::PreemptMode;
 use crate::node::Inventory;
 use crate::schedule::timeline::Reservation;
 
@@ -19,24 +18,7 @@ type Held = (usize, u32, Option<u64>, u32, i64);
 
 fn request(cards: u32, slice: Option<u64>, cpus: u32) -> Request {
     let wanted = CardRequest { count: cards, kind: None, slice: slice.map(Megabytes) };
-    Request {
-        cpus,
-        ram: Megabytes(u64::from(cpus)),
-        cards: (cards > 0).then_some(wanted),
-        exclusive: false,
-        only_nodes: vec![],
-        not_nodes: vec![],
-        time_limit: None,
-        estimate: None,
-        begin: None,
-        priority: 50,
-        idempotent: true,
-        requeue: true,
-        retries: 0,
-        retry_delay: Span::ZERO,
-        preempt: PreemptMode::Requeue,
-        retry_on: vec![],
-    }
+    Request { cards: (cards > 0).then_some(wanted), ..Request::plain(cpus, Megabytes(u64::from(cpus))) }
 }
 
 fn node((mem, cards, mixed): Shape, number: usize) -> Node {

@@ -15,7 +15,7 @@ use crate::config::{Config, Queue};
 use crate::id::QueueName;
 use crate::job::state::Outcome;
 use crate::sim::service::Service;
-use crate::sim::workload::{NodeShape, Workload};
+use crate::sim::workload::{NodeShape, Task, Workload};
 use crate::size::Megabytes;
 use crate::time::Span;
 use player::Player;
@@ -29,6 +29,8 @@ pub struct Options {
     pub nodes: Vec<NodeShape>,
     /// Decide only at multiples of this; zero: at every event.
     pub tick: Span,
+    /// What ran before: it is known how long its tasks took and what they used.
+    pub history: Vec<Task>,
     /// An attempt uses its true memory so long after its start; zero: memory never matters.
     pub load: Span,
 }

@@ -9,7 +9,7 @@ use super::clock::{Clock, Due, What};
 use super::cluster::{Cluster, Place};
 use super::submission::Submissions;
 use super::{End, Fate, Options, Run, Stay, Stuck};
-use crate::controller::{Controller, Decision, Event};
+use crate::controller::{Controller, Decision, Event, Snapshot};
 use crate::id::{AttemptName, JobId};
 use crate::job::AttemptEnd;
 use crate::job::state::{JobState, Outcome};
@@ -74,12 +74,16 @@ fn saving(workload: &Workload) -> Vec<usize> {
 impl<'a> Player<'a> {
     pub(super) fn new(workload: &'a Workload, options: &'a Options) -> Result<Player<'a>, Stuck> {
         let cluster = Cluster::new(&options.nodes, workload)?;
-        let mut controller = Controller::new(options.config.clone());
+        let submissions =
+            Submissions::new(workload, &options.config, &options.history, cluster.inventories())?;
+        let history = submissions.history(&options.history);
+        let empty = Controller::new(options.config.clone()).snapshot();
+        let mut controller = Controller::restore(Snapshot { history, ..empty });
         for inventory in cluster.inventories() {
             controller.apply(moment(Span::ZERO), Event::NodeRegistered(inventory.clone()));
         }
         Ok(Player {
-            submissions: Submissions::new(workload, &options.config, cluster.inventories())?,
+            submissions,
             service: Service::new(&options.nodes, &options.config),
             controller,
             cluster,
@@ -230,7 +234,7 @@ impl<'a> Player<'a> {
         while let Some(decision) = open.pop_front() {
             let follows = match decision {
                 Decision::Launch { attempt, allocation, .. } => self.launch(attempt, &allocation),
-                Decision::Terminate { attempt, outcome, message } => {
+                Decision::Terminate { attempt, outcome, message, .. } => {
                     self.terminate(attempt, outcome, message)
                 }
                 Decision::Moved { job, from, to, .. } => {

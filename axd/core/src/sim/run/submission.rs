@@ -10,12 +10,13 @@ use crate::config::Config;
 use crate::controller::Submission;
 use crate::id::{SubmissionKey, Uid};
 use crate::job::Owner;
-use crate::job::request::{Request, resolve};
+use crate::job::request::{Request, card_request, resolve};
 use crate::job::spec::{GpuCount, JobSpec, RamRequest};
 use crate::node::{Inventory, Node};
+use crate::schedule::history::{History, Run, Signature};
 use crate::sim::workload::{Task, Workload};
 use crate::size::Megabytes;
-use crate::time::Span;
+use crate::time::{Span, WallTime};
 
 /// Users of simulations have numbers from here on.
 const FIRST_UID: u32 = 1000;
@@ -34,6 +35,7 @@ impl Submissions {
     pub(super) fn new<'a>(
         workload: &Workload,
         config: &Config,
+        before: &[Task],
         nodes: impl Iterator<Item = &'a Inventory>,
     ) -> Result<Submissions, Stuck> {
         let mut owners = BTreeMap::new();
@@ -41,11 +43,31 @@ impl Submissions {
             if config.queue(task.queue.as_str()).is_none() {
                 return Err(Stuck::NoQueue(config.unknown_queue(task.queue.as_str())));
             }
+        }
+        for task in workload.tasks.iter().chain(before) {
             let next = Uid(FIRST_UID + owners.len() as u32);
             owners.entry(Arc::clone(&task.user)).or_insert(next);
         }
         let coming = workload.in_order().into_iter().rev().map(|at| (workload.tasks[at].arrive, at));
         Ok(Submissions { coming: coming.collect(), ranks: workload.ranks(), owners, shapes: shapes(nodes) })
+    }
+
+    /// What is known of tasks that ran before, in the order in which they came: as if each had run alone.
+    pub(super) fn history(&self, before: &[Task]) -> History {
+        let mut order: Vec<&Task> = before.iter().collect();
+        order.sort_by_key(|task| task.arrive);
+        let mut history = History::default();
+        for task in order {
+            let (owner, cards) = (self.owner(task), card_request(&spec(task)).ok().flatten());
+            let peak = cards.is_some().then_some(task.mem_true);
+            let run = Run { length: task.runtime, peak, ended: WallTime(0) + task.arrive };
+            history.add(owner, Signature::of(&task.name, cards.as_ref()), &run);
+        }
+        history
+    }
+
+    fn owner(&self, task: &Task) -> Uid {
+        self.owners.get(&task.user).copied().unwrap_or(Uid(FIRST_UID))
     }
 
     /// When the next task arrives.
@@ -67,7 +89,7 @@ impl Submissions {
     /// The submission of a task, or why there can be none.
     pub(super) fn make(&self, number: usize, task: &Task, config: &Config) -> Result<Submission, String> {
         let request = self.request(task, config)?;
-        let uid = self.owners.get(&task.user).copied().unwrap_or(Uid(FIRST_UID));
+        let uid = self.owner(task);
         Ok(Submission {
             key: SubmissionKey(number as u128 + 1),
             owner: Owner { uid, name: Arc::clone(&task.user) },
@@ -100,6 +122,8 @@ fn spec(task: &Task) -> JobSpec {
     let mut spec = JobSpec::default();
     spec.resources.gpus = Some(GpuCount { kind: None, count: task.cards });
     spec.resources.gpu_mem = task.mem;
+    // Whether less may be given is the configuration's to say here.
+    spec.resources.fit_memory = true;
     spec.resources.ram = Some(RamRequest::PerNode(Megabytes(1)));
     spec.resources.cpus_per_task = Some(1);
     spec.timing.estimate = Some(task.estimate);

@@ -97,7 +97,7 @@ mod tests {
         let task = &workload.tasks[0];
         assert_eq!((task.estimate, task.cards, task.mem), (Span(4000), 1, None));
         assert_eq!((task.mem_true, task.priority, task.checkpoint), (Megabytes::ZERO, 50, None));
-        assert_eq!((task.queue.as_str(), &*task.user, &*task.name), ("default", "u", "job"));
+        assert_eq!((task.queue.as_str(), &*task.user, &*task.name), ("default", "u", ""));
     }
 
     #[test]

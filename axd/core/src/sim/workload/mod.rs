@@ -22,8 +22,8 @@ use crate::size::Megabytes;
 use crate::text::quoted;
 use crate::time::Span;
 
-/// What tasks are called that have no name.
-const NO_NAME: &str = "job";
+/// What tasks are called that have no name: nobody says of two of them that they are the same thing.
+const NO_NAME: &str = "";
 
 /// What happens to a cluster, and the cluster if the file says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,7 +57,7 @@ pub struct Task {
     pub queue: QueueName,
     /// Whose it is.
     pub user: Arc<str>,
-    /// What it is called: its owner's jobs of one name do the same thing.
+    /// What it is called: its owner's jobs of one name do the same thing. Empty: it has no name.
     pub name: Arc<str>,
     /// How often it saves its work, so that an eviction costs only what came after; absent: never.
     pub checkpoint: Option<Span>,

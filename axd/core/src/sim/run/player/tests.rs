@@ -19,6 +19,7 @@ fn evict(player: &mut Player<'_>, at: Span, tasks: &[usize]) {
         attempt: player.lives[*task].attempt.as_ref().unwrap().name,
         outcome: Outcome::Preempted,
         message: "for a more urgent one".to_owned(),
+        warned: false,
     };
     let decisions = tasks.iter().map(terminate).collect();
     player.carry_out(decisions);

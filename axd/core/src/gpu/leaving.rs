@@ -1,0 +1,291 @@
+//! Attempts whose groups are empty, and that are over only when nothing of them is left on their cards either; and
+//! processes of attempts that are over, which have no business there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::AttemptName;
+use crate::time::{BootTime, Span};
+
+use super::{CardSeen, HolderSeen, Sample};
+
+/// A process that is still on a card and belongs to an attempt that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its number.
+    pub pid: i32,
+    /// Its start: with the number it never names another process.
+    pub start_ticks: u64,
+    /// The attempt.
+    pub attempt: AttemptName,
+    /// The card.
+    pub card: String,
+}
+
+/// An attempt that is leaving.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Leaving {
+    cards: Vec<String>,
+    since: BootTime,
+}
+
+/// A process as it was seen while its attempt ran; it may be listed on longer than it can be looked at.
+type Seen = (i32, u64);
+
+/// All that is known of who was on the cards, who is leaving, and who has gone and left something there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leavings {
+    leaving: BTreeMap<AttemptName, Leaving>,
+    seen: BTreeMap<AttemptName, BTreeSet<Seen>>,
+    /// By attempt and card: why the card is not clean.
+    troubles: BTreeMap<(AttemptName, String), String>,
+}
+
+impl Leavings {
+    /// An attempt is over but for its cards. Asked again, nothing changes.
+    pub fn leave(&mut self, attempt: AttemptName, cards: Vec<String>, now: BootTime) {
+        self.leaving.entry(attempt).or_insert(Leaving { cards, since: now });
+    }
+
+    /// Whether an attempt is waiting for its cards to be clean.
+    pub fn is_leaving(&self, attempt: AttemptName) -> bool {
+        self.leaving.contains_key(&attempt)
+    }
+
+    /// Whether anybody is.
+    pub fn any(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// When somebody has waited long enough.
+    pub fn next_due(&self, patience: Span) -> Option<BootTime> {
+        self.leaving.values().map(|each| each.since + patience).min()
+    }
+
+    /// Why a card is not clean, if somebody left it like that.
+    pub fn trouble(&self, card: &str) -> Option<&str> {
+        self.troubles.iter().find(|((_, of), _)| of == card).map(|(_, why)| why.as_str())
+    }
+
+    /// Takes in a look at the cards that was begun at this time. Those whose cards were seen clean since they were over
+    /// may go.
+    pub fn look(
+        &mut self,
+        begun: BootTime,
+        sample: &Sample,
+        lives: impl Fn(AttemptName) -> bool,
+    ) -> Vec<AttemptName> {
+        self.remember(sample, &lives);
+        let is_clean = |attempt: AttemptName, uuid: &str| {
+            let card = sample.cards.iter().find(|card| card.uuid == uuid);
+            card.is_some_and(|card| self.of(attempt, card).next().is_none())
+        };
+        let clean = |attempt: &AttemptName, each: &Leaving| {
+            each.since <= begun && each.cards.iter().all(|uuid| is_clean(*attempt, uuid))
+        };
+        let gone: Vec<AttemptName> =
+            self.leaving.iter().filter(|(attempt, each)| clean(attempt, each)).map(|(a, _)| *a).collect();
+        let over: Vec<(AttemptName, String)> =
+            self.troubles.keys().filter(|(attempt, uuid)| is_clean(*attempt, uuid)).cloned().collect();
+        over.iter().for_each(|trouble| drop(self.troubles.remove(trouble)));
+        gone.iter().for_each(|attempt| drop(self.leaving.remove(attempt)));
+        gone
+    }
+
+    /// Those who have waited for so long go; what is left of them is the cards' trouble until it is gone. `last`: the
+    /// last look, if any. Who went, and what is new of cards.
+    pub fn give_up(
+        &mut self,
+        now: BootTime,
+        patience: Span,
+        last: Option<&Sample>,
+    ) -> (Vec<AttemptName>, Vec<(String, String)>) {
+        let due = self.leaving.iter().filter(|(_, each)| each.since + patience <= now);
+        let due: Vec<(AttemptName, Vec<String>)> = due.map(|(a, each)| (*a, each.cards.clone())).collect();
+        let mut new = Vec::new();
+        for (attempt, cards) in &due {
+            self.leaving.remove(attempt);
+            for uuid in cards {
+                if let Some(why) = self.why_unclean(*attempt, uuid, last) {
+                    self.troubles.insert((*attempt, uuid.clone()), why.clone());
+                    new.push((uuid.clone(), why));
+                }
+            }
+        }
+        (due.into_iter().map(|(attempt, _)| attempt).collect(), new)
+    }
+
+    fn why_unclean(&self, attempt: AttemptName, uuid: &str, last: Option<&Sample>) -> Option<String> {
+        let card = last.and_then(|sample| sample.cards.iter().find(|card| card.uuid == uuid));
+        let Some(card) = card else {
+            return Some(format!("nobody can say whether {} is gone from it", attempt.job));
+        };
+        let left: Vec<String> = self.of(attempt, card).map(in_words).collect();
+        (!left.is_empty()).then(|| format!("{} is over and still there: {}", attempt.job, left.join(", ")))
+    }
+
+    /// Processes of an attempt on a card: in its group, or known to have been; and those that are listed and can't be
+    /// looked at any more, unless they are known to be another's. Waiting for one of those too many does no harm.
+    fn of<'a>(&'a self, attempt: AttemptName, card: &'a CardSeen) -> impl Iterator<Item = &'a HolderSeen> {
+        let ours = move |holder: &HolderSeen| match (holder.attempt, holder.start_ticks) {
+            (Some(of), _) => of == attempt,
+            (None, Some(start)) => self.was(attempt, holder.pid, Some(start)),
+            (None, None) => {
+                let others = self.seen.keys().any(|of| *of != attempt && self.was(*of, holder.pid, None));
+                holder.pid > 0 && (!others || self.was(attempt, holder.pid, None))
+            }
+        };
+        card.holders.iter().filter(move |holder| ours(holder))
+    }
+
+    /// Whether a process with this number, and start if that is known, was seen in an attempt's group.
+    fn was(&self, attempt: AttemptName, pid: i32, start: Option<u64>) -> bool {
+        let (first, last) = start.map_or((0, u64::MAX), |start| (start, start));
+        let seen = self.seen.get(&attempt);
+        seen.is_some_and(|seen| seen.range((pid, first)..=(pid, last)).next().is_some())
+    }
+
+    fn remember(&mut self, sample: &Sample, lives: &impl Fn(AttemptName) -> bool) {
+        let (leaving, troubles) = (&self.leaving, &self.troubles);
+        let concerns = |attempt: AttemptName| {
+            let left = troubles.range((attempt, String::new())..).next();
+            lives(attempt)
+                || leaving.contains_key(&attempt)
+                || left.is_some_and(|((of, _), _)| *of == attempt)
+        };
+        self.seen.retain(|attempt, _| concerns(*attempt));
+        for holder in sample.cards.iter().flat_map(|card| &card.holders) {
+            if let (Some(attempt), Some(start)) = (holder.attempt, holder.start_ticks)
+                && concerns(attempt)
+            {
+                self.seen.entry(attempt).or_default().insert((holder.pid, start));
+            }
+        }
+    }
+}
+
+/// Processes in groups of attempts that are over. Whoever ends them looks again whether that is so.
+pub fn leftovers(sample: &Sample, lives: impl Fn(AttemptName) -> bool) -> Vec<Leftover> {
+    let all = sample.cards.iter().flat_map(|card| card.holders.iter().map(move |holder| (card, holder)));
+    let left = all.filter_map(|(card, holder)| {
+        let attempt = holder.attempt.filter(|attempt| !lives(*attempt))?;
+        let start_ticks = holder.start_ticks?;
+        Some(Leftover { pid: holder.pid, start_ticks, attempt, card: card.uuid.clone() })
+    });
+    left.collect()
+}
+
+fn in_words(holder: &HolderSeen) -> String {
+    let command =
+        holder.command.as_deref().unwrap_or(if holder.start_ticks.is_some() { "" } else { "(ended)" });
+    let used = holder.used.map(|used| format!(" with {}", used.of_card())).unwrap_or_default();
+    format!("pid {} {command}", holder.pid).trim_end().to_owned() + &used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size::Megabytes;
+
+    fn name(number: u32) -> AttemptName {
+        format!("ax-2026-{number:04}.{number}").parse().unwrap()
+    }
+
+    fn holder(pid: i32, start: Option<u64>, attempt: Option<AttemptName>) -> HolderSeen {
+        HolderSeen {
+            pid,
+            start_ticks: start,
+            used: Some(Megabytes(2048)),
+            uid: None,
+            command: start.map(|_| "python".to_owned()),
+            container: None,
+            attempt,
+        }
+    }
+
+    fn sample(holders: Vec<HolderSeen>) -> Sample {
+        Sample {
+            cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() }],
+            unseen: vec![],
+        }
+    }
+
+    fn cards() -> Vec<String> {
+        vec!["GPU-a".to_owned()]
+    }
+
+    const PATIENCE: Span = Span::seconds(30);
+
+    #[test]
+    fn only_a_look_that_began_after_the_end_says_that_a_card_is_clean() {
+        let mut leavings = Leavings::default();
+        leavings.leave(name(1), cards(), BootTime(1000));
+        assert!(leavings.look(BootTime(999), &sample(vec![]), |_| false).is_empty(), "begun before");
+        let other = sample(vec![holder(7, Some(70), None), holder(8, Some(80), Some(name(2)))]);
+        let left = leavings.look(BootTime(1000), &other, |attempt| attempt == name(2));
+        assert_eq!(left, [name(1)], "neighbours and strangers may stay");
+        assert!(!leavings.any());
+    }
+
+    #[test]
+    fn one_that_is_listed_on_after_its_death_is_waited_for_and_another_with_its_number_is_not() {
+        let mut leavings = Leavings::default();
+        let runs = sample(vec![holder(7, Some(70), Some(name(1)))]);
+        assert!(leavings.look(BootTime(1), &runs, |_| true).is_empty());
+        leavings.leave(name(1), cards(), BootTime(10));
+        let dead = sample(vec![holder(7, None, None)]);
+        assert!(leavings.look(BootTime(11), &dead, |_| false).is_empty());
+        assert!(leavings.look(BootTime(12), &runs, |_| false).is_empty(), "it is in its group still");
+        assert!(leavings.look(BootTime(13), &Sample::default(), |_| false).is_empty(), "nobody could look");
+        let reused = sample(vec![holder(7, Some(99), None)]);
+        assert_eq!(leavings.look(BootTime(14), &reused, |_| false).len(), 1);
+        leavings.look(BootTime(15), &reused, |_| false);
+        assert_eq!(leavings, Leavings::default(), "nothing is remembered of who is gone");
+    }
+
+    #[test]
+    fn who_waits_in_vain_goes_and_the_card_s_trouble_is_said() {
+        let mut leavings = Leavings::default();
+        leavings.look(BootTime(1), &sample(vec![holder(7, Some(70), Some(name(1)))]), |_| true);
+        leavings.leave(name(1), cards(), BootTime(10));
+        assert_eq!(leavings.next_due(PATIENCE), Some(BootTime(30_010)));
+        let dead = sample(vec![holder(7, None, None)]);
+        assert!(leavings.give_up(BootTime(30_009), PATIENCE, Some(&dead)).0.is_empty());
+        let (gone, new) = leavings.give_up(BootTime(30_010), PATIENCE, Some(&dead));
+        let why = "ax-2026-0001 is over and still there: pid 7 (ended) with 2.1 GB";
+        assert_eq!((gone, new), (vec![name(1)], vec![("GPU-a".to_owned(), why.to_owned())]));
+        leavings.look(BootTime(30_011), &dead, |_| false);
+        leavings.look(BootTime(30_012), &Sample::default(), |_| false);
+        assert_eq!(leavings.trouble("GPU-a"), Some(why), "until it is seen that it is gone");
+        leavings.look(BootTime(30_013), &sample(vec![]), |_| false);
+        assert_eq!(leavings.trouble("GPU-a"), None);
+        leavings.leave(name(2), cards(), BootTime(0));
+        assert!(leavings.look(BootTime(1), &dead, |_| false).is_empty(), "nobody knows whose that was");
+        let (_, new) = leavings.give_up(BootTime(30_010), PATIENCE, None);
+        assert!(new[0].1.contains("nobody can say"), "{new:?}");
+        leavings.look(BootTime(30_014), &sample(vec![]), |_| false);
+        assert_eq!(leavings.trouble("GPU-a"), None, "it could be asked");
+    }
+
+    #[test]
+    fn a_neighbour_s_dead_are_not_waited_for() {
+        let mut leavings = Leavings::default();
+        let runs = sample(vec![holder(7, Some(70), Some(name(1))), holder(8, Some(80), Some(name(2)))]);
+        leavings.look(BootTime(1), &runs, |_| true);
+        leavings.leave(name(1), cards(), BootTime(2));
+        let dead = sample(vec![holder(8, None, None), holder(0, None, None)]);
+        assert_eq!(leavings.look(BootTime(3), &dead, |attempt| attempt == name(2)), [name(1)]);
+    }
+
+    #[test]
+    fn left_overs_are_in_groups_of_attempts_that_are_over_and_nobody_else_is() {
+        let seen = sample(vec![
+            holder(1, Some(10), Some(name(1))),
+            holder(2, Some(20), Some(name(2))),
+            holder(3, Some(30), None),
+            holder(4, None, Some(name(1))),
+        ]);
+        let left = leftovers(&seen, |attempt| attempt == name(2));
+        let pids: Vec<i32> = left.iter().map(|each| each.pid).collect();
+        assert_eq!(pids, [1]);
+    }
+}

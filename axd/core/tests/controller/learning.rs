@@ -1,0 +1,234 @@
+//! What earlier runs say of a new job: how long it is planned to run, and what it is charged of a card.
+
+use ax_core::config::{Config, LearnMemory};
+use ax_core::controller::{Controller, Decision, Event, Snapshot, Submission};
+use ax_core::id::{JobId, JobNumber};
+use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::state::Outcome;
+use ax_core::job::{AttemptEnd, Job};
+use ax_core::size::Megabytes;
+use ax_core::time::{Span, WallTime};
+
+use crate::{at, config, ended, launched, owner, ready, request, submission, submit};
+
+/// Submits, starts and ends a job of that name; one job at a time.
+struct Runs {
+    controller: Controller,
+    key: u128,
+    ms: u64,
+}
+
+impl Runs {
+    fn new(config: Config) -> Runs {
+        Runs { controller: ready(config), key: 0, ms: 0 }
+    }
+
+    fn submission(&mut self, name: &str, request: Request) -> Submission {
+        self.key += 1;
+        Submission { name: name.into(), ..submission(self.key, request) }
+    }
+
+    /// A run from its submission to its end; the job's number.
+    fn run(&mut self, name: &str, request: Request, seconds: u64, end: AttemptEnd) -> JobNumber {
+        let submission = self.submission(name, request);
+        let (id, out) = submit(&mut self.controller, self.ms, submission);
+        let attempt = launched(&out)[0];
+        self.controller.step(at(self.ms), Event::AttemptStarted { attempt, at: at(self.ms).wall });
+        self.ms += 1000 * seconds;
+        let now = at(self.ms);
+        self.controller.step(now, Event::AttemptEnded { attempt, at: now.wall, end });
+        id.number
+    }
+
+    fn succeed(&mut self, name: &str, request: Request, seconds: u64) {
+        self.run(name, request, seconds, ended(Outcome::Succeeded, Some(0)));
+    }
+
+    /// Three runs that use so much of a card.
+    fn use_card(&mut self, request: &Request, peak: u64) {
+        for _ in 0..3 {
+            let end = AttemptEnd { card_peak: Some(Megabytes(peak)), ..ended(Outcome::Succeeded, Some(0)) };
+            self.run("train", request.clone(), 10, end);
+        }
+    }
+
+    fn submit(&mut self, name: &str, request: Request) -> (JobId, Vec<Decision>) {
+        let submission = self.submission(name, request);
+        submit(&mut self.controller, self.ms, submission)
+    }
+
+    fn job(&self, id: JobId) -> &Job {
+        self.controller.job(id.number).unwrap()
+    }
+
+    fn planned(&self, id: JobId) -> Span {
+        self.job(id).attempt.as_ref().unwrap().planned
+    }
+}
+
+fn slice(mb: u64) -> Request {
+    let cards = CardRequest { count: 1, kind: None, slice: Some(Megabytes(mb)) };
+    Request { cards: Some(cards), ..request(1) }
+}
+
+fn charged(runs: &Runs, id: JobId) -> u64 {
+    runs.job(id).request.cards.as_ref().unwrap().slice.unwrap().0
+}
+
+#[test]
+fn a_job_is_planned_with_what_the_last_two_runs_of_its_thing_took() {
+    let mut runs = Runs::new(config());
+    runs.succeed("train-1", request(1), 10);
+    let (second, _) = runs.submit("train-2", request(1));
+    assert_eq!(runs.planned(second), Span::seconds(60), "one run is no habit: its limit");
+    runs.succeed("train-3.sh", request(1), 20);
+    let (third, _) = runs.submit("train-4", request(1));
+    assert_eq!(runs.planned(third), Span::seconds(15));
+    assert_eq!(runs.job(third).request.time_limit, Some(Span::seconds(60)), "that still ends it");
+    for (name, user, other) in
+        [("test", 1000, request(1)), ("train-5", 1000, slice(8000)), ("train-5", 1001, request(1))]
+    {
+        let submission = Submission { owner: owner(user), ..runs.submission(name, other) };
+        let (id, _) = submit(&mut runs.controller, runs.ms, submission);
+        assert_eq!(runs.planned(id), Span::seconds(60), "{name} of {user} is another thing");
+    }
+}
+
+#[test]
+fn nobody_is_planned_longer_than_they_say() {
+    let mut runs = Runs::new(config());
+    for _ in 0..2 {
+        runs.succeed("train", request(1), 50);
+    }
+    let said = |estimate| Request { estimate, ..request(1) };
+    let (short, _) = runs.submit("train", said(Some(Span::seconds(30))));
+    let (long, _) = runs.submit("train", said(Some(Span::seconds(55))));
+    assert_eq!([runs.planned(short), runs.planned(long)], [Span::seconds(30), Span::seconds(50)]);
+    let silent = Request { time_limit: None, ..request(1) };
+    let (silent, _) = runs.submit("train", silent);
+    assert_eq!(runs.planned(silent), Span::seconds(50), "one without a limit stands in nobody's way");
+}
+
+#[test]
+fn only_runs_that_succeeded_teach() {
+    let mut runs = Runs::new(config());
+    for outcome in [Outcome::Failed, Outcome::Timeout, Outcome::Cancelled, Outcome::Preempted] {
+        let once = Request { requeue: false, ..request(1) };
+        runs.run("train", once, 5, ended(outcome, None));
+    }
+    assert_eq!(runs.controller.history().iter().count(), 0);
+}
+
+#[test]
+fn learning_can_be_switched_off() {
+    let mut off = config();
+    (off.policy.learn_length, off.policy.learn_memory) = (false, LearnMemory::Off);
+    let mut runs = Runs::new(off);
+    runs.use_card(&slice(8000), 20_000);
+    let (id, _) = runs.submit("train", slice(8000));
+    assert_eq!((runs.planned(id), charged(&runs, id)), (Span::seconds(60), 8000));
+}
+
+#[test]
+fn a_job_that_came_before_the_runs_ended_is_planned_with_them_when_it_starts() {
+    let mut runs = Runs::new(config());
+    let hold = Submission { hold: true, ..runs.submission("train", request(1)) };
+    let (held, _) = submit(&mut runs.controller, 0, hold);
+    for _ in 0..2 {
+        runs.succeed("train", request(1), 10);
+    }
+    let actor = ax_core::job::Actor::Ax;
+    let wish = ax_core::controller::Wish::Release;
+    runs.controller.step(at(runs.ms), Event::Wished { job: held, actor, wish, why: None });
+    assert_eq!(runs.planned(held), Span::seconds(10));
+}
+
+#[test]
+fn an_expected_start_says_that_it_is_learnt() {
+    let mut runs = Runs::new(config());
+    for _ in 0..2 {
+        runs.succeed("train", request(8), 41);
+    }
+    let (first, _) = runs.submit("train", request(8));
+    let attempt = runs.job(first).attempt.as_ref().unwrap().name;
+    let now = at(runs.ms);
+    runs.controller.step(now, Event::AttemptStarted { attempt, at: now.wall });
+    let (next, _) = runs.submit("test", request(8));
+    let told = runs.controller.explain(now, next.number);
+    assert_eq!(
+        told.basis.unwrap().words(),
+        format!("{first} ends on gpu-01 then, learnt from its last 2 runs: 41 s")
+    );
+    assert_eq!(told.expected_start, Some(now.wall + Span::seconds(41)));
+}
+
+#[test]
+fn a_job_whose_runs_used_more_than_it_asks_for_is_charged_more() {
+    let mut runs = Runs::new(config());
+    runs.use_card(&slice(10_000), 12_000);
+    let (id, out) = runs.submit("train", slice(10_000));
+    assert_eq!(charged(&runs, id), 12_600);
+    assert_eq!(runs.job(id).learnt.as_ref().unwrap().asked, Some(Megabytes(10_000)));
+    let noted = out.iter().find_map(|decision| match decision {
+        Decision::Noted { what, .. } => Some(what.as_str()),
+        _ => None,
+    });
+    assert_eq!(noted, Some("asks for 10.5 GB of a card; by its last 3 runs counted with 13.2 GB"));
+    let used = runs.controller.nodes().next().unwrap().cards_used()[0].charged;
+    assert_eq!(used, Megabytes(12_600));
+    // The margin does not take it to a larger card than its peak needs, and no card has more than it has.
+    let mut full = Runs::new(config());
+    full.use_card(&slice(10_000), 79_000);
+    let (id, _) = full.submit("train", slice(10_000));
+    assert_eq!(charged(&full, id), 80_000);
+}
+
+#[test]
+fn less_than_it_asks_for_is_charged_only_to_who_agrees() {
+    for (policy, agrees, expected) in [
+        (LearnMemory::Fit, true, 5250),
+        (LearnMemory::Fit, false, 10_000),
+        (LearnMemory::Raise, true, 10_000),
+    ] {
+        let mut config = config();
+        config.policy.learn_memory = policy;
+        let mut runs = Runs::new(config);
+        runs.use_card(&slice(10_000), 5000);
+        let (id, _) = runs.submit("train", Request { fit_memory: agrees, ..slice(10_000) });
+        assert_eq!(charged(&runs, id), expected, "{policy:?} {agrees}");
+    }
+}
+
+#[test]
+fn who_runs_out_of_less_has_what_it_asked_for_next_and_then_more() {
+    let mut config = config();
+    config.policy.learn_memory = LearnMemory::Fit;
+    let mut runs = Runs::new(config);
+    runs.use_card(&slice(10_000), 5000);
+    let (id, _) = runs.submit("train", Request { fit_memory: true, retries: 5, ..slice(10_000) });
+    let mut asks = Vec::new();
+    for _ in 0..2 {
+        let attempt = runs.job(id).attempt.as_ref().unwrap().name;
+        runs.ms += 20_000;
+        let (now, peak) = (at(runs.ms), Some(Megabytes(charged(&runs, id))));
+        let end = AttemptEnd { card_peak: peak, ..ended(Outcome::OutOfMemory, None) };
+        runs.controller.step(now, Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end });
+        runs.ms += 20_000;
+        runs.controller.step(at(runs.ms), Event::Tick);
+        asks.push(charged(&runs, id));
+    }
+    assert_eq!(asks, [10_000, 15_000]);
+}
+
+#[test]
+fn what_was_learnt_outlives_a_restart() {
+    let mut runs = Runs::new(config());
+    for _ in 0..2 {
+        runs.succeed("train", request(1), 10);
+    }
+    let text = serde_json::to_string(&runs.controller.snapshot()).unwrap();
+    runs.controller = Controller::restore(serde_json::from_str::<Snapshot>(&text).unwrap());
+    runs.controller.step(at(runs.ms), Event::NodeRegistered(crate::node()));
+    let (id, _) = runs.submit("train", request(1));
+    assert_eq!(runs.planned(id), Span::seconds(10));
+}

@@ -1,0 +1,72 @@
+//! More of a card than the slice: in the job's record at once, its end when it lasts, and a larger slice for a retry.
+
+use ax_core::controller::{Controller, Decision, Event};
+use ax_core::id::AttemptName;
+use ax_core::job::request::CardRequest;
+use ax_core::job::state::{JobState, Outcome};
+use ax_core::size::Megabytes;
+use ax_core::time::WallTime;
+
+use crate::{at, config, ended, launched, ready, request, state, submission, submit};
+
+fn running(retries: u32) -> (Controller, AttemptName) {
+    let mut controller = ready(config());
+    let mut wanted = request(1);
+    wanted.retries = retries;
+    wanted.cards = Some(CardRequest { count: 1, kind: None, slice: Some(Megabytes(20_000)) });
+    let (_, out) = submit(&mut controller, 0, submission(1, wanted));
+    let attempt = launched(&out)[0];
+    controller.step(at(1), Event::AttemptStarted { attempt, at: WallTime(1) });
+    (controller, attempt)
+}
+
+fn over(attempt: AttemptName, ends: bool) -> Event {
+    Event::OverSlice { attempt, words: "used 31.2 GB".to_owned(), peak: Megabytes(29_755), ends }
+}
+
+#[test]
+fn a_warning_is_noted_and_changes_nothing() {
+    let (mut controller, attempt) = running(0);
+    let out = controller.step(at(2), over(attempt, false));
+    assert!(matches!(out.as_slice(), [Decision::Noted { what, .. }] if what == "used 31.2 GB"), "{out:?}");
+    assert_eq!(state(&controller, attempt.job), JobState::Running);
+}
+
+#[test]
+fn its_end_counts_as_out_of_memory_however_it_went_and_the_next_slice_is_larger() {
+    for told in [Outcome::OutOfMemory, Outcome::LeaseLost] {
+        let (mut controller, attempt) = running(1);
+        let out = controller.step(at(2), over(attempt, true));
+        let asked = out.iter().any(|decision| {
+            matches!(decision, Decision::Terminate { attempt: of, outcome: Outcome::OutOfMemory, message, .. }
+                if *of == attempt && message == "used 31.2 GB")
+        });
+        assert!(asked, "{out:?}");
+        assert!(controller.step(at(3), over(attempt, true)).is_empty(), "asked once");
+        let end = ended(told, None);
+        let out = controller.step(at(4), Event::AttemptEnded { attempt, at: WallTime(4), end });
+        let end = out.iter().find_map(|decision| match decision {
+            Decision::Closed { end, .. } => Some(end),
+            _ => None,
+        });
+        assert_eq!(
+            end.map(|end| (end.outcome, end.card_peak)),
+            Some((Outcome::OutOfMemory, Some(Megabytes(29_755))))
+        );
+        let slice = controller.job(attempt.job.number).unwrap().request.cards.as_ref().unwrap().slice;
+        assert_eq!(slice, Some(Megabytes(30_000)), "half as much again");
+    }
+}
+
+#[test]
+fn who_is_ending_or_over_is_left_alone() {
+    let (mut controller, attempt) = running(0);
+    controller.step(at(2), Event::AttemptEnding { attempt });
+    assert!(controller.step(at(3), over(attempt, true)).is_empty());
+    controller.step(
+        at(4),
+        Event::AttemptEnded { attempt, at: WallTime(4), end: ended(Outcome::Succeeded, Some(0)) },
+    );
+    assert!(controller.step(at(5), over(attempt, true)).is_empty());
+    assert_eq!(state(&controller, attempt.job), JobState::Succeeded);
+}

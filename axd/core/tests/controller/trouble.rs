@@ -1,0 +1,114 @@
+//! A node that can start nothing is given a rest, and a job by way of trial now and then.
+
+use ax_core::controller::{Controller, Decision, Event, Troubles};
+use ax_core::id::AttemptName;
+
+use super::{at, config, launched, ready, request, submission, submit};
+
+fn never(attempt: AttemptName) -> Event {
+    Event::NeverStarted { attempt, why: "groups: no room".to_owned() }
+}
+
+/// Whatever is started is not; how many starts there were until nothing more is.
+fn all_in_vain(controller: &mut Controller, ms: u64, out: Vec<Decision>) -> usize {
+    let (mut open, mut starts) = (launched(&out), 0);
+    while let Some(attempt) = open.pop() {
+        starts += 1;
+        assert!(starts < 1000, "without end");
+        open.extend(launched(&controller.step(at(ms), never(attempt))));
+    }
+    starts
+}
+
+/// Wakes it when it wants to be woken, until it starts something.
+fn next_start(controller: &mut Controller) -> (u64, Vec<Decision>) {
+    loop {
+        let wake = controller.next_wake().boot.unwrap();
+        assert!(launched(&controller.step(at(wake.0 - 1), Event::Tick)).is_empty());
+        let out = controller.step(at(wake.0), Event::Tick);
+        if !launched(&out).is_empty() {
+            return (wake.0, out);
+        }
+    }
+}
+
+fn with_jobs(count: u128) -> (Controller, Vec<Decision>) {
+    let mut controller = ready(config());
+    let mut out = Vec::new();
+    for key in 0..count {
+        out.extend(submit(&mut controller, 0, submission(key, request(8))).1);
+    }
+    (controller, out)
+}
+
+#[test]
+fn after_three_jobs_in_vain_nothing_is_started_but_trials() {
+    let (mut controller, out) = with_jobs(50);
+    let starts = all_in_vain(&mut controller, 10, out);
+    assert!((3..10).contains(&starts), "{starts}");
+    let node = controller.nodes().next().unwrap().inventory.name.clone();
+    let sentence = controller.trouble(&node).unwrap().sentence(at(10).boot);
+    let said = format!("the last {starts} starts came to nothing, one job is tried in 2 s: groups: no room");
+    assert_eq!(sentence, said);
+    let waiting = controller.ready_jobs().next().unwrap().id;
+    let reasons = controller.explain(at(10), waiting.number).reasons;
+    assert_eq!(reasons, [format!("gpu-01 can start nothing: {said}")]);
+    // Neither time nor other news starts anything before; then it is one each time, ever more rarely.
+    let (mut ms, mut pauses) = (10, Vec::new());
+    for _ in 0..8 {
+        let (at, out) = next_start(&mut controller);
+        assert_eq!(launched(&out).len(), 1, "{out:?}");
+        pauses.push(at - ms);
+        ms = at;
+        assert_eq!(all_in_vain(&mut controller, ms, out), 1);
+    }
+    assert_eq!(pauses, [2000, 4000, 8000, 16_000, 32_000, 64_000, 64_000, 64_000]);
+}
+
+#[test]
+fn a_script_that_runs_ends_the_rest() {
+    let (mut controller, out) = with_jobs(20);
+    all_in_vain(&mut controller, 10, out);
+    let (ms, out) = next_start(&mut controller);
+    let attempt = launched(&out)[0];
+    let node = controller.nodes().next().unwrap().inventory.name.clone();
+    assert!(controller.trouble(&node).is_some());
+    controller.step(at(ms + 5), Event::AttemptStarted { attempt, at: at(ms).wall });
+    assert!(controller.trouble(&node).is_none());
+}
+
+#[test]
+fn a_new_configuration_is_tried_at_once() {
+    let (mut controller, out) = with_jobs(20);
+    all_in_vain(&mut controller, 10, out);
+    assert!(launched(&controller.step(at(20), Event::Tick)).is_empty());
+    let out = controller.step(at(30), Event::ConfigLoaded(Box::new(config())));
+    assert_eq!(launched(&out).len(), 1);
+}
+
+#[test]
+fn one_job_alone_is_no_sign_and_neither_is_what_an_earlier_daemon_left() {
+    let (mut controller, out) = with_jobs(1);
+    let mut out = out;
+    for ms in (0..100_000).step_by(10_000) {
+        if let Some(attempt) = launched(&out).first() {
+            out = controller.step(at(ms), never(*attempt));
+        }
+        if launched(&out).is_empty() {
+            out = controller.step(at(ms + 9000), Event::Tick);
+        }
+    }
+    let node = controller.nodes().next().unwrap().inventory.name.clone();
+    assert_eq!(controller.trouble(&node).unwrap().rests_until(), None);
+
+    let mut controller = ready(config());
+    let out: Vec<Decision> =
+        (0..8).flat_map(|key| submit(&mut controller, 0, submission(key, request(1))).1).collect();
+    let mut snapshot = controller.snapshot();
+    snapshot.troubles = Troubles::since(snapshot.next_epoch);
+    let mut controller = Controller::restore(snapshot);
+    for attempt in launched(&out) {
+        controller.step(at(10), never(attempt));
+    }
+    assert!(controller.trouble(&node).is_none());
+}

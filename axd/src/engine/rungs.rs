@@ -1,0 +1,145 @@
+//! Who holds jobs to their slices on each card of this node: found out at the start, kept through reloads, and lowered
+//! where it turns out not to work.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ax_core::controller::Event;
+use ax_core::gpu::{Grant, Rung, slices};
+use ax_core::id::AttemptName;
+use ax_core::node::{Allocation, Inventory};
+
+use super::Engine;
+use crate::card_limit;
+use crate::log::{Level, Line};
+
+/// Which cards the driver limits, of those that have been tried; of the others why not.
+#[derive(Debug, Default)]
+pub(super) struct Rungs {
+    driver: BTreeMap<String, Result<(), String>>,
+}
+
+/// Whether the driver can be asked about a card: one that is only declared has no place on a bus.
+fn is_measured(card: &ax_core::node::Card) -> bool {
+    card.hardware.pci.is_some()
+}
+
+impl Rungs {
+    /// Tries out the driver's limit on every card that is there and no part of another. May take some seconds.
+    pub(super) fn probe(
+        inventory: &Inventory,
+        axd: &Path,
+        library: Option<&Path>,
+        parents: &[String],
+    ) -> Rungs {
+        let cards = inventory.cards.iter().filter(|card| is_measured(card));
+        let whole = cards.filter(|card| card.hardware.mig.is_none());
+        let cards: Vec<String> = whole.map(|card| card.uuid.clone()).collect();
+        if cards.is_empty() {
+            return Rungs::default();
+        }
+        Rungs { driver: card_limit::probe(axd, library, parents, &cards) }
+    }
+
+    /// Writes down on each card who holds jobs to their slices of it.
+    pub(super) fn mark(&self, inventory: &mut Inventory) {
+        for card in &mut inventory.cards {
+            card.hardware.limit = match self.driver.get(&card.uuid) {
+                Some(Ok(())) => Rung::Driver,
+                _ if is_measured(card) => Rung::Watch,
+                _ => Rung::None,
+            };
+        }
+    }
+
+    /// Why the driver does not limit cards: each reason once, with the cards.
+    pub(super) fn reasons(&self) -> Vec<String> {
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (card, tried) in &self.driver {
+            if let Err(why) = tried {
+                by_reason.entry(why).or_default().push(card);
+            }
+        }
+        by_reason.into_iter().map(|(why, cards)| format!("{}: {why}", cards.join(", "))).collect()
+    }
+
+    /// The driver would not limit these cards when it mattered: it is not relied on any more. Those that it had limited.
+    fn falls(&mut self, cards: impl Iterator<Item = String>, why: &str) -> Vec<String> {
+        let mut fallen = Vec::new();
+        for card in cards {
+            if let Some(tried) = self.driver.get_mut(&card).filter(|tried| tried.is_ok()) {
+                *tried = Err(why.to_owned());
+                fallen.push(card);
+            }
+        }
+        fallen
+    }
+}
+
+impl Engine {
+    /// What the driver is to make sure of for an attempt.
+    pub(super) fn driver_grants(&self, allocation: &Allocation) -> Vec<Grant> {
+        let all = slices(allocation, &self.local.inventory.cards, false);
+        all.filter(|(_, rung)| *rung == Rung::Driver).map(|(grant, _)| grant).collect()
+    }
+
+    /// An attempt never started, as the driver would not limit its cards. They are limited by other means from now on.
+    pub(super) fn driver_refused(&mut self, attempt: AttemptName, why: &str) {
+        let held = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
+        let Some(held) = held.filter(|held| held.name == attempt) else { return };
+        let cards: Vec<String> = self.driver_grants(&held.allocation).into_iter().map(|g| g.uuid).collect();
+        let fallen = self.rungs.falls(cards.into_iter(), why);
+        if fallen.is_empty() {
+            return;
+        }
+        let line = Line::new("limit_fell").text("cards", &fallen.join(",")).text("from", &Rung::Driver);
+        self.log.line(Level::Warning, &line.text("error", &why));
+        self.rungs.mark(&mut self.local.inventory);
+        self.happened(Event::NodeRegistered(self.local.inventory.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ax_core::gpu::Mig;
+    use ax_core::node::Card;
+    use ax_core::size::Megabytes;
+
+    use super::*;
+
+    fn card(uuid: &str, measured: bool) -> Card {
+        let mut card = Card::new(0, uuid.to_owned(), None, Megabytes(80_000));
+        card.hardware.pci = measured.then(|| "00000000:3B:00.0".to_owned());
+        card
+    }
+
+    fn inventory(cards: Vec<Card>) -> Inventory {
+        Inventory {
+            name: "gpu-01".parse().unwrap(),
+            epoch: 1,
+            cpus: 1,
+            ram: Megabytes(1),
+            cards,
+            numa_cpus: vec![],
+        }
+    }
+
+    #[test]
+    fn each_card_stands_on_the_rung_that_works_for_it_and_never_climbs_again() {
+        let mut part = card("MIG-1", true);
+        part.hardware.mig = Some(Mig { parent: "GPU-c".to_owned(), gpu_instance: 1, compute_instance: 0 });
+        let mut has =
+            inventory(vec![card("GPU-a", true), card("GPU-b", true), part, card("gpu-01-3", false)]);
+        let tried = [("GPU-a".to_owned(), Ok(())), ("GPU-b".to_owned(), Err("too old".to_owned()))];
+        let mut rungs = Rungs { driver: tried.into() };
+        let standing = |has: &Inventory| has.cards.iter().map(|card| card.hardware.limit).collect::<Vec<_>>();
+        rungs.mark(&mut has);
+        assert_eq!(standing(&has), [Rung::Driver, Rung::Watch, Rung::Watch, Rung::None]);
+        assert_eq!(rungs.reasons(), ["GPU-b: too old"]);
+        let all = ["GPU-a".to_owned(), "GPU-b".to_owned(), "MIG-1".to_owned()];
+        assert_eq!(rungs.falls(all.clone().into_iter(), "no such group"), ["GPU-a"]);
+        rungs.mark(&mut has);
+        assert_eq!(standing(&has), [Rung::Watch, Rung::Watch, Rung::Watch, Rung::None]);
+        assert!(rungs.falls(all.into_iter(), "again").is_empty(), "said once");
+    }
+}

@@ -1,0 +1,182 @@
+//! What jobs do on cards, look by look: who uses more than their slice is warned of and ended, an attempt is over only
+//! when nothing of it is left on its cards, and what one that is over has left there is ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ax_core::controller::Event;
+use ax_core::gpu::leaving::{Leavings, Leftover, leftovers};
+use ax_core::gpu::watch::{Rules, Watch, Watched};
+use ax_core::gpu::{Health, Rung, Sample, slices};
+use ax_core::id::AttemptName;
+use ax_core::job::Attempt;
+use ax_core::job::state::JobState;
+use ax_core::record::AttemptResult;
+use ax_core::time::BootTime;
+
+use super::{Engine, now};
+use crate::log::{Level, Line};
+use crate::worker::Task;
+
+/// What is remembered from look to look.
+#[derive(Debug, Default)]
+pub(super) struct CardWatch {
+    watch: Watch,
+    leavings: Leavings,
+    /// How those ended whose cards are not clean yet.
+    results: BTreeMap<AttemptName, AttemptResult>,
+    /// Left-overs that are being ended.
+    ending: BTreeSet<(i32, u64)>,
+}
+
+impl CardWatch {
+    /// Why a card should not be given out, for what an attempt has left there.
+    pub(super) fn trouble(&self, card: &str) -> Option<&str> {
+        self.leavings.trouble(card)
+    }
+}
+
+impl Engine {
+    /// A look at the cards that was begun at this time.
+    pub(super) fn watch_cards(&mut self, begun: BootTime, sample: &Sample) {
+        self.watch_slices(sample);
+        self.end_leftovers(sample);
+        let mut leavings = std::mem::take(&mut self.card_watch.leavings);
+        let gone = leavings.look(begun, sample, |attempt| self.is_living(attempt));
+        self.card_watch.leavings = leavings;
+        for attempt in gone {
+            self.left_cards(attempt);
+        }
+    }
+
+    fn watch_slices(&mut self, sample: &Sample) {
+        let resources = &self.controller.config().resources;
+        let samples = Some(resources.gpu_over_samples).filter(|samples| *samples > 0);
+        let rules = Rules { tolerance: resources.gpu_tolerance, samples };
+        let watched: Vec<Watched> = self.living_attempts().filter_map(|each| self.watched(each)).collect();
+        let node = &self.local.inventory.name;
+        let findings = self.card_watch.watch.look(now().boot, node, sample, &watched, rules);
+        for finding in findings {
+            let kind = if finding.ends { "over_slice_ended" } else { "over_slice" };
+            let line = Line::new(kind).text("attempt", &finding.attempt).text("what", &finding.words);
+            self.log.line(Level::Warning, &line);
+            let (attempt, words) = (finding.attempt, finding.words);
+            self.happened(Event::OverSlice { attempt, words, peak: finding.peak, ends: finding.ends });
+        }
+    }
+
+    fn living_attempts(&self) -> impl Iterator<Item = &Attempt> {
+        let all = self.controller.active_jobs().filter_map(|job| job.attempt.as_deref());
+        all.filter(|attempt| attempt.end.is_none())
+    }
+
+    /// The slices of an attempt that nobody else holds it to for certain.
+    fn watched(&self, attempt: &Attempt) -> Option<Watched> {
+        let cards = &self.local.inventory.cards;
+        let held = slices(&attempt.allocation, cards, false).filter(|(_, rung)| *rung != Rung::Driver);
+        let number = |uuid: &str| cards.iter().find(|card| card.uuid == uuid).map(|card| card.index);
+        let slices: Vec<_> = held.filter_map(|(grant, _)| Some((number(&grant.uuid)?, grant))).collect();
+        (!slices.is_empty()).then_some(Watched { attempt: attempt.name, slices })
+    }
+
+    /// Whether the end of an attempt has to wait: its cards can be looked at, and were not since it ended.
+    pub(super) fn waits_for_cards(&mut self, result: &AttemptResult) -> bool {
+        let attempt = result.attempt;
+        if !self.is_living(attempt) || self.card_watch.leavings.is_leaving(attempt) {
+            return self.card_watch.leavings.is_leaving(attempt);
+        }
+        let cards = self.measured_cards(attempt);
+        if cards.is_empty() || !self.can_look_at_cards() {
+            return false;
+        }
+        if self.state_of(attempt) != Some(JobState::Completing) {
+            self.happened(Event::AttemptEnding { attempt });
+        }
+        self.card_watch.leavings.leave(attempt, cards, now().boot);
+        self.card_watch.results.insert(attempt, result.clone());
+        self.look_at_cards_now();
+        true
+    }
+
+    /// The cards of an attempt that the driver can be asked about.
+    fn measured_cards(&self, attempt: AttemptName) -> Vec<String> {
+        let held = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
+        let Some(held) = held.map(|held| &held.allocation) else { return Vec::new() };
+        let has = self.local.inventory.cards.iter().filter(|card| card.hardware.limit != Rung::None);
+        let theirs = has.filter(|card| held.cards.iter().any(|share| card.is_of(share, &held.node)));
+        theirs.map(|card| card.uuid.clone()).collect()
+    }
+
+    /// When somebody has waited long enough for cards to be clean.
+    pub(super) fn cards_due(&self) -> Option<BootTime> {
+        self.card_watch.leavings.next_due(self.controller.config().resources.gpu_clean_wait)
+    }
+
+    /// Whoever has waited long enough is over; what it left is the trouble of its cards.
+    pub(super) fn give_up_cards(&mut self, at: BootTime) {
+        if self.cards_due().is_none_or(|due| due > at) {
+            return;
+        }
+        let patience = self.controller.config().resources.gpu_clean_wait;
+        let (gone, troubles) = self.card_watch.leavings.give_up(at, patience, Some(&self.sample));
+        for (card, why) in troubles {
+            let line = Line::new("card_not_clean").text("card", &card).text("why", &why);
+            self.log.line(Level::Warning, &line);
+            self.suspect(card, why);
+        }
+        for attempt in gone {
+            self.left_cards(attempt);
+        }
+    }
+
+    /// Before anything else is started on it; the next look finds the same.
+    fn suspect(&mut self, uuid: String, why: String) {
+        let node = self.local.inventory.name.clone();
+        let here = self.controller.nodes().find(|each| each.inventory.name == node);
+        let mut state = here.and_then(|node| node.card_state(&uuid).cloned()).unwrap_or_default();
+        if state.health == Health::Healthy {
+            (state.health, state.why) = (Health::Suspect, Some(why));
+            self.happened(Event::CardChanged { node, uuid, state });
+        }
+    }
+
+    /// Whether the cards can be looked at at all.
+    fn can_look_at_cards(&self) -> bool {
+        self.cards.is_some()
+    }
+
+    fn look_at_cards_now(&mut self) {
+        if let Some(cards) = &mut self.cards {
+            cards.look_soon(now().boot);
+        }
+    }
+
+    fn left_cards(&mut self, attempt: AttemptName) {
+        if let Some(result) = self.card_watch.results.remove(&attempt) {
+            self.attempt_over(result);
+        }
+    }
+
+    /// Processes in groups of attempts that are over.
+    fn end_leftovers(&mut self, sample: &Sample) {
+        // One that is leaving had its group proved empty.
+        let lives = |attempt| self.is_living(attempt) && !self.card_watch.results.contains_key(&attempt);
+        let left: Vec<Leftover> = leftovers(sample, lives);
+        let there: BTreeSet<(i32, u64)> = left.iter().map(|each| (each.pid, each.start_ticks)).collect();
+        self.card_watch.ending.retain(|each| there.contains(each));
+        for each in left {
+            if self.card_watch.ending.insert((each.pid, each.start_ticks)) {
+                self.worker.start_task(Task::EndLeftover(each, self.cgroup_parents.clone()));
+            }
+        }
+    }
+
+    pub(super) fn on_leftover_ended(&mut self, left: &Leftover, ended: Result<bool, String>) {
+        let line = Line::new("left_over").text("attempt", &left.attempt).text("pid", &left.pid);
+        let (level, line) = match ended {
+            Ok(true) => (Level::Info, line.text("done", &"ended")),
+            Ok(false) => (Level::Info, line.text("done", &"gone, or a stranger")),
+            Err(error) => (Level::Error, line.text("error", &error)),
+        };
+        self.log.line(level, &line);
+    }
+}

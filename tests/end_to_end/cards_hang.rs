@@ -1,0 +1,95 @@
+//! A driver that hangs, in each of the calls that are made of it in turn: it costs the cards that it concerns, until it
+//! goes on, and nothing else.
+
+use std::collections::BTreeSet;
+
+use crate::cards::{card, wait_health, with_cards};
+use crate::cluster::{ALICE, as_root, signal, wait_for};
+
+/// Three cards: two with links, and one that is divided.
+pub(crate) const THREE: &str = "\
+card GPU-aaaa name=NVIDIA_A100 minor=0 pci=00000000:3B:00.0 memory=81920 reserved=600 temp=34 power=61000 load=0 ecc=0 pages_pending=0 rows=0,0,0,0 recovery=0
+card GPU-bbbb name=NVIDIA_A100 minor=1 pci=00000000:86:00.0 memory=81920 reserved=600 temp=35 power=62000 load=0 ecc=0 pages_pending=0 rows=0,0,0,0 recovery=0
+card GPU-cccc name=NVIDIA_A100 minor=2 pci=00000000:AF:00.0 memory=81920 reserved=600 temp=36 power=63000 load=0 ecc=0
+mig MIG-1111 parent=GPU-cccc gi=1 ci=0 profile=1g.10gb memory=9728 temp=36
+mig MIG-2222 parent=GPU-cccc gi=2 ci=0 profile=3g.40gb memory=40192 temp=36
+link GPU-aaaa GPU-bbbb 4
+";
+
+/// Cards that are given out of these.
+const GIVEN: [&str; 4] = ["GPU-aaaa", "GPU-bbbb", "MIG-1111", "MIG-2222"];
+
+/// At which card a call is to hang, and which are suspect then.
+fn victim(call: &str) -> (&'static str, &'static [&'static str]) {
+    match call {
+        "nvmlInit_v2"
+        | "nvmlSystemGetDriverVersion"
+        | "nvmlDeviceGetCount_v2"
+        | "nvmlEventSetCreate"
+        | "nvmlEventSetWait_v2" => ("", &GIVEN),
+        "nvmlDeviceGetMaxMigDeviceCount" | "nvmlDeviceGetMigDeviceHandleByIndex" => {
+            ("GPU-cccc", &["MIG-1111", "MIG-2222"])
+        }
+        "nvmlDeviceGetGpuInstanceId" | "nvmlDeviceGetComputeInstanceId" => ("MIG-2222", &["MIG-2222"]),
+        _ => ("GPU-aaaa", &["GPU-aaaa"]),
+    }
+}
+
+/// Every call of a part of the list hangs in turn.
+fn each_hangs(calls: &[&str]) {
+    if !as_root() {
+        return;
+    }
+    let (cluster, fake) = with_cards(THREE, "");
+    let healthy = |uuid: &str| card(&cluster, uuid)["health"] == "healthy";
+    wait_for("a sample", || card(&cluster, "MIG-2222")["temperature"] == 36);
+    for call in calls {
+        let (at, suspect) = victim(call);
+        fake.set(&format!("{THREE}hang {call} {at}\n"));
+        // Some are called only when cards are looked for.
+        signal(cluster.pid(), "HUP");
+        for uuid in suspect {
+            let sick = wait_health(&cluster, uuid, "suspect");
+            // This one is called by the one before it.
+            let named = if *call == "nvmlSystemGetDriverVersion" { "nvmlInit_v2" } else { call };
+            assert_eq!(sick["why"], format!("{named} does not return"), "{uuid}");
+        }
+        for uuid in GIVEN.iter().filter(|uuid| !suspect.contains(uuid)) {
+            assert!(healthy(uuid), "{call} hangs at {at}, and {uuid} is taken for sick: {}", cluster.log());
+        }
+        let job = cluster.submit(ALICE, &[], "#!/bin/sh\ntrue\n");
+        cluster.wait_state(&job, &["SUCCEEDED"]);
+        fake.set(THREE);
+        for uuid in GIVEN {
+            wait_for(&format!("{uuid} after {call} to be well"), || healthy(uuid));
+        }
+    }
+    let log = cluster.log();
+    let suspected = log.lines().filter(|line| line.contains("card=GPU-bbbb") && line.contains("suspect="));
+    assert_eq!(suspected.count(), 0, "no call hung at it: {log}");
+}
+
+#[test]
+fn a_hang_in_each_call_costs_its_card_alone_slow_as_root_1() {
+    each_hangs(&ax_sys::nvml::CALLS[..10]);
+}
+
+#[test]
+fn a_hang_in_each_call_costs_its_card_alone_slow_as_root_2() {
+    each_hangs(&ax_sys::nvml::CALLS[10..20]);
+}
+
+#[test]
+fn a_hang_in_each_call_costs_its_card_alone_slow_as_root_3() {
+    each_hangs(&ax_sys::nvml::CALLS[20..]);
+}
+
+#[test]
+fn every_call_that_is_made_is_in_the_list() {
+    let (cluster, fake) = with_cards(&format!("trace\n{THREE}"), "");
+    wait_for("a sample", || card(&cluster, "MIG-2222")["temperature"] == 36);
+    let made: BTreeSet<String> =
+        fake.log().lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
+    let listed: BTreeSet<String> = ax_sys::nvml::CALLS.iter().map(|call| (*call).to_owned()).collect();
+    assert_eq!(made, listed, "a hang of one that is not listed is not tried");
+}
