@@ -15,6 +15,7 @@ use clap::{Parser, Subcommand};
 use crate::ax::explain;
 use crate::client::Client;
 use crate::connect;
+use crate::diag;
 use crate::failure::{Failure, finish};
 use crate::shown::{plain, shown};
 use crate::simulate;
@@ -51,6 +52,8 @@ enum Command {
     /// Run a workload through the scheduler, without machines, and say how it went
     #[command(arg_required_else_help = false)]
     Simulate(simulate::Arguments),
+    /// Show how the scheduler fares: passes, queues, places that are kept, forecasts
+    Diag(diag::Arguments),
     /// The database of jobs
     #[command(arg_required_else_help = false)]
     Db {
@@ -116,6 +119,7 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> 
         }
         Command::Stop { jobs } => stop::run(&Client::new(place), jobs, world),
         Command::Simulate(arguments) => arguments.run(world),
+        Command::Diag(arguments) => arguments.run(&Client::new(place), world),
         Command::Db { command } => {
             match command {
                 Database::Backup { file } => daemon.0.arg("--db-backup").arg(file),

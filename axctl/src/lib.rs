@@ -12,6 +12,7 @@ mod chart;
 pub mod client;
 mod cmd;
 pub mod connect;
+mod diag;
 pub mod failure;
 mod fields;
 pub mod generated;

@@ -165,3 +165,34 @@ fn mistakes_have_one_line_and_a_code() {
         assert!(ended.err.contains(told), "{words}: {}", ended.err);
     }
 }
+
+#[test]
+fn what_is_no_record_is_told_so() {
+    let root = root();
+    fs::write(root.0.join("empty.json"), "[\n]\n").unwrap();
+    fs::write(
+        root.0.join("gap.json"),
+        "[{\"seq\":1,\"at\":\"2026-01-01T00:00:00Z\",\"boot_ms\":5,\"kind\":\"gap\"}]",
+    )
+    .unwrap();
+    fs::write(root.0.join("cut.json"), "[\n{\"seq\": 1,").unwrap();
+    for (words, told) in [
+        (
+            "--replay @empty.json",
+            "axctl: @empty.json: nothing to begin from: no snapshot is among the events\n",
+        ),
+        ("--replay @gap.json", "axctl: @gap.json: nothing to begin from: no snapshot is among the events\n"),
+        ("--replay @cut.json", "axctl: @cut.json: EOF while parsing a value at line 2 column 10\n"),
+        ("@cut.json", "axctl: @cut.json:2:10: EOF while parsing a value\n"),
+        (
+            "@empty.json",
+            "axctl: @empty.json: no snapshot is among the events, so the machines are not known; print them from an \
+             earlier time on, or without --from\n",
+        ),
+    ] {
+        let ended = simulate(&root, words);
+        assert_eq!((ended.code, ended.err.as_str()), (65, told), "{words}");
+    }
+    assert_eq!(simulate(&root, "--replay @none.json").code, 66);
+    assert_eq!(simulate(&root, "--replay @empty.json --profile fair").code, 2);
+}

@@ -10,19 +10,21 @@ use std::path::Path;
 
 use ax_core::config::Config;
 use ax_core::directive::is_program;
-use ax_core::environment::{Facts, TooLarge, environment};
+use ax_core::environment::{Environment, Facts, TooLarge, environment};
+use ax_core::gpu::fence::DeviceRule;
+use ax_core::gpu::visible::{HeldCard, JobCards};
 use ax_core::id::AttemptName;
 use ax_core::job::Job;
 use ax_core::job::spec::OpenMode;
-use ax_core::node::Allocation;
+use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::pattern::{Pattern, Values};
 use ax_core::record::{Assignment, CardLimits, Ending, FORMAT, Files, Limits};
-use ax_core::size::Megabytes;
 use ax_sys::crash_point;
 use ax_sys::pidfd::PidFd;
 use thiserror::Error;
 
+use crate::fence::{self, Fence, Ground};
 use crate::people::Person;
 use crate::starter::Starter;
 use crate::store::Details;
@@ -51,8 +53,10 @@ pub(crate) struct Plan<'a> {
     pub person: &'a Person,
     /// The kernel's list of its CPUs, where they bind.
     pub cpu_list: Option<String>,
-    /// Memory of a whole card of those that it holds.
-    pub card_mem: Option<Megabytes>,
+    /// All cards of this node.
+    pub cards: &'a [Card],
+    /// What a fence between them could stand on.
+    pub ground: &'a Ground,
     /// How its supervisor has its cards limited by the driver.
     pub card_limits: Option<CardLimits>,
     /// Parent of its control groups, as ax-sys records it.
@@ -110,16 +114,37 @@ pub(crate) enum LaunchError {
     Node(String),
 }
 
+/// An attempt that has a supervisor.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    /// Its supervisor.
+    pub process: PidFd,
+    /// What it was told of its cards, for its story; nothing where it has none.
+    pub told: Option<String>,
+    /// Why it is not fenced off from other cards, where it should be.
+    pub unfenced: Option<String>,
+}
+
 impl Plan<'_> {
     /// Puts the attempt into place and starts its supervisor; `theirs` is its end of a socket.
-    pub(crate) fn start(&self, starter: &mut Starter, theirs: BorrowedFd<'_>) -> Result<PidFd, LaunchError> {
+    pub(crate) fn start(
+        &self,
+        starter: &mut Starter,
+        theirs: BorrowedFd<'_>,
+    ) -> Result<Launched, LaunchError> {
         let failed =
             |doing: &str, error: &dyn std::fmt::Display| format!("{doing} {}: {error}", self.attempt);
-        let assignment = self.assignment().map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
+        let mode = self.config.resources.gpu_fence;
+        let fence = fence::of_attempt(mode, self.ground, self.cards, self.allocation);
+        let fence = fence.map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
+        let made = self.job_environment(&fence).map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
+        let told = told(&made, &fence).filter(|_| !self.allocation.cards.is_empty());
+        let assignment = self.assignment(made.variables, fence.rules);
         self.place(&assignment).map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         crash_point!("claimed");
         let started = starter.start(&self.paths.attempt_dir(self.attempt), theirs);
-        started.map_err(|e| LaunchError::Node(failed("starting the supervisor of", &e)))
+        let process = started.map_err(|e| LaunchError::Node(failed("starting the supervisor of", &e)))?;
+        Ok(Launched { process, told, unfenced: fence.absent })
     }
 
     /// Folder, records and script, visible all at once.
@@ -151,9 +176,9 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn assignment(&self) -> Result<Assignment, TooLarge> {
+    fn assignment(&self, environment: Vec<(String, String)>, devices: Vec<DeviceRule>) -> Assignment {
         let (job, details, policy) = (self.job, self.details, &self.config.policy);
-        Ok(Assignment {
+        Assignment {
             v: FORMAT,
             attempt: self.attempt,
             term: 0,
@@ -161,7 +186,7 @@ impl Plan<'_> {
             user: self.person.record(),
             args: details.args.clone(),
             cwd: details.cwd.clone(),
-            environment: self.job_environment()?,
+            environment,
             umask: details.umask,
             files: files(job, details, self.number, self.allocation.node.as_str()),
             limits: Limits {
@@ -169,6 +194,7 @@ impl Plan<'_> {
                 cpuset: self.cpu_list.clone(),
                 pids: Some(policy.max_processes),
             },
+            devices,
             ending: Ending {
                 limit: job.request.time_limit,
                 warn: details.spec.policy.signal,
@@ -179,11 +205,13 @@ impl Plan<'_> {
             station: self.station.to_vec(),
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
             card_limits: self.card_limits.clone(),
-        })
+        }
     }
 
-    fn job_environment(&self) -> Result<Vec<(String, String)>, TooLarge> {
+    fn job_environment(&self, fence: &Fence) -> Result<Environment, TooLarge> {
         let (job, details, spec) = (self.job, self.details, &self.details.spec);
+        let resources = &self.config.resources;
+        let held = HeldCard::all(self.allocation, self.cards);
         let work_dir = self.paths.work_dir(self.attempt);
         let facts = Facts {
             attempt: self.attempt,
@@ -198,8 +226,10 @@ impl Plan<'_> {
             tasks: spec.resources.ntasks.or(spec.resources.ntasks_per_node).unwrap_or(1),
             cpus_per_task: spec.resources.cpus_per_task,
             ram: self.allocation.ram,
-            cards: &self.allocation.cards,
-            card_mem: self.card_mem,
+            cards: JobCards { held: &held, naming: resources.gpu_visible, fenced: !fence.rules.is_empty() },
+            cards_per_task: spec.resources.gpus_per_task.as_ref().map(|gpus| gpus.count),
+            hints: spec.resources.gpu_mem_hints.unwrap_or(resources.gpu_mem_hints),
+            context: resources.gpu_context,
             time_limit: job.request.time_limit,
             submit_dir: &details.submit_dir,
             work_dir: &work_dir.to_string_lossy(),
@@ -208,6 +238,25 @@ impl Plan<'_> {
         };
         environment(self.environment, &spec.io.export, &spec.io.env, &facts)
     }
+}
+
+/// What an attempt was told of its cards, in words: which it sees, what keeps it from others, what holds it to slices.
+fn told(made: &Environment, fence: &Fence) -> Option<String> {
+    let value = |name: &str| made.variables.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+    let mut words = format!("sees its cards as CUDA_VISIBLE_DEVICES={}", value("CUDA_VISIBLE_DEVICES")?);
+    words.push_str(match (&fence.absent, fence.rules.is_empty()) {
+        (Some(_), _) => "; can open others, too: ",
+        (None, true) => "; can open others, too: resources.gpu_fence is off",
+        (None, false) => "; can open no others",
+    });
+    words.push_str(fence.absent.as_deref().unwrap_or_default());
+    if let Some(rung) = value("AX_GPU_ENFORCE").filter(|rung| !rung.is_empty()) {
+        words.push_str(&format!("; held to its slices by: {rung}"));
+    }
+    if !made.told.is_empty() {
+        words.push_str(&format!("; set for frameworks: {}", made.told.join(", ")));
+    }
+    Some(words)
 }
 
 /// A script as it runs: without a byte-order mark, and with plain line ends

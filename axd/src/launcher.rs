@@ -12,16 +12,15 @@ use ax_core::config::Config;
 use ax_core::gpu::Grant;
 use ax_core::id::AttemptName;
 use ax_core::job::Job;
-use ax_core::node::Allocation;
+use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::record::CardLimits;
-use ax_core::size::Megabytes;
-use ax_sys::pidfd::PidFd;
 use ax_sys::socket::Waker;
 
 use crate::card_limit::{command_lines, unified_parent};
 use crate::containment::Containment;
-use crate::launch::{LaunchError, Plan};
+use crate::fence::{self, Ground};
+use crate::launch::{LaunchError, Launched, Plan};
 use crate::people::Person;
 use crate::starter::Starter;
 use crate::store::{NewParts, Reader};
@@ -48,8 +47,8 @@ pub(crate) struct Order {
     pub person: Person,
     /// The kernel's list of its CPUs, where they bind.
     pub cpu_list: Option<String>,
-    /// Memory of a whole card of those that it holds.
-    pub card_mem: Option<Megabytes>,
+    /// All cards of this node.
+    pub cards: Vec<Card>,
     /// What the driver is to make sure of.
     pub grants: Vec<Grant>,
     /// Lowest node epoch that may start.
@@ -61,8 +60,8 @@ pub(crate) struct Order {
 /// What the thread has to tell.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// What came of an order: the supervisor's process.
-    Launched(AttemptName, Result<PidFd, LaunchError>),
+    /// What came of an order.
+    Launched(AttemptName, Result<Launched, LaunchError>),
     /// What came of renewing the groups.
     Renewed(Result<(), String>),
 }
@@ -124,7 +123,7 @@ impl Launcher {
     pub(crate) fn start(site: Site, waker: &Arc<Waker>) -> std::io::Result<Launcher> {
         let (orders, to_do) = channel();
         let (report, done) = channel();
-        let lane = Lane { site, reader: None, waker: Arc::clone(waker), report };
+        let lane = Lane { site, ground: None, reader: None, waker: Arc::clone(waker), report };
         thread::Builder::new().name("launch".to_owned()).spawn(move || lane.work(to_do))?;
         Ok(Launcher { orders, done, under_way: 0 })
     }
@@ -182,6 +181,8 @@ impl Launcher {
 /// The thread's own.
 struct Lane {
     site: Site,
+    /// Tried when the first job comes on a machine with cards.
+    ground: Option<Ground>,
     /// Opened when the first job comes that has waited.
     reader: Option<Reader>,
     waker: Arc<Waker>,
@@ -192,7 +193,10 @@ impl Lane {
     fn work(mut self, to_do: Receiver<Work>) {
         for work in to_do {
             let (news, wakes, order) = match work {
-                Work::RenewGroups => (News::Renewed(self.site.containment.renew()), true, None),
+                Work::RenewGroups => {
+                    self.ground = None;
+                    (News::Renewed(self.site.containment.renew()), true, None)
+                }
                 Work::Launch(order, outcome) => {
                     let launched = self.launch(&order);
                     let wakes = outcome == Outcome::Wakes || launched.is_err();
@@ -211,7 +215,7 @@ impl Lane {
         }
     }
 
-    fn launch(&mut self, order: &Order) -> Result<PidFd, LaunchError> {
+    fn launch(&mut self, order: &Order) -> Result<Launched, LaunchError> {
         let stored;
         let parts = match &order.parts {
             Some(parts) => parts,
@@ -222,6 +226,11 @@ impl Lane {
         };
         let card_limits = self.site.card_limits(order).map_err(LaunchError::Node)?;
         let Site { paths, starter, containment, as_root, .. } = &mut self.site;
+        let untried = Ground::None(String::new());
+        let ground = match fence::is_wanted(order.config.resources.gpu_fence, &order.cards) {
+            true => &*self.ground.get_or_insert_with(|| Ground::try_out(&containment.parents)),
+            false => &untried,
+        };
         let plan = Plan {
             paths,
             config: &order.config,
@@ -234,7 +243,8 @@ impl Lane {
             environment: &parts.environment,
             person: &order.person,
             cpu_list: order.cpu_list.clone(),
-            card_mem: order.card_mem,
+            cards: &order.cards,
+            ground,
             card_limits,
             cgroup_parents: &containment.parents,
             station: &containment.station,

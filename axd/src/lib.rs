@@ -12,6 +12,8 @@ mod command;
 pub mod config;
 mod containment;
 mod engine;
+mod fence;
+pub mod forecasts;
 mod launch;
 mod launcher;
 mod leftover;

@@ -59,9 +59,10 @@ pub(crate) fn look(host: &HostName, config: &Config, cards: Option<Known<'_>>) -
         warnings
             .push(format!("resources.ram declares {ram}, there are {has_ram}: jobs may run out of memory"));
     }
+    let features = declared(host, config).map_or_else(Vec::new, |node| node.features.clone());
     let cards = cards.map(|known| count_cards(host, config, known, &mut warnings)).unwrap_or_default();
     let numa_cpus = near_cards(&cards, &real_cpus, cpus);
-    let inventory = Inventory { name: host.clone(), epoch: 1, cpus, ram, cards, numa_cpus };
+    let inventory = Inventory { name: host.clone(), epoch: 1, cpus, ram, cards, features, numa_cpus };
     Local { inventory, real_cpus, warnings }
 }
 
@@ -74,6 +75,10 @@ fn near_cards(cards: &[Card], real_cpus: &[u32], counted: u32) -> Vec<u32> {
     let of = sched::numa_nodes();
     let numas = real_cpus.iter().take(counted as usize).map(|cpu| of.get(cpu).copied());
     numas.collect::<Option<Vec<u32>>>().unwrap_or_default()
+}
+
+fn declared<'a>(host: &HostName, config: &'a Config) -> Option<&'a GpuNode> {
+    config.resources.gpu_nodes.iter().find(|node| node.host == *host)
 }
 
 /// Declared and found cards, the smaller of both.
@@ -159,8 +164,15 @@ mod tests {
 
     fn local(counted: u32, real: &[u32]) -> Local {
         let name = "gpu-01".parse().unwrap();
-        let inventory =
-            Inventory { name, epoch: 1, cpus: counted, ram: Megabytes(1), cards: vec![], numa_cpus: vec![] };
+        let inventory = Inventory {
+            name,
+            epoch: 1,
+            cpus: counted,
+            ram: Megabytes(1),
+            cards: vec![],
+            features: vec![],
+            numa_cpus: vec![],
+        };
         Local { inventory, real_cpus: real.to_vec(), warnings: vec![] }
     }
 

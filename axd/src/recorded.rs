@@ -9,7 +9,7 @@ use ax_core::text::{escaped, json_escaped};
 use ax_core::time::WallTime;
 use chrono::{DateTime, Local};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::store::StoreError;
 use crate::store::events::{Entry, EventReader, Recorded};
@@ -71,31 +71,9 @@ pub(crate) fn print(path: &Path, wanted: Wanted, out: &mut dyn Write) -> Result<
 fn one(entry: &Entry, json: bool, first: bool, out: &mut dyn Write) -> io::Result<()> {
     if json {
         let comma = if first { "\n" } else { ",\n" };
-        return write!(out, "{comma}{}", json_escaped(&document(entry).to_string()));
+        return write!(out, "{comma}{}", json_escaped(&serde_json::to_string(entry)?));
     }
     writeln!(out, "{}  {}", time(entry.now.wall), escaped(&line(&entry.recorded)))
-}
-
-fn document(entry: &Entry) -> Value {
-    let mut document = json!({
-        "seq": entry.seq, "at": entry.now.wall, "boot_ms": entry.now.boot, "kind": kind(&entry.recorded),
-    });
-    match &entry.recorded {
-        Recorded::Step(step) => {
-            document["event"] = value(&step.event);
-            document["decisions"] = value(&step.decisions);
-        }
-        Recorded::Snapshot(_) | Recorded::Gap => {}
-    }
-    document
-}
-
-fn kind(recorded: &Recorded) -> &'static str {
-    match recorded {
-        Recorded::Snapshot(_) => "snapshot",
-        Recorded::Step(_) => "step",
-        Recorded::Gap => "gap",
-    }
 }
 
 fn value(of: &impl Serialize) -> Value {
@@ -154,6 +132,7 @@ fn word(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn an_event_is_its_name_and_its_short_fields() {

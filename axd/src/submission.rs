@@ -12,10 +12,11 @@ use ax_core::directive::{
     parse_environment, parse_script,
 };
 use ax_core::id::SubmissionKey;
+use ax_core::job::features::Features;
 use ax_core::job::request::{Request, resolve};
 use ax_core::job::spec::{Export, JobSpec};
 use ax_core::node::Node;
-use ax_core::text::{count, quoted};
+use ax_core::text::{count, nearest, quoted};
 use ax_core::time::WallTime;
 
 use crate::calendar::Calendar;
@@ -94,10 +95,11 @@ pub(crate) fn check_script(
     let variables = parse_environment(request.option_variables.iter().map(|(n, v)| (n, v))).map_err(plain)?;
     let directives = parse_script(&script.name, &script.body).map_err(plain)?;
     let from_variables = Source { dialect: Dialect::Ax, file: None, options: &variables };
-    let read = interpret(&[command_line.source(), from_variables, directives.source()]).map_err(plain)?;
+    let mut read = interpret(&[command_line.source(), from_variables, directives.source()]).map_err(plain)?;
     let mut warnings: Vec<String> =
         directives.warnings.iter().chain(&read.notes).map(ToString::to_string).collect();
     let queue = choose_queue(&read.spec, read.queue_dialect, rules.config, person, &mut warnings)?;
+    choose_features(&mut read.spec, read.constraint_dialect, rules.config, &mut warnings)?;
     let begin = read.spec.timing.begin.map(|when| rules.calendar.resolve(when, rules.now));
     let asked =
         resolve(&read.spec, begin, rules.config, queue, &rules.nodes).map_err(|e| refused(e.message))?;
@@ -269,6 +271,43 @@ fn choose_queue<'a>(
     let queue = queue.ok_or_else(|| refused("no queue is configured".to_owned()))?;
     may_use(queue, person)?;
     Ok(queue)
+}
+
+/// Features that some node is declared to have; a Slurm script that wants others was written for another cluster.
+fn choose_features(
+    spec: &mut JobSpec,
+    dialect: Option<Dialect>,
+    config: &Config,
+    warnings: &mut Vec<String>,
+) -> Result<(), ApiError> {
+    let Some(text) = spec.resources.constraint.clone() else { return Ok(()) };
+    let known = || config.resources.gpu_nodes.iter().flat_map(|node| &node.features).map(String::as_str);
+    let wrong = match text.parse::<Features>() {
+        Err(bad) => bad.to_string(),
+        Ok(features) => {
+            match features.names().into_iter().find(|name| !known().any(|other| other == *name)) {
+                None => return Ok(()),
+                Some(name) => match nearest(name, known()) {
+                    Some(near) => format!(
+                        "no node here has the feature {}; did you mean {}?",
+                        quoted(name),
+                        quoted(near)
+                    ),
+                    None => format!(
+                        "no node here has the feature {} (resources.gpu_nodes[].features)",
+                        quoted(name)
+                    ),
+                },
+            }
+        }
+    };
+    if dialect != Some(Dialect::Slurm) {
+        return Err(refused(format!("--constraint: {wrong}")));
+    }
+    warnings.push(format!("--constraint={text} is left out: {wrong}"));
+    spec.resources.constraint = None;
+    spec.unused.push(("constraint".to_owned(), text));
+    Ok(())
 }
 
 /// Whether a queue is open to this person.

@@ -142,9 +142,6 @@ complete -c ax -n "__fish_ax_using_subcommand resource" -s h -l help -d 'Print h
 complete -c ax -n "__fish_ax_using_subcommand top" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand top" -s m -l mine -d 'Only my own jobs'
 complete -c ax -n "__fish_ax_using_subcommand top" -s h -l help -d 'Print help'
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
-complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list" -f -a "list" -d 'List the nodes and what of them is in use'
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -s h -l help -d 'Print help'
 complete -c ax -n "__fish_ax_using_subcommand node; and not __fish_seen_subcommand_from list show drain resume" -f -a "list" -d 'List the nodes and what of them is in use'
@@ -183,6 +180,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -s A -l account -d 'accoun
 complete -c ax -n "__fish_ax_using_subcommand submit" -l comment -d 'text that is shown with the job' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s G -l gpus -d 'cards; with --mem slices of N cards' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l mem -l gpu-mem -d 'GPU memory of each card; a bare number is GB' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l gpu-mem-hints -d 'settings that keep frameworks to a slice' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram -d 'host memory; a bare number is MB; \'all\' of the node' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-cpu -d 'host memory for each CPU' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-gpu -d 'host memory for each card' -r
@@ -194,6 +192,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l gpus-per-task -d 'cards
 complete -c ax -n "__fish_ax_using_subcommand submit" -s N -l nodes -d 'number of nodes, or which ones' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s w -l nodelist -d 'hosts to run on, such as gpu-[01-04]' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s x -l exclude -d 'hosts not to run on' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s C -l constraint -d 'features that the node must have, with &, | and parentheses' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l exclusive -d 'whole nodes' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s t -l time -d 'longest running time; a bare number is minutes' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l estimate -d 'expected running time; learnt when absent' -r

@@ -5,6 +5,7 @@ complete -c axbatch -s A -l account -d 'account that the job is booked on' -r
 complete -c axbatch -l comment -d 'text that is shown with the job' -r
 complete -c axbatch -s G -l gpus -d 'cards; with --mem slices of N cards' -r
 complete -c axbatch -l mem -l gpu-mem -d 'GPU memory of each card; a bare number is GB' -r
+complete -c axbatch -l gpu-mem-hints -d 'settings that keep frameworks to a slice' -r
 complete -c axbatch -l ram -d 'host memory; a bare number is MB; \'all\' of the node' -r
 complete -c axbatch -l ram-per-cpu -d 'host memory for each CPU' -r
 complete -c axbatch -l ram-per-gpu -d 'host memory for each card' -r
@@ -16,6 +17,7 @@ complete -c axbatch -l gpus-per-task -d 'cards for each task' -r
 complete -c axbatch -s N -l nodes -d 'number of nodes, or which ones' -r
 complete -c axbatch -s w -l nodelist -d 'hosts to run on, such as gpu-[01-04]' -r
 complete -c axbatch -s x -l exclude -d 'hosts not to run on' -r
+complete -c axbatch -s C -l constraint -d 'features that the node must have, with &, | and parentheses' -r
 complete -c axbatch -l exclusive -d 'whole nodes' -r
 complete -c axbatch -s t -l time -d 'longest running time; a bare number is minutes' -r
 complete -c axbatch -l estimate -d 'expected running time; learnt when absent' -r

@@ -22,6 +22,9 @@ _axctl() {
             axctl,db)
                 cmd="axctl__subcmd__db"
                 ;;
+            axctl,diag)
+                cmd="axctl__subcmd__diag"
+                ;;
             axctl,simulate)
                 cmd="axctl__subcmd__simulate"
                 ;;
@@ -47,7 +50,7 @@ _axctl() {
 
     case "${cmd}" in
         axctl)
-            opts="-h -V --root --help --version check stop simulate db"
+            opts="-h -V --root --help --version check stop simulate diag db"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -180,8 +183,26 @@ _axctl() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        axctl__subcmd__diag)
+            opts="-h --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         axctl__subcmd__simulate)
-            opts="-h --nodes --profile --config --compare --tick --load_s --history --horizon --limit --json --svg --root --help"
+            opts="-h --replay --nodes --profile --config --compare --tick --load_s --history --horizon --limit --json --svg --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

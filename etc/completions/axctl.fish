@@ -30,6 +30,7 @@ complete -c axctl -n "__fish_axctl_needs_command" -s V -l version -d 'Print vers
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "check" -d 'Check a script, or a configuration (*.yaml), without a daemon'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "stop" -d 'Stop the daemon; jobs go on without it'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "simulate" -d 'Run a workload through the scheduler, without machines, and say how it went'
+complete -c axctl -n "__fish_axctl_needs_command" -f -a "diag" -d 'Show how the scheduler fares: passes, queues, places that are kept, forecasts'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "db" -d 'The database of jobs'
 complete -c axctl -n "__fish_axctl_using_subcommand check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand check" -s h -l help -d 'Print help'
@@ -38,7 +39,7 @@ complete -c axctl -n "__fish_axctl_using_subcommand stop" -l jobs -d 'End the ru
 complete -c axctl -n "__fish_axctl_using_subcommand stop" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l nodes -d 'The machines, each as CARDSxMB, such as 2x24000,2x48000; else those that the workload names' -r
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l profile -d 'A shipped configuration: fair or throughput' -r
-complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l config -d 'A configuration; without it that without a file' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l config -d 'A configuration; without it that of the recorded daemon, or that without a file' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l compare -d 'Two configurations, or names of profiles, side by side' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l tick -d 'Decide only every so many seconds, not at every event' -r
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l load_s -d 'A job uses its true memory so many seconds after its start; without it memory never runs out' -r
@@ -47,8 +48,12 @@ complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l horizon -d 'Cou
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l limit -d 'Only the first N jobs of the file' -r
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l svg -d 'Also draw what ran when on which card' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l replay -d 'The workload is what `axctl db events --json` printed (`-`: standard input): is all decided again as it was?'
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l json -d 'One JSON document; times are seconds'
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -s h -l help -d 'Print help'
+complete -c axctl -n "__fish_axctl_using_subcommand diag" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand diag" -l json -d 'One JSON document with everything'
+complete -c axctl -n "__fish_axctl_using_subcommand diag" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -f -a "backup" -d 'Copy the database while the daemon runs'

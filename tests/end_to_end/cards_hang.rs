@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::cards::{card, wait_health, with_cards};
 use crate::cluster::{ALICE, as_root, signal, wait_for};
+use crate::fake_cards::TWO;
 
 /// Three cards: two with links, and one that is divided.
 pub(crate) const THREE: &str = "\
@@ -92,4 +93,41 @@ fn every_call_that_is_made_is_in_the_list() {
         fake.log().lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
     let listed: BTreeSet<String> = ax_sys::nvml::CALLS.iter().map(|call| (*call).to_owned()).collect();
     assert_eq!(made, listed, "a hang of one that is not listed is not tried");
+}
+
+#[test]
+fn a_card_that_hangs_is_given_to_nobody_and_keeps_its_job_as_root() {
+    if !as_root() {
+        return;
+    }
+    let (cluster, fake) = with_cards(TWO, "");
+    wait_for("a sample", || card(&cluster, "GPU-bbbb")["temperature"] == 35);
+    let waits = |go: &str| {
+        let go = cluster.home(ALICE).join(go);
+        format!("#!/bin/sh\nwhile [ ! -e {} ]; do sleep 0.05; done\n", go.display())
+    };
+    let given = |job: &serde_json::Value| job["gpu_uuids"][0].as_str().unwrap().to_owned();
+    let first = cluster.submit(ALICE, &["--gpus=1"], &waits("first"));
+    let uuid = given(&cluster.wait_state(&first, &["RUNNING"]));
+    let other = if uuid == "GPU-aaaa" { "GPU-bbbb" } else { "GPU-aaaa" };
+    // The free one hangs: whoever comes next waits for it, and is told.
+    fake.set(&format!("{TWO}hang nvmlDeviceGetUtilizationRates {other}\n"));
+    wait_health(&cluster, other, "suspect");
+    let second = cluster.submit(ALICE, &["--gpus=1"], &waits("second"));
+    wait_for("the reason", || {
+        let why = cluster.run(ALICE, "ax", &["why", &second]);
+        why.out.contains("nvmlDeviceGetUtilizationRates does not return")
+    });
+    assert_eq!(cluster.state(&second), "READY");
+    fake.set(TWO);
+    assert_eq!(given(&cluster.wait_state(&second, &["RUNNING"])), other);
+    // The one with a job hangs: the job goes on, and ends as it would.
+    fake.set(&format!("{TWO}hang nvmlDeviceGetUtilizationRates {other}\n"));
+    wait_health(&cluster, other, "suspect");
+    assert_eq!(cluster.state(&second), "RUNNING");
+    fake.set(TWO);
+    cluster.write(ALICE, "second", "");
+    cluster.write(ALICE, "first", "");
+    cluster.wait_state(&second, &["SUCCEEDED"]);
+    cluster.wait_state(&first, &["SUCCEEDED"]);
 }

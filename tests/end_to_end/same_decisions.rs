@@ -2,14 +2,16 @@
 //! a bare controller, gives the same decisions byte for byte, and what the
 //! controller then holds is what the tables hold.
 
-use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
-use ax_core::controller::{Controller, Event};
-use ax_core::job::Job;
-use ax_core::job::state::JobState;
+use ax_core::controller::{Controller, Event, Snapshot};
 use ax_core::paths::Paths;
+use ax_core::replay::{Replay, what_differs};
+use ax_core::time::WallTime;
 use axd::store::Store;
-use axd::store::events::{EventReader, Recorded};
+use axd::store::events::{Entry, EventReader, Recorded};
 use serde_json::{Value, json};
 
 use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, signal, supervisor_of, wait_for};
@@ -24,7 +26,7 @@ impl Dice {
     }
 }
 
-const CONFIG: &str = "resources: {cpus: 8, ram: 8000M}\npolicy: {max_queued_per_user: 60, retry_delay: 200ms}\nqueues:\n  - {name: default, max_running: 5}\n  - {name: high, priority: 9, max_running: 2}\n";
+const CONFIG: &str = "resources: {cpus: 8, ram: 8000M}\npolicy: {scheduler: fair_share, max_queued_per_user: 60, retry_delay: 200ms}\nqueues:\n  - {name: default, max_running: 5}\n  - {name: high, priority: 9, max_running: 2}\n";
 
 /// A job of some kind or other.
 fn any_job(dice: &mut Dice, cluster: &Cluster, user: User) -> Value {
@@ -96,45 +98,98 @@ fn do_something(dice: &mut Dice, cluster: &Cluster, jobs: &mut u64) {
     }
 }
 
-/// The jobs that a restart needs.
-fn living(jobs: &[Job]) -> BTreeMap<u32, String> {
-    let live = |j: &&Job| !j.state.is_final() || j.state == JobState::FailedUnknownState;
-    jobs.iter().filter(live).map(|j| (j.id.number.0, serde_json::to_string(j).unwrap())).collect()
-}
-
-/// Replays all that was recorded. How many steps there were, and the controller at the end.
-fn replay(events: &std::path::Path) -> (usize, Controller) {
+/// Replays all that was recorded, as it is and going over to a copy every few steps, as a replay that begins at a
+/// snapshot there would: how it went, and the controllers at the end.
+fn replay(events: &Path) -> (Replay, Vec<Controller>) {
     let reader = EventReader::open(events).unwrap();
-    let (mut steps, mut controller): (usize, Option<Controller>) = (0, None);
-    let first = reader.snapshot_before(ax_core::time::WallTime(0)).unwrap().unwrap();
+    let first = reader.snapshot_before(WallTime(0)).unwrap().unwrap();
+    let (mut straight, mut copied) = (Replay::default(), Replay::default());
     reader
         .each_from(first, |entry| {
-            match entry.recorded {
-                Recorded::Gap => panic!("events are missing at {}", entry.seq),
-                // The first, and the one of a daemon that started anew.
-                Recorded::Snapshot(snapshot) => {
-                    if let Some(before) = &controller {
-                        assert_eq!(
-                            living(&before.snapshot().jobs),
-                            living(&snapshot.jobs),
-                            "at {}",
-                            entry.seq
-                        );
-                    }
-                    controller = Some(Controller::restore(*snapshot));
-                }
-                Recorded::Step(step) => {
-                    steps += 1;
-                    let decided = controller.as_mut().unwrap().step(entry.now, step.event.clone());
-                    let text = |decisions| serde_json::to_string(decisions).unwrap();
-                    assert_eq!(text(&decided), text(&step.decisions), "at {}: {:?}", entry.seq, step.event);
-                    assert!(step.event != Event::Tick || !decided.is_empty(), "idle ticks are not recorded");
-                }
+            assert!(entry.recorded != Recorded::Gap, "events are missing at {}", entry.seq);
+            if let Recorded::Step(step) = &entry.recorded {
+                assert!(
+                    step.event != Event::Tick || !step.decisions.is_empty(),
+                    "idle ticks are not recorded"
+                );
+            }
+            for replay in [&mut straight, &mut copied] {
+                let difference = replay.take(entry.clone());
+                assert!(difference.is_none(), "{difference:?}");
+            }
+            if let Some(now) = copied.controller().filter(|_| entry.seq % 7 == 0) {
+                let text = serde_json::to_string(&now.snapshot()).unwrap();
+                let copy = Recorded::Snapshot(serde_json::from_str(&text).unwrap());
+                let difference = copied.take(Entry { recorded: copy, ..entry });
+                assert!(difference.is_none(), "{difference:?}");
             }
             true
         })
         .unwrap();
-    (steps, controller.unwrap())
+    assert_eq!((straight.steps, straight.decisions), (copied.steps, copied.decisions));
+    let controllers = [&straight, &copied].map(|replay| replay.controller().unwrap().clone()).to_vec();
+    (straight, controllers)
+}
+
+/// Waits until all that was decided is in the record, which is written when nothing comes.
+fn wait_recorded(cluster: &Cluster) {
+    let events = Paths::under(&cluster.root).events();
+    let last = || {
+        let mut last = 0;
+        let each = |entry: Entry| {
+            last = entry.seq;
+            true
+        };
+        EventReader::open(&events).unwrap().each_from(0, each).unwrap();
+        last
+    };
+    wait_for("a pause", || {
+        let before = last();
+        sleep(Duration::from_millis(700));
+        before == last()
+    });
+}
+
+/// Lets nothing happen by itself any more: a daemon that is killed has recorded all but what has just happened. Two jobs
+/// run on.
+fn calm_down(cluster: &Cluster, numbers: &[String]) {
+    let hold = json!({"action": "hold", "jobs": numbers});
+    cluster.http("POST", "/api/v1/jobs/action", &hold.to_string());
+    cluster.ok(ROOT, "ax", &["cancel", "--state=RUNNING,STARTING", "--user=daemon,bin,root"]);
+    wait_for("an end of all that runs", || !runs(cluster));
+    for user in [ALICE, BOB] {
+        let id = cluster.submit(user, &["--output=/dev/null", "--ram=50M"], "#!/bin/sh\nsleep 300\n");
+        wait_for("a start", || cluster.state(&id) == "RUNNING");
+    }
+    wait_recorded(cluster);
+}
+
+fn runs(cluster: &Cluster) -> bool {
+    let (_, list) = cluster.http("GET", "/api/v1/jobs", "");
+    let jobs = list["jobs"].as_array().or(list.as_array()).unwrap_or_else(|| panic!("{list}"));
+    jobs.iter().any(|job| matches!(job["state"].as_str(), Some("RUNNING" | "STARTING" | "COMPLETING")))
+}
+
+/// As an administrator would: print, and have it decided again.
+fn replay_by_command(cluster: &Cluster, steps: u64) {
+    let printed = cluster.run(ROOT, "axctl", &["db", "events", "--json"]);
+    assert_eq!(printed.code, 0, "{}", printed.err);
+    let file = cluster.write(ROOT, "events.json", &printed.out);
+    let again = cluster.run(ROOT, "axctl", &["simulate", "--replay", file.to_str().unwrap(), "--json"]);
+    assert_eq!(again.code, 0, "{again:?}");
+    let told: Value = serde_json::from_str(&again.out).unwrap();
+    assert_eq!((told["steps"].as_u64(), told["differences"].as_u64()), (Some(steps), Some(0)), "{told}");
+    let words = cluster.run(ROOT, "axctl", &["simulate", "--replay", file.to_str().unwrap()]);
+    assert!(words.out.ends_with("all is decided again as it was\n"), "{words:?}");
+    // One decision that was another.
+    let mut events: Vec<Value> = serde_json::from_str(&printed.out).unwrap();
+    let starts = |event: &Value| event.pointer("/decisions/0/moved/to") == Some(&json!("READY"));
+    let at = events.iter().rposition(starts).unwrap();
+    events[at]["decisions"][0]["moved"]["to"] = json!("PENDING");
+    let forged = cluster.write(ROOT, "forged.json", serde_json::to_vec(&events).unwrap());
+    let found = cluster.run(ROOT, "axctl", &["simulate", "--replay", forged.to_str().unwrap()]);
+    assert_eq!(found.code, 1, "{found:?}");
+    assert!(found.out.contains(&format!("event {}: ", events[at]["seq"])), "{found:?}");
 }
 
 #[test]
@@ -153,10 +208,20 @@ fn recorded_events_give_the_same_decisions_again() {
                 cluster.ok(ROOT, "ax", &["reload"]);
             }
             600 => {
-                // Attempts go on without it and are adopted. A clean stop: the last events of a killed daemon may be
-                // missing from the ring, which is not flushed for each.
+                // Attempts go on without it and are adopted.
                 cluster.stop();
                 cluster.start();
+            }
+            900 => {
+                let numbers: Vec<String> = (1..=jobs).map(|number| number.to_string()).collect();
+                calm_down(&cluster, &numbers);
+                cluster.kill();
+                cluster.start();
+                cluster.http(
+                    "POST",
+                    "/api/v1/jobs/action",
+                    &json!({"action": "release", "jobs": numbers}).to_string(),
+                );
             }
             _ => {}
         }
@@ -166,14 +231,63 @@ fn recorded_events_give_the_same_decisions_again() {
     assert!(jobs > 60, "{jobs} jobs");
     cluster.stop();
     let paths = Paths::under(&cluster.root);
-    let (steps, controller) = replay(&paths.events());
-    assert!(steps >= 1000, "{steps} steps are too few to mean anything");
-    let now = ax_core::time::WallTime(i64::MAX / 2);
-    let restored = Store::open(&paths).unwrap().restore(now).unwrap();
-    let snapshot = controller.snapshot();
+    let (replay, controllers) = replay(&paths.events());
+    assert!(replay.steps >= 1000, "{} steps are too few to mean anything", replay.steps);
+    // What the two later daemons found in the tables is what the steps before led to.
+    assert_eq!((replay.snapshots, replay.confirmed), (3, 2));
+    replay_by_command(&cluster, replay.steps);
+    let restored = Store::open(&paths).unwrap().restore(WallTime(i64::MAX / 2)).unwrap();
     assert!(restored.broken.is_empty());
-    assert_eq!(living(&snapshot.jobs), living(&restored.jobs));
-    assert_eq!(snapshot.next_number, restored.next_number);
-    // Epochs are taken in ranges: a start goes on behind the last one.
-    assert!(restored.next_epoch >= snapshot.next_epoch);
+    for controller in controllers {
+        let led_to = controller.snapshot();
+        // Epochs are taken in ranges: a start goes on behind the last one.
+        assert!(restored.next_epoch >= led_to.next_epoch);
+        let found = Snapshot {
+            jobs: restored.jobs.clone(),
+            next_number: restored.next_number,
+            times: restored.shares.0.clone(),
+            usages: restored.shares.1.clone(),
+            mix: restored.mix.clone(),
+            history: restored.history.clone(),
+            losses: restored.losses.clone(),
+            known: restored.known.clone(),
+            ..led_to.clone()
+        };
+        assert_eq!(what_differs(&led_to, &found), None);
+    }
+}
+
+#[test]
+fn what_was_recorded_is_a_workload() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::with_config("resources: {cpus: 2, ram: 1000M}\n");
+    let words = ["--cpus-per-task=2", "--ram=100M", "--queue=default", "--output=/dev/null"];
+    let ids: Vec<String> = (0..4).map(|_| cluster.submit(ALICE, &words, "#!/bin/sh\nsleep 0.5\n")).collect();
+    let held = cluster.submit(BOB, &["--hold"], "#!/bin/sh\n");
+    for id in &ids {
+        cluster.wait_over(id);
+    }
+    cluster.ok(ROOT, "ax", &["cancel", &held]);
+    cluster.stop();
+    let printed = cluster.run(ROOT, "axctl", &["db", "events", "--json"]);
+    let file = cluster.write(ROOT, "events.json", &printed.out);
+    let measured = |options: &[&str]| {
+        let ran =
+            cluster.run(ROOT, "axctl", &[&["simulate", file.to_str().unwrap(), "--json"], options].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(
+            ran.err.lines().next(),
+            Some("axctl: 1 job left out that never ran: nobody knows for how long they would")
+        );
+        serde_json::from_str::<Value>(&ran.out).unwrap()
+    };
+    for (options, longest) in [(&[][..], 1.2), (&["--profile", "fair"], 1.2), (&["--nodes", "1x1000"], 0.0)] {
+        let found = measured(options);
+        assert_eq!((&found["done"], &found["users"]["daemon"]["jobs"]), (&json!(4), &json!(4)), "{found}");
+        // Each takes the whole machine; on others only cards are scarce, and these jobs have none.
+        let wait = found["wait_max"].as_f64().unwrap();
+        assert!(wait >= longest && (longest > 0.0 || wait == 0.0), "{options:?}: {found}");
+    }
 }

@@ -112,3 +112,92 @@ fn queues_get_their_weights_worth_of_starts_and_a_restart_forgets_nothing() {
     let count = |queue: &str| starts.iter().filter(|each| **each == queue).count();
     assert_eq!((count("high"), count("default"), count("dev")), (10, 5, 1), "{starts:?}");
 }
+
+#[test]
+fn what_two_runs_took_is_what_the_next_is_planned_with_also_after_a_restart() {
+    let mut cluster = Cluster::with_config("");
+    let once = "#!/bin/sh\nsleep 1.2\n";
+    for name in ["train-1", "train-2"] {
+        let id = cluster.submit(ALICE, &["--job-name", name, "--time=10"], once);
+        assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED");
+    }
+    let planned = |cluster: &Cluster, user, name: &str| {
+        let id = cluster.submit(user, &["--job-name", name, "--time=10", "--hold"], once);
+        cluster.job(&id)["learnt"]["length_s"].as_u64()
+    };
+    // Quick ones take long on a busy machine.
+    assert!(planned(&cluster, ALICE, "train-3").is_some_and(|seconds| (1..600).contains(&seconds)));
+    assert_eq!(planned(&cluster, ALICE, "test-3"), None, "another thing");
+    assert_eq!(planned(&cluster, BOB, "train-3"), None, "another's");
+    cluster.kill();
+    cluster.start();
+    let id = cluster.submit(ALICE, &["--job-name", "train-4", "--time=10"], UNTIL_GO);
+    cluster.wait_state(&id, &["RUNNING"]);
+    let shown = cluster.run(ALICE, "ax", &["status", &id]).out;
+    assert!(shown.contains("learnt from its last 2 runs: "), "{shown}");
+    // What ends it is its limit, not what was learnt.
+    assert_eq!(cluster.job(&id)["time_limit_s"], 600);
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED");
+}
+
+#[test]
+fn a_job_says_itself_whether_it_makes_room() {
+    let cluster = Cluster::with_config(&with_cards(2, 80, "policy:\n  preemption: true\n  kill_wait: 1\n"));
+    let low = |mode: &str| {
+        let id = cluster.submit(ALICE, &["--gpus=1", "--priority=10", "--time=5", mode], UNTIL_GO);
+        cluster.wait_state(&id, &["RUNNING"]);
+        id
+    };
+    let (stays, goes) = (low("--preempt=never"), low("--preempt=cancel"));
+    let urgent = cluster.submit(BOB, &["--gpus=1", "--priority=80", "--time=1"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&urgent)["state"], "SUCCEEDED");
+    assert_eq!(cluster.wait_over(&goes)["state"], "CANCELLED");
+    assert_eq!(cluster.state(&stays), "RUNNING");
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&stays)["state"], "SUCCEEDED");
+}
+
+/// With a host of this name that has these features.
+fn with_features(features: &str) -> String {
+    let host = crate::asking::host();
+    format!(
+        "resources:\n  cpus: 1\n  gpu_nodes:\n    - {{host: {host}, gpus: 0, features: [{features}]}}\n    - {{host: other, gpus: 0, features: [ib]}}\n"
+    )
+}
+
+#[test]
+fn a_job_runs_where_its_features_are_and_says_what_is_missing() {
+    let cluster = Cluster::with_config(&with_features("nvlink, new"));
+    let done = cluster.submit(ALICE, &["-C", "(ib|new)&nvlink"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&done)["state"], "SUCCEEDED");
+    let script = cluster.write(ALICE, "wants.sh", "#!/bin/sh\n");
+    for (features, told) in [
+        ("ib", "it needs the features ib, missing on gpu-01".to_owned()),
+        ("nvlnk", "--constraint: no node here has the feature 'nvlnk'; did you mean 'nvlink'?".to_owned()),
+        ("new|", "-C: 'new|': a feature is missing at its end".to_owned()),
+    ] {
+        let told = told.replace("gpu-01", &crate::asking::host());
+        let ran = cluster.run(ALICE, "axbatch", &["-C", features, script.to_str().unwrap()]);
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert!(ran.err.replace('"', "'").contains(&told), "{told}: {ran:?}");
+    }
+    // A script for another cluster runs, and is told what was left out.
+    let foreign = cluster.write(ALICE, "foreign.sh", "#!/bin/sh\n#SBATCH -C haswell*2\n");
+    let ran = cluster.run(ALICE, "axbatch", &["--parsable", foreign.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("--constraint=haswell*2 is left out"), "{ran:?}");
+    assert_eq!(cluster.wait_over(ran.out.trim())["state"], "SUCCEEDED");
+    // What was there when it was submitted and is no longer keeps it waiting, with the reason.
+    let running = cluster.submit(ALICE, &[], UNTIL_GO);
+    cluster.wait_state(&running, &["RUNNING"]);
+    let waiting = cluster.submit(ALICE, &["-C", "new"], "#!/bin/sh\n");
+    cluster.configure(&with_features("nvlink"));
+    cluster.ok(crate::cluster::ROOT, "ax", &["reload"]);
+    let reasons = cluster.job(&waiting)["reasons"].to_string();
+    assert!(reasons.contains("needs the features new, missing on"), "{reasons}");
+    cluster.configure(&with_features("nvlink, new"));
+    cluster.ok(crate::cluster::ROOT, "ax", &["reload"]);
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&waiting)["state"], "SUCCEEDED");
+}

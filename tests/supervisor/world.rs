@@ -130,6 +130,7 @@ impl World {
                 open_mode: OpenMode::Truncate,
             },
             limits: Limits { ram: None, cpuset: None, pids: None },
+            devices: Vec::new(),
             ending: Ending { limit: None, warn: None, kill_wait: Span::seconds(60) },
             work_dir: text(self.root.join(format!("spool/jobs/001/{}/{}/work", name.job, name.epoch))),
             cgroup_parents: self.parents.clone(),

@@ -1,6 +1,7 @@
 //! What a simulation reads: the workload, packed or not, with what lies beside it, and configurations.
 
 use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use ax_core::api::ErrorClass;
@@ -37,6 +38,21 @@ pub(super) fn workload(path: &Path) -> Result<Workload, Failure> {
 fn said(path: &Path, error: &BadWorkload) -> Failure {
     let place = error.place.map_or(String::new(), |place| format!(":{place}"));
     Failure::said(ErrorClass::Data, format!("{}{place}: {}", path.display(), error.message))
+}
+
+/// Where a record is read from: a file, packed or not, or `-`, the standard input.
+pub(super) fn record(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let no_input = |error: io::Error| {
+        Failure::said(ErrorClass::NoInput, format!("cannot read {}: {}", path.display(), plain(&error)))
+    };
+    let mut file = BufReader::new(fs::File::open(path).map_err(no_input)?);
+    if gzip::is_gzip(file.fill_buf().map_err(no_input)?) {
+        return Ok(Box::new(io::Cursor::new(text(path)?)));
+    }
+    Ok(Box::new(file))
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {

@@ -3,6 +3,7 @@
 mod gantt;
 mod gzip;
 mod input;
+mod replay;
 mod report;
 
 use std::fs;
@@ -23,16 +24,21 @@ use input::Named;
 /// Run a workload through the scheduler, without machines, and say how it went
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Jobs: ax's CSV, SWF, Batsim's JSON, Alibaba's or Azure's lists; packed by gzip or not
+    /// Jobs: ax's CSV, SWF, Batsim's JSON, Alibaba's or Azure's lists, recorded events; packed by gzip or not
     #[arg(value_name = "WORKLOAD")]
     workload: PathBuf,
+    /// The workload is what `axctl db events --json` printed (`-`: standard input): is all decided again as it was?
+    #[arg(long, conflicts_with_all = [
+        "nodes", "profile", "config", "compare", "tick", "load", "horizon", "limit", "svg",
+    ])]
+    replay: bool,
     /// The machines, each as CARDSxMB, such as 2x24000,2x48000; else those that the workload names
     #[arg(long, value_name = "NODES", value_delimiter = ',', value_parser = node)]
     nodes: Vec<NodeShape>,
     /// A shipped configuration: fair or throughput
     #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "compare"])]
     profile: Option<String>,
-    /// A configuration; without it that without a file
+    /// A configuration; without it that of the recorded daemon, or that without a file
     #[arg(long, value_name = "FILE", conflicts_with = "compare")]
     config: Option<PathBuf>,
     /// Two configurations, or names of profiles, side by side
@@ -76,6 +82,8 @@ fn seconds(text: &str) -> Result<Span, String> {
 
 /// What a run without a configuration is called.
 const DEFAULTS: &str = "defaults";
+/// What a run with the configuration of the daemon is called that recorded the workload.
+const RECORDED: &str = "recorded";
 
 /// One configuration's run.
 struct Outcome {
@@ -87,13 +95,23 @@ struct Outcome {
 impl Arguments {
     /// Reads, runs and prints.
     pub(crate) fn run(&self, world: &mut World<'_>) -> Result<u8, Failure> {
+        if self.replay {
+            return replay::run(&self.workload, self.json, world);
+        }
         let mut workload = input::workload(&self.workload)?;
         if let Some(limit) = self.limit {
             workload.keep(limit);
         }
         let history = self.history.as_deref().map(input::workload).transpose()?.unwrap_or_default();
         let mut outcomes = Vec::new();
-        for named in self.configurations(world)? {
+        if let Some(origin) = workload.origin.as_deref().filter(|origin| origin.never_ran > 0) {
+            let jobs = count(origin.never_ran as u64, "job");
+            world.remark(
+                "axctl",
+                &format!("{jobs} left out that never ran: nobody knows for how long they would"),
+            );
+        }
+        for named in self.configurations(&workload, world)? {
             outcomes.push(self.outcome(&workload, &history, named, world)?);
         }
         for outcome in &outcomes {
@@ -111,7 +129,7 @@ impl Arguments {
         Ok(0)
     }
 
-    fn configurations(&self, world: &mut World<'_>) -> Result<Vec<Named>, Failure> {
+    fn configurations(&self, workload: &Workload, world: &mut World<'_>) -> Result<Vec<Named>, Failure> {
         let of_path = |path: &PathBuf, world: &mut World<'_>| {
             let name = path.to_str().filter(|name| input::PROFILES.iter().any(|(known, _)| known == name));
             match name {
@@ -122,9 +140,10 @@ impl Arguments {
         match (&self.profile, &self.config) {
             (Some(name), _) => Ok(vec![input::profile(name, world)?]),
             (_, Some(path)) => Ok(vec![input::from_file(path, world)?]),
-            _ if self.compare.is_empty() => {
-                Ok(vec![Named { name: DEFAULTS.to_owned(), config: Config::default() }])
-            }
+            _ if self.compare.is_empty() => Ok(vec![match &workload.origin {
+                Some(origin) => Named { name: RECORDED.to_owned(), config: origin.config.clone() },
+                None => Named { name: DEFAULTS.to_owned(), config: Config::default() },
+            }]),
             _ => self.compare.iter().map(|path| of_path(path, world)).collect(),
         }
     }

@@ -60,6 +60,7 @@ fn node(number: usize) -> Inventory {
         cpus: 128,
         ram: Megabytes(1_000_000),
         cards: (0..8).map(card).collect(),
+        features: vec![],
         numa_cpus: vec![],
     }
 }

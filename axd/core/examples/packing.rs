@@ -46,6 +46,7 @@ fn node(fields: &[String]) -> Option<Inventory> {
         cpus,
         ram,
         cards,
+        features: Vec::new(),
         numa_cpus: vec![],
     })
 }

@@ -3,8 +3,10 @@
 
 mod cards;
 mod daemon;
+mod diag;
 mod forecast;
 mod learnt;
+mod list;
 mod nodes;
 
 use std::collections::BTreeMap;
@@ -19,8 +21,10 @@ use crate::time::WallTime;
 
 pub use cards::{AttemptUsage, CardHistory, CardPoint, CardView, HeldView, UsageView};
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
+pub use diag::{DiagView, ForecastErrors, PassTimes, QueueDiag};
 pub use forecast::Forecast;
 pub use learnt::LearntView;
+pub use list::{JobsAnswer, JobsQuery};
 pub use nodes::{NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
 
 /// Exit codes of the commands, and the class of every error on the wire.
@@ -327,42 +331,6 @@ pub struct DecisionView {
     pub what: String,
     /// Why, in words with numbers.
     pub why: String,
-}
-
-/// Which jobs `GET /api/v1/jobs` lists. All conditions hold at once; lists mean any of.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct JobsQuery {
-    /// Only these users' (names).
-    pub user: Vec<String>,
-    /// Only in these queues.
-    pub queue: Vec<String>,
-    /// Only of these names.
-    pub name: Vec<String>,
-    /// Only in these states; empty: all that have not ended.
-    pub state: Vec<JobState>,
-    /// Also those that ended within the last 300 s.
-    pub all: bool,
-    /// Finished jobs out of the accounts instead.
-    pub finished: bool,
-    /// Ended (finished) or submitted at or after.
-    pub since: Option<WallTime>,
-    /// Ended (finished) or submitted before.
-    pub until: Option<WallTime>,
-    /// At most so many, in the order in which they would start; absent: all.
-    pub limit: Option<u32>,
-}
-
-/// Answer to `GET /api/v1/jobs`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct JobsAnswer {
-    /// The jobs: running first, then waiting in their order.
-    pub jobs: Vec<JobView>,
-    /// How many more there are than `limit` let through.
-    pub left_out: u64,
-    /// What the asker should know, one line each: a queue that there is not, jobs that can't be read.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
 }
 
 /// What `POST /api/v1/jobs/action` does.

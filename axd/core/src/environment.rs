@@ -1,13 +1,15 @@
 //! The environment of a job: the submitter's variables as `--export` lets them
-//! through, then ax's own, then `--env`. Pure, so that it can be tested whole.
+//! through, then ax's own, then `--env`, then what frameworks are told of its
+//! slices. Pure, so that it can be tested whole.
 
 use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::gpu::frameworks;
+use crate::gpu::visible::{self, JobCards};
 use crate::id::AttemptName;
-use crate::job::spec::{Export, ExportItem};
-use crate::node::CardShare;
+use crate::job::spec::{Export, ExportItem, MemHints};
 use crate::size::Megabytes;
 use crate::text::quoted;
 use crate::time::Span;
@@ -40,9 +42,13 @@ pub struct Facts<'a> {
     /// Host memory.
     pub ram: Megabytes,
     /// Cards.
-    pub cards: &'a [CardShare],
-    /// Memory of a whole card of those, for the fraction.
-    pub card_mem: Option<Megabytes>,
+    pub cards: JobCards<'a>,
+    /// Cards of each task, if asked for.
+    pub cards_per_task: Option<u32>,
+    /// What frameworks are told of its slices.
+    pub hints: MemHints,
+    /// Of each slice, what they leave to the driver.
+    pub context: Megabytes,
     /// Time limit.
     pub time_limit: Option<Span>,
     /// Folder of the submission.
@@ -57,6 +63,9 @@ pub struct Facts<'a> {
 
 /// Search path of a job that brings none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What containers get of the driver: to compute, and to look at cards.
+const CAPABILITIES: &str = "compute,utility";
 
 /// Variables of ax that a job may hand on to jobs that it submits.
 const KEPT: [&str; 2] = ["AX_ROOT", "AX_SOCKET"];
@@ -73,7 +82,16 @@ pub struct TooLarge {
     pub name: String,
 }
 
-/// The whole environment of an attempt, in the order of the names.
+/// The environment of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Environment {
+    /// All of it, in the order of the names.
+    pub variables: Vec<(String, String)>,
+    /// What was set for frameworks, in words.
+    pub told: Vec<String>,
+}
+
+/// The whole environment of an attempt. What says which cards it may use is ax's, whatever the submitter brings.
 ///
 /// # Errors
 /// When it would be larger than [`MAX_ENVIRONMENT`]: a value may name earlier ones, so a few
@@ -83,9 +101,9 @@ pub fn environment(
     export: &Export,
     extra: &[(String, String)],
     facts: &Facts<'_>,
-) -> Result<Vec<(String, String)>, TooLarge> {
+) -> Result<Environment, TooLarge> {
     let mut all = exported(submitter, export);
-    all.retain(|name, _| !is_of_another_job(name));
+    all.retain(|name, _| !is_of_another_job(name) && !visible::is_mask(name));
     for (name, value) in [
         ("HOME", facts.home),
         ("LOGNAME", facts.user),
@@ -95,16 +113,20 @@ pub fn environment(
     ] {
         all.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
+    if !facts.cards.held.is_empty() {
+        all.entry("NVIDIA_DRIVER_CAPABILITIES".to_owned()).or_insert_with(|| CAPABILITIES.to_owned());
+    }
     all.extend(own_variables(facts).into_iter().map(|(name, value)| (name.to_owned(), value)));
     let size: usize = all.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     let mut room = MAX_ENVIRONMENT.saturating_sub(size);
-    for (name, value) in extra {
+    for (name, value) in extra.iter().filter(|(name, _)| !visible::is_mask(name)) {
         let too_large = || TooLarge { name: name.clone() };
         let value = expand(value, &all, room).ok_or_else(too_large)?;
         room = room.checked_sub(name.len() + value.len() + 2).ok_or_else(too_large)?;
         all.insert(name.clone(), value);
     }
-    Ok(all.into_iter().collect())
+    let told = frameworks::apply(&mut all, facts.cards.held, facts.hints, facts.context);
+    Ok(Environment { variables: all.into_iter().collect(), told })
 }
 
 fn exported(submitter: &[(String, String)], export: &Export) -> BTreeMap<String, String> {
@@ -158,25 +180,11 @@ fn own_variables(facts: &Facts<'_>) -> Vec<(&'static str, String)> {
     all
 }
 
-/// Cards: empty, never unset, for a job without cards, so that no framework takes them all.
+/// Which cards, and who holds the job to its slices of them.
 fn card_variables(facts: &Facts<'_>) -> Vec<(&'static str, String)> {
-    let join = |texts: Vec<String>| texts.join(",");
-    let numbers = join(facts.cards.iter().map(|c| c.index.to_string()).collect());
-    let mut all = vec![
-        ("AX_GPUS", facts.cards.len().to_string()),
-        ("AX_GPU_UUIDS", join(facts.cards.iter().map(|c| c.uuid.clone()).collect())),
-        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
-        ("CUDA_VISIBLE_DEVICES", numbers.clone()),
-        ("NVIDIA_VISIBLE_DEVICES", if numbers.is_empty() { "void".to_owned() } else { numbers }),
-    ];
-    let slice = facts.cards.first().and_then(|c| c.slice);
-    let mem = if facts.cards.is_empty() { None } else { slice.or(facts.card_mem) };
-    let fraction = match (mem, facts.card_mem) {
-        (Some(mem), Some(card)) if card.0 > 0 => format!("{:.4}", (mem.0 as f64 / card.0 as f64).min(1.0)),
-        _ => String::new(),
-    };
-    all.push(("AX_GPU_MEM_MB", mem.map_or(String::new(), |m| m.0.to_string())));
-    all.push(("AX_GPU_MEM_FRACTION", fraction));
+    let mut all = visible::of_job(facts.cards);
+    let rung = frameworks::enforced(facts.cards.held, facts.hints);
+    all.push(("AX_GPU_ENFORCE", rung.map_or(String::new(), |rung| rung.to_string())));
     all
 }
 
@@ -209,11 +217,7 @@ fn slurm_variables(facts: &Facts<'_>, number: String) -> Vec<(&'static str, Stri
     ];
     all.extend(facts.cpus_per_task.map(|c| ("SLURM_CPUS_PER_TASK", c.to_string())));
     all.extend(facts.account.map(|a| ("SLURM_JOB_ACCOUNT", a.to_owned())));
-    if !facts.cards.is_empty() {
-        all.push(("SLURM_GPUS_ON_NODE", facts.cards.len().to_string()));
-        let numbers: Vec<String> = facts.cards.iter().map(|c| c.index.to_string()).collect();
-        all.push(("SLURM_JOB_GPUS", numbers.join(",")));
-    }
+    all.extend(facts.cards_per_task.map(|c| ("SLURM_GPUS_PER_TASK", c.to_string())));
     all
 }
 
@@ -250,99 +254,4 @@ fn expand(value: &str, variables: &BTreeMap<String, String>, room: usize) -> Opt
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn facts(cards: &[CardShare]) -> Facts<'_> {
-        Facts {
-            attempt: "ax-2026-0007.12".parse().unwrap(),
-            number: 2,
-            name: "train",
-            queue: "default",
-            user: "li",
-            home: "/home/li",
-            shell: "/bin/bash",
-            node: "gpu-01",
-            cpus: 4,
-            tasks: 1,
-            cpus_per_task: Some(4),
-            ram: Megabytes(8000),
-            cards,
-            card_mem: Some(Megabytes(80_000)),
-            time_limit: Some(Span::seconds(3600)),
-            submit_dir: "/home/li/x",
-            work_dir: "/var/spool/ax/jobs/007/ax-2026-0007/12/work",
-            account: None,
-            cluster: "lab",
-        }
-    }
-
-    fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
-        list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
-    }
-
-    fn get<'a>(all: &'a [(String, String)], name: &str) -> Option<&'a str> {
-        all.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
-    }
-
-    #[test]
-    fn the_submitter_s_variables_come_through_as_export_says() {
-        let given =
-            pairs(&[("A", "1"), ("B", "2"), ("PATH", "/x"), ("SLURM_JOB_ID", "9"), ("AX_ROOT", "/r")]);
-        let item =
-            |name: &str, value: Option<&str>| ExportItem { name: name.into(), value: value.map(Into::into) };
-        let all = environment(&given, &Export::All, &[], &facts(&[])).unwrap();
-        assert_eq!(
-            (get(&all, "A"), get(&all, "PATH"), get(&all, "AX_ROOT")),
-            (Some("1"), Some("/x"), Some("/r"))
-        );
-        assert_eq!(get(&all, "SLURM_JOB_ID"), Some("7"), "of this job, not of the one that submitted it");
-        let none = environment(&given, &Export::None, &[], &facts(&[])).unwrap();
-        assert_eq!(
-            (get(&none, "A"), get(&none, "PATH"), get(&none, "USER")),
-            (None, Some(DEFAULT_PATH), Some("li"))
-        );
-        let only =
-            environment(&given, &Export::Only(vec![item("B", None), item("C", Some("3"))]), &[], &facts(&[]))
-                .unwrap();
-        assert_eq!((get(&only, "A"), get(&only, "B"), get(&only, "C")), (None, Some("2"), Some("3")));
-        let and = environment(&given, &Export::AllAnd(vec![item("A", Some("0"))]), &[], &facts(&[])).unwrap();
-        assert_eq!((get(&and, "A"), get(&and, "B")), (Some("0"), Some("2")));
-    }
-
-    #[test]
-    fn no_card_means_an_empty_mask_and_cannot_be_widened_by_the_submitter() {
-        let all =
-            environment(&pairs(&[("CUDA_VISIBLE_DEVICES", "0,1")]), &Export::All, &[], &facts(&[])).unwrap();
-        assert_eq!((get(&all, "CUDA_VISIBLE_DEVICES"), get(&all, "AX_GPUS")), (Some(""), Some("0")));
-        let card = CardShare { index: 3, uuid: "GPU-x".into(), slice: Some(Megabytes(20_000)) };
-        let all = environment(&[], &Export::All, &[], &facts(std::slice::from_ref(&card))).unwrap();
-        assert_eq!(
-            (get(&all, "CUDA_VISIBLE_DEVICES"), get(&all, "AX_GPU_UUIDS")),
-            (Some("3"), Some("GPU-x"))
-        );
-        assert_eq!(
-            (get(&all, "AX_GPU_MEM_MB"), get(&all, "AX_GPU_MEM_FRACTION")),
-            (Some("20000"), Some("0.2500"))
-        );
-    }
-
-    #[test]
-    fn env_values_expand_the_job_s_variables_and_nothing_else() {
-        let extra = pairs(&[("OUT", "/data/$JOB_ID/${AX_ATTEMPT}x"), ("X", "$$5 $ $NOPE. `id` $(id)")]);
-        let all = environment(&[], &Export::All, &extra, &facts(&[])).unwrap();
-        assert_eq!(get(&all, "OUT"), Some("/data/ax-2026-0007/2x"));
-        assert_eq!(get(&all, "X"), Some("$5 $ . `id` $(id)"));
-    }
-
-    #[test]
-    fn values_that_feed_on_each_other_stay_within_bounds() {
-        let thousand = |name: &str| name.repeat(1000);
-        let extra = pairs(&[("A", &thousand("x")), ("B", &thousand("$A")), ("C", &thousand("$B"))]);
-        let error = environment(&[], &Export::All, &extra, &facts(&[])).unwrap_err();
-        assert_eq!(error, TooLarge { name: "C".into() });
-        assert!(environment(&[], &Export::All, &extra[..2], &facts(&[])).is_ok());
-        let many: Vec<_> = (0..10).map(|n| (format!("V{n}"), "x".repeat(MAX_ENVIRONMENT / 8))).collect();
-        assert_eq!(environment(&[], &Export::All, &many, &facts(&[])).unwrap_err().name, "V7");
-    }
-}
+mod tests;

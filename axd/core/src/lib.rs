@@ -20,6 +20,7 @@ pub mod node;
 pub mod paths;
 pub mod pattern;
 pub mod record;
+pub mod replay;
 pub mod schedule;
 pub mod sim;
 pub mod size;

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::fence::DeviceRule;
 use crate::id::{AttemptName, Gid, Uid};
 use crate::job::spec::{OpenMode, WarnSignal};
 use crate::job::state::Outcome;
@@ -39,6 +40,9 @@ pub struct Assignment {
     pub files: Files,
     /// What it may use.
     pub limits: Limits,
+    /// Which devices it may not open; empty: as its user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceRule>,
     /// Its end: limit, warning, grace.
     pub ending: Ending,
     /// Folder of the attempt's own that the user may write (`AX_SPOOL_JOB_DIR`), made by the supervisor.

@@ -7,6 +7,7 @@ mod holders;
 pub(crate) mod message;
 mod process;
 mod sick;
+mod taken;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,8 @@ pub(crate) struct Cards {
     dying: BTreeMap<i32, PidFd>,
     /// Whether jobs are on cards.
     busy: bool,
+    /// Another process is to look for cards anew, as soon as this one has looked at them.
+    renew: bool,
     /// When the last look began.
     begun: BootTime,
     /// Somebody waits for a look that begins after this one.
@@ -139,6 +142,7 @@ impl Cards {
             news: Vec::new(),
             dying: BTreeMap::new(),
             busy: false,
+            renew: false,
             begun: BootTime(0),
             wanted: false,
         }
@@ -203,8 +207,12 @@ impl Cards {
     /// Looks for cards anew: the configuration was read again.
     pub(crate) fn look_again(&mut self, poller: &Poller, pace: Pace, now: BootTime) {
         self.pace = pace;
-        self.end_process(poller);
-        self.launch(poller, now);
+        match &mut self.state {
+            State::Off | State::Resting(_) => return self.launch(poller, now),
+            State::Idle(_, next) => *next = now,
+            State::Looking(..) => {}
+        }
+        self.renew = true;
     }
 
     /// Jobs have come to cards or left them all.
@@ -246,16 +254,10 @@ impl Cards {
             State::Off => {}
             State::Resting(until) if *until <= now && self.dying.is_empty() => self.launch(poller, now),
             State::Looking(_, _, end) if *end <= now => self.hangs(poller, now),
-            State::Idle(_, next) => {
-                let next = *next;
-                if self.dying.is_empty() && self.ward.try_again(now) {
-                    // A new one: what the driver told the old one of the card may be stale.
-                    self.end_process(poller);
-                    self.launch(poller, now);
-                } else if next <= now {
-                    self.ask(poller, Look::Sample, now);
-                }
+            State::Idle(..) if self.next_due().is_some_and(|due| due <= now) => {
+                self.ask(poller, Look::Sample, now);
             }
+            State::Idle(..) => {}
             State::Resting(_) | State::Looking(..) => {}
         }
     }
@@ -284,6 +286,7 @@ impl Cards {
     }
 
     fn launch(&mut self, poller: &Poller, now: BootTime) {
+        self.renew = false;
         let process = match Process::start(&self.start) {
             Ok(process) => process,
             Err(error) => return self.driver_fails(poller, &error.to_string(), now),
@@ -369,74 +372,15 @@ impl Cards {
                     self.ask(poller, Look::Sample, now);
                 }
             }
-            Look::Sample => self.take_sample(fresh, now),
-        }
-    }
-
-    /// Those that were found, and those that were known: these may come back. `complete`: whoever was asked and is not
-    /// among those found is not there.
-    fn take_inventory(&mut self, fresh: Fresh, complete: bool, now: BootTime) {
-        let untouchable = self.ward.untouchable();
-        let mut all = fresh.found;
-        for old in std::mem::take(&mut self.known) {
-            let there = |uuid: &str| all.iter().any(|found| found.uuid == uuid);
-            let whole = old.hardware.mig.as_ref().map_or(&old.uuid, |mig| &mig.parent);
-            let asked = !untouchable.contains(&old.uuid) && !untouchable.contains(whole);
-            if there(&old.uuid) {
-                continue;
-            }
-            if complete && asked && there(whole) {
-                // Its card is divided otherwise now: that was done on purpose.
-                self.ward.card_is_well(&old.uuid);
-                continue;
-            }
-            let told = fresh.unseen.iter().any(|unseen| unseen.uuid == old.uuid || unseen.uuid == *whole);
-            if complete && asked && !told {
-                self.sick(&old.uuid, Ill::Fails, "the driver does not find it any more", now);
-            }
-            all.push(old);
-        }
-        if complete {
-            let failed: Vec<&str> = fresh.unseen.iter().map(|unseen| unseen.uuid.as_str()).collect();
-            let well = self.ward.only_nameless(&failed);
-            // One that is divided is not looked at any further.
-            let whole = all.iter().filter(|found| found.divided && self.ward.is_tried(&found.uuid));
-            let whole: Vec<String> = whole.map(|found| found.uuid.clone()).collect();
-            let whole = whole.into_iter().filter(|card| self.ward.card_is_well(card)).collect::<Vec<_>>();
-            self.news.extend(well.into_iter().chain(whole).map(|card| News::Well { card }));
-        }
-        all.sort_by_key(Found::place);
-        self.known = all;
-        self.news.push(News::Inventory);
-    }
-
-    fn take_sample(&mut self, fresh: Fresh, now: BootTime) {
-        self.driver_is_well();
-        for seen in &fresh.seen {
-            if self.ward.card_is_well(&seen.uuid) {
-                self.news.push(News::Well { card: seen.uuid.clone() });
-            }
-        }
-        let mut unseen = fresh.unseen;
-        self.add_sick(&mut unseen, &fresh.seen);
-        self.news.push(News::Sample(self.begun, Sample { cards: fresh.seen, unseen }));
-        let times = if self.busy { 1 } else { IDLE_TIMES };
-        if let State::Idle(_, next) = &mut self.state {
-            *next = now + Span(self.pace.sample.0 * times);
-        }
-        if self.wanted {
-            self.look_soon(now);
-        }
-    }
-
-    /// Those that were not asked because they are sick, or of which nothing was told.
-    fn add_sick(&self, unseen: &mut Vec<Unseen>, seen: &[CardSeen]) {
-        for found in self.known.iter().filter(|found| !found.divided) {
-            let told = seen.iter().any(|card| card.uuid == found.uuid)
-                || unseen.iter().any(|card| card.uuid == found.uuid);
-            if !told {
-                let why = self.why_not(&found.uuid).unwrap_or("it was not asked").to_owned();
-                unseen.push(Unseen { uuid: found.uuid.clone(), why, xids: Vec::new() });
+            Look::Sample => {
+                self.take_sample(fresh, now);
+                let tries = self.dying.is_empty() && self.ward.try_again(now);
+                if tries || self.renew {
+                    // A new one, as what the driver told the old one may be stale; and right after a look, as errors
+                    // that are reported until it looks are lost.
+                    self.end_process(poller);
+                    self.launch(poller, now);
+                }
             }
         }
     }

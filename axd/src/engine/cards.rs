@@ -81,6 +81,7 @@ impl Engine {
 
     fn on_sample(&mut self, begun: BootTime, mut sample: Sample) {
         self.add_unasked(&mut sample);
+        self.recognize(&mut sample);
         self.weigh_cards(&sample);
         self.watch_cards(begun, &sample);
         self.keep_sample(&sample);

@@ -3,6 +3,7 @@
 //! durable. A crash at any instant is the same as a delay.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
@@ -19,7 +20,7 @@ use crate::launch;
 use crate::log::{Level, Line};
 use crate::spool::TakenId;
 use crate::store::events::Step;
-use crate::store::{Ack, Batch, Beside, Details, NewParts, OutputFiles, Reader, Row, Usage};
+use crate::store::{Ack, Batch, Beside, Details, LogKind, LogRow, NewParts, OutputFiles, Reader, Row, Usage};
 use crate::worker::{Listing, Task};
 
 /// The reserve is given up on a full disk, and then most commits succeed after all.
@@ -27,6 +28,9 @@ const UNSAVED_WAITS: Span = Span::seconds(2);
 
 /// How often the recorded events get a snapshot of the whole.
 pub(super) const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
+
+/// How often it is written down what jobs were told of their starts, if it changes.
+const FORECASTS_EVERY: Span = Span::seconds(10);
 
 /// What waits for a batch to become durable.
 #[derive(Debug, Default)]
@@ -81,6 +85,8 @@ impl OpenBatch {
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     next: u64,
+    /// When it was last written down what jobs were told of their starts.
+    forecasts_written: BootTime,
     /// Since when they fail.
     failing_since: Option<BootTime>,
     under_way: VecDeque<(u64, Consequences)>,
@@ -151,7 +157,9 @@ impl Engine {
     /// As `step`, with what came along with a submission.
     pub(super) fn step_with(&mut self, event: Event, arriving: Option<NewParts>) -> Vec<Decision> {
         let now = now();
+        let began = Instant::now();
         let decisions = self.controller.step(now, event.clone());
+        self.measures.pass(now.wall, began.elapsed(), &decisions);
         self.record(now, event, &decisions);
         self.release(&decisions);
         if decisions.is_empty() {
@@ -178,6 +186,13 @@ impl Engine {
             let files = output_files(job, details, number, node);
             self.batch.batch.rows.push(Row::AttemptFiles { epoch: attempt.epoch, files });
         }
+    }
+
+    /// Adds a line to a job's story.
+    pub(super) fn note(&mut self, job: JobNumber, text: String) {
+        let actor = "ax".into();
+        let row = LogRow { job, at: now().wall, actor, kind: LogKind::Note, text };
+        self.batch.batch.rows.push(Row::Log(row));
     }
 
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
@@ -250,7 +265,14 @@ impl Engine {
 
     /// As `flush`, whoever may come.
     pub(super) fn flush_now(&mut self) {
-        let open = std::mem::take(&mut self.batch);
+        let mut open = std::mem::take(&mut self.batch);
+        // Nobody waits for it, and it may be large: not with each batch, and not for its own sake.
+        let at = now().boot;
+        let due = !open.batch.rows.is_empty() && at - self.commits.forecasts_written >= FORECASTS_EVERY;
+        if due || self.stopping {
+            self.commits.forecasts_written = at;
+            open.batch.rows.extend(self.measures.forecasts.changes().map(Row::Forecasts));
+        }
         if open.batch.rows.is_empty() {
             self.carry_out(open.then);
             return;
@@ -425,6 +447,7 @@ mod tests {
             retry_delay: Span::seconds(2),
             retry_on: Vec::new(),
             preempt: ax_core::job::spec::PreemptMode::Requeue,
+            special: None,
             fit_memory: false,
         };
         let submission = Submission {
@@ -461,6 +484,7 @@ mod tests {
                 cards: Vec::new(),
             },
             why: String::new(),
+            passed: 0,
         };
         let accepted = Decision::Accepted { key: SubmissionKey(2), job: arrived };
         let decisions = [accepted, launch(waited, 1), launch(arrived, 2)];

@@ -8,12 +8,11 @@ use ax_core::id::AttemptName;
 use ax_core::job::AttemptEnd;
 use ax_core::job::state::Outcome;
 use ax_core::node::Allocation;
-use ax_core::size::Megabytes;
 use ax_sys::pidfd::PidFd;
 use ax_sys::socket;
 
 use super::{Engine, now};
-use crate::launch::LaunchError;
+use crate::launch::{LaunchError, Launched};
 use crate::launcher::{News, Order};
 use crate::log::{Level, Line};
 use crate::people::{NoPerson, Person};
@@ -77,10 +76,6 @@ impl Engine {
             Ok(theirs) => theirs,
             Err(error) => return self.not_started(attempt, format!("starting {attempt}: {error}")),
         };
-        let cards = &self.local.inventory.cards;
-        let card_mem = allocation.cards.first();
-        let card_mem =
-            card_mem.and_then(|share| cards.iter().find(|c| c.is_of(share, &allocation.node))).map(|c| c.mem);
         self.launcher.launch(Order {
             attempt,
             number,
@@ -89,7 +84,7 @@ impl Engine {
             config: self.controller.shared_config(),
             person,
             cpu_list: self.local.cpu_list(&allocation.cpus),
-            card_mem: card_mem.filter(|mb| *mb > Megabytes::ZERO),
+            cards: self.local.inventory.cards.clone(),
             grants: self.driver_grants(&allocation),
             node_epoch: self.local.inventory.epoch,
             theirs,
@@ -101,7 +96,11 @@ impl Engine {
     pub(super) fn on_launched(&mut self) {
         while let Some(news) = self.launcher.next() {
             match news {
-                News::Launched(attempt, Ok(process)) => self.watch(attempt, process),
+                News::Launched(attempt, Ok(Launched { process, told, unfenced })) => {
+                    self.watch(attempt, process);
+                    self.cards_unfenced(unfenced, told.is_some());
+                    self.tell_of_cards(attempt, told);
+                }
                 News::Launched(attempt, Err(error)) => {
                     self.attempts.abandon(&self.poller, attempt);
                     match error {
@@ -126,6 +125,29 @@ impl Engine {
             // It runs all the same; the records say how it goes on.
             self.log.line(Level::Error, &Line::new("watch").text("attempt", &attempt).text("error", &error));
             self.settle(attempt);
+        }
+    }
+
+    /// What the job was told of its cards becomes part of its story.
+    fn tell_of_cards(&mut self, attempt: AttemptName, told: Option<String>) {
+        let Some(text) = told else { return };
+        let line = Line::new("cards").text("attempt", &attempt).text("what", &text);
+        self.log.line(Level::Info, &line);
+        self.note(attempt.job.number, text);
+    }
+
+    /// Said of the node, and logged once, until a job with cards is fenced.
+    fn cards_unfenced(&mut self, why: Option<String>, has_cards: bool) {
+        match why {
+            Some(why) => {
+                let text = format!("jobs can open cards that they were not given: {why}");
+                if self.unfenced.is_none() {
+                    self.log.line(Level::Warning, &Line::new("notice").text("text", &text));
+                }
+                self.unfenced = Some(text);
+            }
+            None if has_cards => self.unfenced = None,
+            None => {}
         }
     }
 

@@ -14,6 +14,7 @@ mod effects;
 mod fairness;
 mod guard;
 mod launches;
+mod measures;
 
 mod names;
 mod parked;
@@ -66,6 +67,7 @@ use commit::{Commits, OpenBatch};
 use fairness::Fairness;
 use guard::Guard;
 use launches::Queued;
+use measures::Measures;
 use names::NameCheck;
 use parked::Parked;
 use rungs::Rungs;
@@ -124,6 +126,8 @@ pub(crate) struct Engine {
     launcher: Launcher,
     /// Launches that the launcher has no room for.
     launches: Queued,
+    /// Why jobs are not kept from other cards, as far as they should be.
+    unfenced: Option<String>,
     spool: Spool,
     /// What is known of submissions that are no jobs.
     tickets: Tickets,
@@ -145,6 +149,7 @@ pub(crate) struct Engine {
     /// What jobs that are not over have in the store.
     stored: Stored,
     usage: BTreeMap<AttemptName, Usage>,
+    measures: Measures,
     chores: Chores,
     next_rescan: BootTime,
     next_snapshot: BootTime,

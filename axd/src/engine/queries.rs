@@ -101,6 +101,7 @@ impl Engine {
             ["nodes", node] => self.show_node(node, person),
             ["nodes"] => Ok(Response::json(200, &self.nodes(person))),
             ["cards"] => Ok(Response::json(200, &self.cards(person))),
+            ["diag"] => self.diag(person).map(|view| Response::json(200, &view)),
             ["status"] => Ok(Response::json(200, &self.daemon())),
             _ => return None,
         };
@@ -187,6 +188,10 @@ impl Engine {
             return Ok(Some(JobsAnswer::default()));
         };
         let mut answer = if query.finished { JobsAnswer::default() } else { self.living(&query) };
+        for (job, expected) in answer.jobs.iter().filter_map(|job| Some((job.id.number, job.expected_start?)))
+        {
+            self.measures.forecasts.told(job, expected);
+        }
         answer.warnings = self.warnings_of(&query, person);
         if !query.finished && !query.all && !query.state.iter().any(|s| s.is_final()) {
             return Ok(Some(answer));
@@ -254,13 +259,16 @@ impl Engine {
     }
 
     /// Everything about a job; with advice for somebody who asks for it.
-    pub(super) fn show_job(&self, number: JobNumber, advised: Option<&Person>) -> Response {
+    pub(super) fn show_job(&mut self, number: JobNumber, advised: Option<&Person>) -> Response {
         let stored = self.reader.view(number, now().wall);
         let living = self.controller.job(number);
         let view = match (stored, living) {
             (Ok(Some(view)), None) => view,
             (Ok(stored), Some(job)) => {
                 let told = self.controller.explain(now(), number);
+                if let Some(expected) = told.expected_start {
+                    self.measures.forecasts.told(number, expected);
+                }
                 let mut view = explained(job, told);
                 view.advice = advised.and_then(|person| self.advise(&self.controller, job, person));
                 if let Some(stored) = stored {
@@ -345,7 +353,8 @@ impl Engine {
         let mut reasons: Vec<String> = trouble.iter().map(|trouble| trouble.sentence(now().boot)).collect();
         if has.name == self.local.inventory.name {
             let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
-            reasons.extend(self.local.warnings.iter().cloned().chain(cards));
+            let others = cards.into_iter().chain(self.unfenced.clone());
+            reasons.extend(self.local.warnings.iter().cloned().chain(others));
         }
         NodeView {
             name: has.name.to_string(),

@@ -79,7 +79,7 @@ impl Rungs {
 impl Engine {
     /// What the driver is to make sure of for an attempt.
     pub(super) fn driver_grants(&self, allocation: &Allocation) -> Vec<Grant> {
-        let all = slices(allocation, &self.local.inventory.cards, false);
+        let all = slices(allocation, &self.local.inventory.cards);
         all.filter(|(_, rung)| *rung == Rung::Driver).map(|(grant, _)| grant).collect()
     }
 
@@ -119,6 +119,7 @@ mod tests {
             epoch: 1,
             cpus: 1,
             ram: Megabytes(1),
+            features: vec![],
             cards,
             numa_cpus: vec![],
         }

@@ -24,6 +24,7 @@ use thiserror::Error;
 use super::attempts::Attempts;
 use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
+use super::measures::Measures;
 
 use super::parked::Parked;
 use super::rungs::Rungs;
@@ -168,6 +169,7 @@ impl Engine {
             watched: loop_parts.watched,
             launcher,
             launches: Default::default(),
+            unfenced: None,
             spool: loop_parts.spool,
             tickets: Default::default(),
             people: People::default(),
@@ -182,6 +184,7 @@ impl Engine {
             set_aside: restored.broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
             stored,
             usage: Default::default(),
+            measures: Measures::since(at.wall, restored.forecasts),
             chores: Default::default(),
             next_rescan: at.boot + scheduling_interval,
             next_snapshot: at.boot + SNAPSHOT_EVERY,

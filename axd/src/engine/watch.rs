@@ -36,6 +36,11 @@ impl CardWatch {
 }
 
 impl Engine {
+    /// Says whose the processes are that are dying.
+    pub(super) fn recognize(&self, sample: &mut Sample) {
+        self.card_watch.leavings.recognize(sample);
+    }
+
     /// A look at the cards that was begun at this time.
     pub(super) fn watch_cards(&mut self, begun: BootTime, sample: &Sample) {
         self.watch_slices(sample);
@@ -72,7 +77,7 @@ impl Engine {
     /// The slices of an attempt that nobody else holds it to for certain.
     fn watched(&self, attempt: &Attempt) -> Option<Watched> {
         let cards = &self.local.inventory.cards;
-        let held = slices(&attempt.allocation, cards, false).filter(|(_, rung)| *rung != Rung::Driver);
+        let held = slices(&attempt.allocation, cards).filter(|(_, rung)| *rung != Rung::Driver);
         let number = |uuid: &str| cards.iter().find(|card| card.uuid == uuid).map(|card| card.index);
         let slices: Vec<_> = held.filter_map(|(grant, _)| Some((number(&grant.uuid)?, grant))).collect();
         (!slices.is_empty()).then_some(Watched { attempt: attempt.name, slices })

@@ -20,6 +20,8 @@ use crate::samples::{Asked, Look, Question, Samples, Series, What};
 const FRESH: u64 = 30;
 /// How often idle cards are told, or sooner where the first limit is shorter.
 const TELL_IDLE: Span = Span::seconds(60);
+/// Of a job that was started without end only the last attempts are told.
+const MOST_ATTEMPTS: usize = 50;
 /// Most points of a card's history, and its longest span: what is kept by the hour.
 const MOST_POINTS: u32 = 400;
 const LONGEST_SPAN: u64 = 366 * 86_400;
@@ -151,7 +153,9 @@ impl Engine {
         let stored = self.reader.view(number, now().wall);
         let stored =
             stored.map_err(|error| ApiError { class: ErrorClass::TryAgain, error: error.to_string() })?;
-        Ok(stored.map(|view| view.attempts.iter().map(|attempt| attempt.epoch).collect()).unwrap_or_default())
+        Ok(stored
+            .map(|view| view.attempts.iter().rev().take(MOST_ATTEMPTS).map(|attempt| attempt.epoch).collect())
+            .unwrap_or_default())
     }
 }
 

@@ -6,6 +6,7 @@ mod store;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(crate) use store::{Series, What};
 const COMPANY: Duration = Duration::from_secs(10);
 /// At most so many figures wait.
 const MOST_WAITING: usize = 50_000;
+/// Looks that the thread has not come to; on a disk that hangs further ones are left out.
+const MOST_LOOKS: usize = 600;
 
 /// What was seen at one moment.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +85,7 @@ enum Message {
 #[derive(Debug)]
 pub(crate) struct Samples {
     to: Option<Sender<Message>>,
+    looks: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -90,7 +94,9 @@ impl Samples {
     pub(crate) fn start(paths: &Paths, report: Sender<Done>, waker: &Arc<Waker>) -> std::io::Result<Samples> {
         let (to, inbox) = channel();
         let (paths, waker) = (paths.clone(), Arc::clone(waker));
+        let looks = Arc::new(AtomicUsize::new(0));
         let keeper = Keeper {
+            looks: Arc::clone(&looks),
             store: Store::at(paths.samples()),
             paths,
             report,
@@ -99,12 +105,15 @@ impl Samples {
             trees: BTreeMap::new(),
         };
         let thread = thread::Builder::new().name("samples".to_owned()).spawn(move || keeper.work(&inbox))?;
-        Ok(Samples { to: Some(to), thread: Some(thread) })
+        Ok(Samples { to: Some(to), looks, thread: Some(thread) })
     }
 
     /// Keeps what was seen.
     pub(crate) fn keep(&self, look: Look) {
-        self.send(Message::Look(look));
+        if self.looks.load(Ordering::Relaxed) < MOST_LOOKS {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            self.send(Message::Look(look));
+        }
     }
 
     /// Asks; the answer comes as a list that is done.
@@ -139,6 +148,7 @@ struct Keeper {
     report: Sender<Done>,
     waker: Arc<Waker>,
     waiting: Vec<(Series, WallTime, f64)>,
+    looks: Arc<AtomicUsize>,
     trees: BTreeMap<AttemptName, Tree>,
 }
 
@@ -151,7 +161,10 @@ impl Keeper {
                 false => inbox.recv_timeout(COMPANY),
             };
             match message {
-                Ok(Message::Look(look)) => self.take(look),
+                Ok(Message::Look(look)) => {
+                    self.looks.fetch_sub(1, Ordering::Relaxed);
+                    self.take(look);
+                }
                 Ok(Message::Question(question)) => self.answer(question),
                 Err(RecvTimeoutError::Timeout) => self.write(),
                 Err(RecvTimeoutError::Disconnected) => return self.write(),

@@ -64,6 +64,7 @@ impl Applier {
             Row::AttemptClosed(closed) => attempt_closed(connection, closed),
             Row::Node(row) => nodes::changed(connection, row),
             Row::Mix(mix) => meta::set(connection, meta::MIX, &json(mix)?),
+            Row::Forecasts(forecasts) => meta::set(connection, meta::FORECASTS, &json(forecasts)?),
             Row::Learnt(learnt) => profiles::write(connection, learnt),
             Row::Losses(losses) => meta::set(connection, meta::LOSSES, &json(losses)?),
             Row::Shares(shares) => meta::set(connection, meta::SHARES, &json(shares)?),

@@ -5,12 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use ax_core::controller::{Decision, Event, Snapshot};
+pub use ax_core::replay::{Entry, Recorded, Step};
 use ax_core::time::{BootTime, Now, WallTime};
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, TransactionBehavior};
-use serde::{Deserialize, Serialize};
 
 use super::error::{Doing, Result, StoreError};
 
@@ -30,37 +29,6 @@ CREATE TABLE IF NOT EXISTS events (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS snapshots ON events (wall, seq) WHERE kind = 0;
 ";
-
-/// What is recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recorded {
-    /// The whole controller, at the start and from time to time.
-    Snapshot(Box<Snapshot>),
-    /// One step.
-    Step(Step),
-    /// Some steps are missing here: replay goes no further.
-    Gap,
-}
-
-/// What happened and what was decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
-    /// What happened.
-    pub event: Event,
-    /// What followed.
-    pub decisions: Vec<Decision>,
-}
-
-/// One entry of the ring.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its place; grows.
-    pub seq: i64,
-    /// The time that was handed in.
-    pub now: Now,
-    /// What.
-    pub recorded: Recorded,
-}
 
 /// Appends to the ring. Owned by the writer thread.
 #[derive(Debug)]
@@ -264,7 +232,7 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
     use ax_core::config::Config;
-    use ax_core::controller::Controller;
+    use ax_core::controller::{Controller, Event};
 
     #[test]
     fn a_snapshot_lets_what_is_older_than_the_last_one_before_30_days_go() {

@@ -29,6 +29,8 @@ pub(crate) const SHARES: &str = "shares";
 /// What was asked of cards lately.
 pub(crate) const MIX: &str = "mix";
 
+/// When jobs were told that they would start, and how far that was off.
+pub(crate) const FORECASTS: &str = "forecasts";
 /// What making room has cost lately.
 pub(crate) const LOSSES: &str = "losses";
 

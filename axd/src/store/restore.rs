@@ -17,6 +17,7 @@ use super::blobs::{Content, Footprint};
 use super::error::{Doing, Result};
 use super::meta;
 use super::open::Store;
+use crate::forecasts::Forecasts;
 
 /// What a restart goes by.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +32,8 @@ pub struct Restored {
     pub shares: (VirtualTimes, Usages),
     /// What was asked of cards lately.
     pub mix: Mix,
+    /// When jobs were told that they would start.
+    pub forecasts: Forecasts,
     /// What is known of nodes and cards.
     pub known: BTreeMap<HostName, Known>,
     /// What jobs took.
@@ -95,6 +98,7 @@ impl Store {
             next_epoch,
             shares: self.shares()?,
             mix: self.mix()?,
+            forecasts: self.forecasts()?,
             known: self.known()?,
             history: self.history()?,
             losses: self.losses()?,
@@ -106,6 +110,11 @@ impl Store {
     /// Unreadable ones are none: the queues then begin level.
     fn shares(&self) -> Result<(VirtualTimes, Usages)> {
         let text = meta::get(&self.connection, &self.database, meta::SHARES)?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    }
+
+    fn forecasts(&self) -> Result<Forecasts> {
+        let text = meta::get(&self.connection, &self.database, meta::FORECASTS)?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
     }
 

@@ -20,6 +20,7 @@ use super::blobs::{Content, Footprint};
 use super::details::{Details, Environment, OutputFiles, Usage};
 use super::nodes::{NodeChange, NodeRow};
 use super::profiles::Learnt;
+use crate::forecasts::Forecasts;
 
 /// Rows that become durable together.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +71,8 @@ pub enum Row {
     Shares(Box<(VirtualTimes, Usages)>),
     /// What was asked of cards lately.
     Mix(Box<Mix>),
+    /// When jobs were told that they would start, and how far that was off.
+    Forecasts(Box<Forecasts>),
     /// What the last runs of a thing took.
     Learnt(Box<Learnt>),
     /// What making room has cost lately.
@@ -274,7 +277,7 @@ fn attempt_row(
     beside: &mut dyn Beside,
 ) -> Option<Row> {
     match decision {
-        Decision::Launch { attempt, number, allocation, why } => {
+        Decision::Launch { attempt, number, allocation, why, .. } => {
             Some(Row::AttemptOpened(Box::new(AttemptOpened {
                 name: *attempt,
                 number: *number,

@@ -100,6 +100,7 @@ pub fn node(cpus: u32) -> Inventory {
         cpus,
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
+        features: vec![],
         numa_cpus: vec![],
     }
 }

@@ -1,7 +1,7 @@
 //! One attempt of one job, from its assignment to its result.
 //!
-//! The order of the start is a promise, so it stands here in one place: lease → own protection → groups → work
-//! folder → `started` → sockets → child. Until the lease is taken nothing is touched. Up to the groups failures are exit
+//! The order of the start is a promise, so it stands here in one place: lease → own protection → groups → device fence →
+//! work folder → `started` → sockets → child. Until the lease is taken nothing is touched. Up to the groups failures are exit
 //! codes, and axd finds out what is left; from the groups on every failure becomes the attempt's result. Needs neither axd nor the network.
 
 mod act;

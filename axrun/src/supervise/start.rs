@@ -36,8 +36,10 @@ impl Attempt {
         self.leave_unit();
         let tree = Tree::create(&self.assignment, self.own).map_err(|error| ("groups", error.to_string()))?;
         self.tree_events = tree.events().map_err(|error| ("groups", error.to_string()))?;
-        self.tree = Some(tree);
+        let tree = self.tree.insert(tree);
         crash_point!("cgroup");
+        // Before anything is in it, and for as long as it is there: also when we and axd are gone.
+        tree.fence(&self.assignment).map_err(|error| ("device fence", error.to_string()))?;
         make_work_folder(&self.assignment).map_err(|error| ("work folder", error.to_string()))?;
         // Before the fork: the watchdog finds what it may have to kill through this record, so nothing may live
         // in the groups before it is written.

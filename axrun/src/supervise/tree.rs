@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ax_core::record::{Assignment, ProcessMark, Started};
 use ax_core::size::Megabytes;
+use ax_sys::cgroup::device_filter::{DeviceFilter, DeviceKind, DeviceRule};
 use ax_sys::cgroup::{Containment, Events, JobGroup, Limits, Place, ProcessTree, Removal, Stats};
 use ax_sys::pidfd::{PidFd, ProcessIdentity};
 use ax_sys::process::{Child, ToParent};
@@ -41,6 +42,26 @@ impl Tree {
         let name = assignment.attempt.to_string();
         let group = JobGroup::create(&hierarchy, &place, &name, &limits(assignment))?;
         Ok(Tree { hold: Containment::Groups(group) })
+    }
+
+    /// Keeps it from devices, as the assignment says. For an empty tree: nothing in it has one open.
+    pub(crate) fn fence(&self, assignment: &Assignment) -> Result<()> {
+        if assignment.devices.is_empty() {
+            return Ok(());
+        }
+        let Containment::Groups(group) = &self.hold else {
+            let error = std::io::Error::from(std::io::ErrorKind::Unsupported);
+            return Err(SysError::new("filter the devices of", "a job without control groups", error));
+        };
+        let rule = |rule: &ax_core::gpu::fence::DeviceRule| DeviceRule {
+            allow: rule.allow,
+            kind: DeviceKind::Character,
+            major: rule.major,
+            minor: rule.minor,
+        };
+        let rules: Vec<DeviceRule> = assignment.devices.iter().map(rule).collect();
+        let (hierarchy, _) = Place::from_record(&assignment.cgroup_parents)?;
+        DeviceFilter::load(&hierarchy, &rules)?.attach(group)
     }
 
     /// The tree of an attempt that another supervisor started. Its groups may be gone: then it is empty.
@@ -162,6 +183,7 @@ fn limits(assignment: &Assignment) -> Limits {
         swap_max: memory_max.map(|_| 0),
         pids_max: assignment.limits.pids,
         cpus: assignment.limits.cpuset.clone(),
+        devices: !assignment.devices.is_empty(),
         ..Limits::default()
     }
 }

@@ -135,3 +135,54 @@ fn an_answer_for_idle_cards_is_recorded_with_its_reason_as_root() {
     let ran = cluster.run(ALICE, "ax", &["keep", &without, "--for", "1h", "--why", "a"]);
     assert!(ran.code == 1 && ran.err.contains("holds no cards"), "{ran:?}");
 }
+
+#[test]
+fn wild_questions_about_use_are_answered_with_a_line_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(&with_cards(2, 80, ""));
+    let id = cluster.submit(ALICE, &["-G", "1", "-c", "1", "--ram=64M"], "#!/bin/sh\nexec sleep 1000\n");
+    cluster.wait_state(&id, &["RUNNING"]);
+    for query in
+        ["span_s=0", "span_s=-1", "span_s=18446744073709551616", "points=401", "points=0", "points=x"]
+    {
+        let (status, answer) = cluster.http("GET", &format!("/api/v1/cards/history?{query}"), "");
+        assert_eq!((status, &answer["class"]), (400, &"usage".into()), "{query}: {answer}");
+    }
+    for span in [1_u64, 3600, 366 * 86_400] {
+        let (status, answer) =
+            cluster.http("GET", &format!("/api/v1/cards/history?span_s={span}&points=400"), "");
+        let points = answer[0]["points"].as_array().unwrap().len();
+        assert!(status == 200 && (1..=402).contains(&points), "{span}: {points} points");
+    }
+    for job in ["nonsense", "ax-2026-9999", "4294967295", "..%2f..%2fetc"] {
+        let (status, answer) = cluster.http("GET", &format!("/api/v1/jobs/{job}/usage"), "");
+        assert_eq!((status, &answer["class"]), (409, &"refused".into()), "{job}: {answer}");
+    }
+    let most = u64::MAX;
+    for (action, class) in [
+        (format!("{{\"action\":\"keep\",\"seconds\":{most},\"jobs\":[\"{id}\"],\"why\":\"a\"}}"), "refused"),
+        (format!("{{\"action\":\"keep\",\"seconds\":60,\"jobs\":[\"{id}\"]}}"), "refused"),
+        (format!("{{\"action\":\"checkpointed\",\"epoch\":{most},\"jobs\":[\"{id}\"]}}"), "refused"),
+    ] {
+        let (status, answer) = cluster.http("POST", "/api/v1/jobs/action", &action);
+        assert_eq!(
+            (status, &answer["results"][0]["error"]["class"]),
+            (200, &class.into()),
+            "{action}: {answer}"
+        );
+    }
+    for action in
+        ["{\"action\":\"keep\",\"seconds\":-1,\"jobs\":[\"1\"]}", "{\"action\":\"keep\",\"jobs\":[\"1\"]}"]
+    {
+        let (status, answer) = cluster.http("POST", "/api/v1/jobs/action", action);
+        assert_eq!((status, &answer["class"]), (400, &"usage".into()), "{action}: {answer}");
+    }
+    // However often a job tells of checkpoints, its story does not grow with it.
+    for _ in 0..50 {
+        assert_eq!(cluster.run(ALICE, "ax", &["checkpointed", &id]).code, 0);
+    }
+    let told = story(&cluster, &id).into_iter().filter(|(_, what)| what.starts_with("told that")).count();
+    assert_eq!(told, 1);
+}

@@ -8,9 +8,9 @@
 // host memory (megabytes, of one), tenths of a gigabyte of a card, CPUs, cards.
 //
 // The cheapest change is the one that gives up the least part of what was asked
-// for: (before − after) / before, compared exactly. Another queue and another
-// type of card give up nothing. Among equals the order is queue, time, type,
-// memory of cards, host memory, CPUs, cards; among queues that of the
+// for: (before − after) / before, compared exactly. Another queue, another
+// type of card and other features give up nothing. Among equals the order is queue, time,
+// type, features, memory of cards, host memory, CPUs, cards; among queues that of the
 // configuration, among types "any" first, then by name.
 //
 // How the search is exact without trying every step: what a pass finds when it
@@ -78,7 +78,11 @@ impl Advice {
         };
         let option = remedy.option(job.request.cards.as_ref());
         let any = if remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
-        let text = format!("with {option}{any} at once on {}{on}", given.node);
+        let with = match remedy {
+            Remedy::AnyFeatures => "without --constraint".to_owned(),
+            _ => format!("with {option}{any}"),
+        };
+        let text = format!("{with} at once on {}{on}", given.node);
         Advice { remedy: Some(remedy), option: Some(option), node: Some(given.node.clone()), cards, text }
     }
 }
@@ -130,12 +134,14 @@ impl Search<'_> {
         if let Some(found) = self.first_of(self.queues(may_use)) {
             return Some(found);
         }
-        // No other change opens a queue.
+        // No other change opens a queue, or gives its owner a place.
         self.controller
             .config()
             .queue(self.job.queue.as_str())
-            .filter(|queue| self.controller.may_start(queue))?;
-        if let Some(found) = self.first_of(self.kinds()) {
+            .filter(|queue| self.controller.may_start(queue))
+            .filter(|_| self.controller.user_limit(self.job, false).is_none())?;
+        let features = self.job.request.features().map(|_| Remedy::AnyFeatures);
+        if let Some(found) = self.first_of(self.kinds().into_iter().chain(features).collect()) {
             return Some(found);
         }
         let mut left = self.amounts();

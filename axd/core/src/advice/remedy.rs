@@ -18,6 +18,8 @@ pub enum Remedy {
     Time(Span),
     /// As many cards of another type, or of any.
     Kind(Option<String>),
+    /// Nodes with whatever features.
+    AnyFeatures,
     /// Less memory of each card.
     Mem(Megabytes),
     /// Less host memory.
@@ -45,6 +47,7 @@ impl Remedy {
             Remedy::Queue(queue) => job.queue = queue.clone(),
             Remedy::Time(limit) => request.time_limit = Some(*limit),
             Remedy::Kind(kind) => cards.iter_mut().for_each(|cards| cards.kind.clone_from(kind)),
+            Remedy::AnyFeatures => request.set_special(|special| special.features = None),
             Remedy::Mem(slice) => cards.iter_mut().for_each(|cards| cards.slice = Some(*slice)),
             Remedy::Ram(ram) => request.ram = *ram,
             Remedy::Cpus(cpus) => request.cpus = *cpus,
@@ -64,6 +67,7 @@ impl Remedy {
                     None => format!("--gpus {count}"),
                 }
             }
+            Remedy::AnyFeatures => "--constraint ''".to_owned(),
             Remedy::Mem(slice) => {
                 let number = slice.bytes().div_ceil(TENTH);
                 match number % 10 {

@@ -11,13 +11,16 @@ pub mod keys;
 mod read;
 mod resources;
 pub mod tree;
+mod words;
 
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
 pub use finding::{Finding, Severity};
 pub use read::read;
-pub use resources::{CardLimit, GpuNode, Resources};
+pub use resources::{CardLimit, FenceMode, GpuNode, Naming, Resources};
+
+pub use words::{LeaseMode, QueueOrder, QueueState};
 
 use crate::id::{HostName, QueueName};
 use crate::job::spec::PreemptMode;
@@ -76,6 +79,9 @@ pub struct Queue {
     pub priority: u32,
     /// `max_running`.
     pub max_running: Option<u32>,
+    /// `max_running_per_user`.
+    #[serde(default)]
+    pub max_running_per_user: Option<u32>,
     /// `state`.
     pub state: QueueState,
     /// `default_time`.
@@ -109,42 +115,6 @@ pub struct Queue {
     pub max_cards: Option<u32>,
 }
 
-/// `queues[].order`: which waiting job of a queue is next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueOrder {
-    /// Priority, then first come.
-    Prio,
-    /// First come.
-    Fifo,
-    /// Largest area (cards × time) first.
-    Laf,
-    /// Smallest area first.
-    Saf,
-}
-
-/// `queues[].lease`: how long a node may be silent before its job is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeaseMode {
-    /// `policy.lease_timeout`.
-    Fixed,
-    /// 1.5 × the job's estimate + 15 s.
-    Estimate,
-}
-
-/// `queues[].state`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueState {
-    /// Accepts and starts.
-    Open,
-    /// Accepts, starts nothing.
-    Stopped,
-    /// Accepts nothing, starts what it has.
-    Closed,
-}
-
 /// `policy`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
@@ -164,6 +134,9 @@ pub struct Policy {
     pub min_uid: u32,
     /// `max_queued_per_user`.
     pub max_queued_per_user: u32,
+    /// `max_running_per_user`: in all queues together.
+    #[serde(default)]
+    pub max_running_per_user: Option<u32>,
     /// `max_stored_per_user`: of scripts, environments and options.
     #[serde(default = "Policy::usual_store")]
     pub max_stored_per_user: Megabytes,
@@ -325,6 +298,7 @@ impl Default for Policy {
             kill_wait: Span::seconds(30),
             min_uid: 0,
             max_queued_per_user: 100_000,
+            max_running_per_user: None,
             max_stored_per_user: Policy::usual_store(),
             max_processes: 32_768,
             lease_timeout: Span::seconds(300),
@@ -367,6 +341,7 @@ impl Queue {
             name,
             priority: 1,
             max_running: None,
+            max_running_per_user: None,
             state: QueueState::Open,
             default_time: None,
             max_time: None,

@@ -1,8 +1,9 @@
-//! What is declared of machines and their cards, and what people may have of the cards.
+//! The meaning of `resources`: what is declared of machines, and how their cards are given out; and of `limits`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::HostName;
+use crate::job::spec::MemHints;
 use crate::size::Megabytes;
 use crate::time::Span;
 
@@ -15,14 +16,23 @@ pub struct Resources {
     pub ram: Option<Megabytes>,
     /// `gpu_reserve`: percent of a card that slices may not take.
     pub gpu_reserve: u32,
+    /// `gpu_context_mb`: of each slice, what frameworks leave to the driver.
+    pub gpu_context: Megabytes,
+    /// `gpu_visible`: how jobs are told of their cards.
+    #[serde(default)]
+    pub gpu_visible: Naming,
+    /// `gpu_fence`: whether jobs can open other cards than theirs.
+    #[serde(default)]
+    pub gpu_fence: FenceMode,
+    /// `gpu_mem_hints`: of jobs that do not say.
+    #[serde(default)]
+    pub gpu_mem_hints: MemHints,
     /// `gpu_foreign_bound`: a card of which others than jobs hold so much is given to nobody.
     #[serde(default = "Resources::usual_bound")]
     pub gpu_foreign_bound: Megabytes,
     /// `gpu_suspect_time`: for so long nothing may happen on a suspect card before it is given out again.
     #[serde(default = "Resources::usual_suspicion")]
     pub gpu_suspect_time: Span,
-    /// `gpu_context_mb`: added to each slice for the driver's own use.
-    pub gpu_context: Megabytes,
     /// `gpu_fragmentation_warning`: percent of a shared card that may be bound and not used.
     #[serde(default)]
     pub gpu_fragmentation_warning: u32,
@@ -43,6 +53,30 @@ pub struct Resources {
     pub gpu_clean_wait: Span,
     /// `gpu_nodes`.
     pub gpu_nodes: Vec<GpuNode>,
+}
+
+/// `resources.gpu_visible`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Naming {
+    /// By number, which every program understands.
+    #[default]
+    Index,
+    /// By UUID.
+    Uuid,
+}
+
+/// `resources.gpu_fence`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FenceMode {
+    /// Where it can be had.
+    #[default]
+    Auto,
+    /// Nothing starts without it.
+    Require,
+    /// Never.
+    Off,
 }
 
 /// One of `resources.gpu_nodes`.
@@ -90,6 +124,9 @@ impl Default for Resources {
             gpu_foreign_bound: Resources::usual_bound(),
             gpu_suspect_time: Resources::usual_suspicion(),
             gpu_context: Megabytes(512),
+            gpu_visible: Naming::Index,
+            gpu_fence: FenceMode::Auto,
+            gpu_mem_hints: MemHints::Usual,
             gpu_fragmentation_warning: 30,
             gpu_sample: gpu_sample(),
             gpu_timeout: gpu_timeout(),

@@ -198,7 +198,7 @@ impl Controller {
         };
         let (Some(attempt), Some(peak)) = (job.attempt.as_deref(), end.card_peak) else { return };
         // By itself a job runs out of the host's memory.
-        if !attempt.ending.as_ref().is_some_and(|(outcome, _)| *outcome == Outcome::OutOfMemory) {
+        if attempt.ending.as_ref().is_none_or(|(outcome, _)| *outcome != Outcome::OutOfMemory) {
             return;
         }
         let (id, held) = (job.id, attempt.allocation.clone());

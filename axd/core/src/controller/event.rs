@@ -268,6 +268,9 @@ pub enum Decision {
         allocation: Allocation,
         /// Why this job, and why there.
         why: String,
+        /// So many jobs that were before it and could not start were passed over.
+        #[serde(default, skip_serializing_if = "is_none")]
+        passed: u64,
     },
     /// End this attempt: TERM, grace, KILL.
     Terminate {
@@ -336,6 +339,11 @@ pub enum Decision {
         /// Both sides, in words.
         why: String,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Decision {

@@ -47,7 +47,8 @@ impl Controller {
             let fits = |place: &Place| node.is_some_and(|node| self.still_fits(job, node, place));
             let victims = claim.victims.len();
             let limits = || Turns::default().take(&self.limits, job).is_ok();
-            let place = place.filter(|place| self.startable(&job.queue, &[]) && limits() && fits(place));
+            let may = || self.startable(&job.queue, &[]) && self.user_limit(job, false).is_none() && limits();
+            let place = place.filter(|place| may() && fits(place));
             self.drop_claim(number);
             if let Some(place) = place {
                 self.assign(now, number, &place, Chosen::MadeRoom(victims), out);

@@ -92,7 +92,8 @@ impl Controller {
     ) {
         let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
-        let running = job.attempt.as_deref().filter(|_| job.state == JobState::Running);
+        // It may be faster than the news that it runs.
+        let running = job.attempt.as_deref().filter(|_| job.state.is_active());
         let name = running.map(|attempt| attempt.name).filter(|name| epoch.is_none_or(|e| e == name.epoch.0));
         match name {
             Some(name) => self.checkpointed(now, name, now.wall, out),
@@ -174,7 +175,9 @@ fn may_be_kept(job: &Job, why: Option<&str>, span: Span) -> Result<(), String> {
 
 fn no_checkpoint(id: JobId, job: &Job) -> String {
     match job.state {
-        JobState::Running => format!("{id}: the attempt that tells of a checkpoint is not the one that runs"),
+        state if state.is_active() => {
+            format!("{id}: the attempt that tells of a checkpoint is not the one that runs")
+        }
         state => format!("{id} is {state}: only a running job tells of checkpoints"),
     }
 }

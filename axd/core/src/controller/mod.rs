@@ -20,6 +20,7 @@ mod submit;
 mod trouble;
 mod witness;
 
+pub(crate) use schedule::UserLimit;
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
@@ -346,7 +347,7 @@ impl Controller {
         }
         if job.state.is_active() {
             self.limits.ended(&job);
-            self.order.ended(&job.queue);
+            self.order.ended(&job.queue, job.owner.uid);
             if let Some(attempt) = &job.attempt {
                 self.by_epoch.remove(&attempt.name.epoch.0);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
-use crate::id::{AttemptName, HostName, JobNumber, QueueName};
+use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job, Learnt};
 use crate::node::Nodes;
@@ -31,6 +31,14 @@ enum Pass {
     Evicting,
 }
 
+/// A limit on what one user runs at once that is reached.
+pub(crate) struct UserLimit {
+    /// In this queue; absent: in all.
+    pub(crate) queue: Option<QueueName>,
+    pub(crate) active: u32,
+    pub(crate) max: u32,
+}
+
 /// How far a pass has come.
 struct Standing {
     timeline: Timeline,
@@ -43,6 +51,8 @@ struct Standing {
     reserved: BTreeSet<QueueName>,
     /// What is left of the limits on cards.
     turns: Turns,
+    /// The users of those for whom a place is kept.
+    users_kept: BTreeSet<Uid>,
 }
 
 impl Controller {
@@ -157,6 +167,10 @@ impl Controller {
                 continue;
             }
             let Some(job) = self.job(waiting.number) else { continue };
+            if let Some(limit) = self.user_limit(job, standing.users_kept.contains(&job.owner.uid)) {
+                walk.leave_user(job.owner.uid, limit.queue.as_ref());
+                continue;
+            }
             let left = standing.turns.left(&self.limits, job);
             witness.looks_at(waiting.number, &self.nodes, &standing.timeline, left);
             if standing.turns.take(&self.limits, job).is_err() {
@@ -173,6 +187,7 @@ impl Controller {
             }
             let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
             if let Some(eviction) = self.find_victims(now, job, waiting.shape, timeline, blocked) {
+                witness.ends(&walk);
                 self.evict(now, waiting.number, eviction, out);
                 return Pass::Evicting;
             }
@@ -182,9 +197,11 @@ impl Controller {
             witness.passed.add(&waiting);
             if let Some(reservation) = self.keep_place(&rules, job, &waiting, queue, &mut standing) {
                 witness.keeps(&reservation);
+                standing.users_kept.insert(job.owner.uid);
                 standing.timeline.reserve(reservation);
             }
         }
+        witness.ends(&walk);
         if started { Pass::Started } else { Pass::Done }
     }
 
@@ -198,6 +215,7 @@ impl Controller {
         claiming().for_each(|job| turns.keep(job));
         Standing {
             turns,
+            users_kept: claiming().map(|job| job.owner.uid).collect(),
             kept: claiming().map(|job| job.queue.clone()).collect(),
             reserved: BTreeSet::new(),
             timeline: self.timeline(now.wall),
@@ -275,6 +293,16 @@ impl Controller {
         self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue, beside))
     }
 
+    /// The limit of its owner that keeps a job from starting, beside one that has a place kept for it.
+    pub(crate) fn user_limit(&self, job: &Job, beside: bool) -> Option<UserLimit> {
+        let of_queue = self.config.queue(job.queue.as_str())?.max_running_per_user;
+        let limits = [(Some(job.queue.clone()), of_queue), (None, self.config.policy.max_running_per_user)];
+        limits.into_iter().find_map(|(queue, max)| {
+            let (max, active) = (max?, self.order.active_of(job.owner.uid, queue.as_ref()));
+            (active + u32::from(beside) >= max).then_some(UserLimit { queue, active, max })
+        })
+    }
+
     pub(super) fn assign(
         &mut self,
         now: Now,
@@ -293,7 +321,7 @@ impl Controller {
         let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
-        let why = self.why_started(job, &allocation, chosen);
+        let (why, passed) = (self.why_started(job, &allocation, chosen), chosen.passed());
         let charged = self.charge(&queue, share, planned);
         let Some(job) = self.jobs.get_mut(&number) else { return false };
         job.attempts += 1;
@@ -325,7 +353,7 @@ impl Controller {
         if let Some(job) = self.jobs.get_mut(&number).filter(|_| learnt != Learnt::default()) {
             job.learnt = Some(Box::new(learnt));
         }
-        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why });
+        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why, passed });
         shifted
     }
 
@@ -419,13 +447,18 @@ impl Controller {
             }
         }
         if job.state.is_active() {
-            self.order.started(&job.queue);
+            self.order.started(&job.queue, job.owner.uid);
         }
     }
 
     /// Whether a job waits for something that no node has.
     pub fn is_misfit(&self, number: JobNumber) -> bool {
         self.order.is_misfit(number)
+    }
+
+    /// Active jobs of a user, in a queue or in all.
+    pub fn active_of(&self, user: Uid, queue: Option<&QueueName>) -> u32 {
+        self.order.active_of(user, queue)
     }
 
     /// Active jobs of a queue.

@@ -13,6 +13,7 @@ use crate::job::state::JobState;
 use crate::node::{Allocation, Nodes};
 use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Reservation, Timeline};
+use crate::schedule::walk::Walk;
 use crate::time::Now;
 
 use super::bounds::Limits;
@@ -28,6 +29,8 @@ pub(super) struct Witness {
     /// A job that is asked about.
     asked: Option<JobNumber>,
     looks: Vec<Look>,
+    /// How many waiting jobs passes have looked at.
+    looked: u64,
 }
 
 /// How things stood when a pass looked at the job that is asked about.
@@ -45,6 +48,11 @@ impl Witness {
     pub(super) fn begins(&mut self) {
         self.passed = PassedOver::default();
         self.kept.clear();
+    }
+
+    /// A pass is over.
+    pub(super) fn ends(&mut self, walk: &Walk) {
+        self.looked += walk.looked();
     }
 
     /// The pass looks at a job.
@@ -91,6 +99,14 @@ pub(crate) struct Trial {
 }
 
 impl Controller {
+    /// How many waiting jobs are looked at to answer an event: what it costs, whatever the machine. Tried on a copy.
+    pub fn effort(&self, now: Now, event: Event) -> u64 {
+        let (mut copy, mut witness) = (self.clone(), Witness::default());
+        let mut out = copy.apply(now, event);
+        copy.schedule_before(now, &mut out, &mut witness);
+        witness.looked
+    }
+
     /// Makes the next pass on a copy.
     pub(crate) fn rehearse(&self, now: Now) -> Rehearsal {
         let mut after = self.sketch();

@@ -23,6 +23,8 @@ pub struct Interpretation {
     /// The dialect that `spec.queue` was written in: a queue that does not exist
     /// is an error in ax's, and a note in Slurm's.
     pub queue_dialect: Option<Dialect>,
+    /// In whose dialect features were named.
+    pub constraint_dialect: Option<Dialect>,
     /// Things that the user should know; none keeps the job from being submitted.
     pub notes: Vec<Diagnostic>,
 }

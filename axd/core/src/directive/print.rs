@@ -4,7 +4,8 @@
 use super::{signals, syntax, when};
 use crate::hostlist;
 use crate::job::spec::{
-    GpuCount, IoSpec, JobSpec, OpenMode, PolicySpec, PreemptMode, RamRequest, ResourceSpec, TimingSpec,
+    GpuCount, IoSpec, JobSpec, MemHints, OpenMode, PolicySpec, PreemptMode, RamRequest, ResourceSpec,
+    TimingSpec,
 };
 use crate::units::{format_duration, format_size, format_time_limit};
 
@@ -61,6 +62,14 @@ fn resources(words: &mut Words, resources: &ResourceSpec) {
     };
     words.option("gpus", resources.gpus.as_ref(), gpus);
     words.option("mem", resources.gpu_mem, format_size);
+    words.option("gpu-mem-hints", resources.gpu_mem_hints, |hints| {
+        let name = match hints {
+            MemHints::Usual => "usual",
+            MemHints::Torch => "torch",
+            MemHints::None => "none",
+        };
+        name.to_owned()
+    });
     words.flag("mem-fit", resources.fit_memory);
     match resources.ram {
         None => {}

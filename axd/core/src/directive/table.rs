@@ -61,6 +61,10 @@ const AX: &[OptionDef] = &[
     value("gpu-mem", "SIZE", resources::gpu_mem)
         .known(Slurm)
         .says(Section::Slurm, "ax's --mem: GPU memory of each card"),
+    value("gpu-mem-hints", "usual|torch|none", resources::gpu_mem_hints)
+        .known(Extra)
+        .says(Resources, "settings that keep frameworks to a slice")
+        .doc("See ax-gpu(7). torch adds the share that PyTorch knows since 2.10; older ones refuse it."),
     value("ram", "SIZE", resources::ram)
         .known(Ax)
         .says(Resources, "host memory; a bare number is MB; 'all' of the node")
@@ -93,8 +97,8 @@ const AX: &[OptionDef] = &[
     value("exclude", "HOSTS", resources::exclude).shorts(&[('x', Both)]).says(Resources, "hosts not to run on"),
     text("constraint", "FEATURES", resources::constraint)
         .shorts(&[('C', Both)])
-        .effect(LATER_MINOR)
-        .says(Resources, "features that nodes must have, with & and |"),
+        .says(Resources, "features that the node must have, with &, | and parentheses")
+        .doc("(a&b)|c; the names are those of resources.gpu_nodes[].features. In Slurm's dialect one with a name that no node has is left out, and that is said."),
     OptionDef::optional("exclusive", "user|mcs", resources::exclusive)
         .says(Resources, "whole nodes")
         .doc("Without a value. Slurm's values are accepted in its dialect, and have no effect."),

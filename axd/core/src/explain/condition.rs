@@ -98,6 +98,21 @@ pub enum Condition {
         /// Which: `gpu-01 cards 0,1`.
         cards: Vec<String>,
     },
+    /// Its owner runs as many jobs as they may.
+    UserFull {
+        /// Who.
+        user: String,
+        /// In this queue; absent: in all.
+        queue: Option<QueueName>,
+        /// Jobs that they run there.
+        active: u32,
+        /// As many as they may run.
+        max: u32,
+        /// Some of them, those that were started first.
+        jobs: Vec<JobId>,
+        /// Another has a place kept for it, which counts.
+        kept: bool,
+    },
     /// There is no node.
     NoNodes,
     /// No node could hold it.
@@ -227,6 +242,20 @@ impl Condition {
                 format!("none of the cards that {} may use is here", listed(by))
             }
             Condition::Confined { by, cards } => format!("{} may use only {}", listed(by), listed(cards)),
+            Condition::UserFull { user, queue, active, max, jobs, kept } => {
+                let key = if queue.is_some() {
+                    "queues[].max_running_per_user"
+                } else {
+                    "policy.max_running_per_user"
+                };
+                let there = queue.as_ref().map_or(String::new(), |queue| format!(" in queue {queue}"));
+                let who = match jobs.is_empty() {
+                    true => String::new(),
+                    false => format!(": {}", jobs_in_words(jobs, *active as usize)),
+                };
+                let kept = if *kept { ", and a place is kept for another" } else { "" };
+                format!("{user} runs {active} of at most {}{there} ({key}){who}{kept}", count(*max, "job"))
+            }
             Condition::NoNodes => "no node has registered yet".to_owned(),
             Condition::FitsNowhere => "no node here could hold it, even empty".to_owned(),
             Condition::TooSmall(lack) => lack.for_ever(),

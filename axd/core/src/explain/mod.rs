@@ -9,10 +9,12 @@ pub mod started;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::{QueueState, Scheduler};
 use crate::controller::bounds::{Sum, Turns};
-use crate::controller::{Controller, Rehearsal};
-use crate::id::{HostName, JobId, JobNumber, QueueName};
+use crate::controller::{Controller, Rehearsal, UserLimit};
+use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Asks;
 use crate::job::state::{JobState, Outcome};
@@ -47,6 +49,21 @@ const LINES: usize = 3;
 /// So many jobs are named of those that fill a queue.
 const NAMED: usize = 3;
 
+/// A place that the next pass keeps for a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptPlace {
+    /// The job.
+    pub job: JobId,
+    /// Where.
+    pub node: String,
+    /// Numbers of its cards.
+    pub cards: Vec<u32>,
+    /// From then on.
+    pub from: WallTime,
+    /// Until then, as far as is planned.
+    pub until: WallTime,
+}
+
 impl Explanation {
     fn new(now: WallTime, conditions: Vec<Condition>, expected: Expected) -> Explanation {
         let reasons = conditions.iter().map(|condition| condition.sentence(now)).collect();
@@ -73,6 +90,24 @@ impl Controller {
         }
     }
 
+    /// The places that the next pass keeps for the first jobs that do not fit, the earliest first.
+    pub fn kept_places(&self, now: Now) -> Vec<KeptPlace> {
+        let place = |kept: &Reservation| {
+            let node = self.all_nodes().as_slice().get(kept.node)?;
+            let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);
+            Some(KeptPlace {
+                job: self.job(kept.job)?.id,
+                node: node.inventory.name.to_string(),
+                cards: kept.cards.iter().filter_map(number).collect(),
+                from: kept.from,
+                until: kept.until,
+            })
+        };
+        let mut places: Vec<KeptPlace> = self.rehearse(now).kept.values().filter_map(place).collect();
+        places.sort_by_key(|place| (place.from, place.job.number));
+        places
+    }
+
     /// The waiting jobs in the order in which they would start, then those that wait for
     /// something of their own; each with its explanation, in one walk.
     pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
@@ -93,7 +128,7 @@ impl Controller {
         }
         let active = self.active_in(&queue);
         if let Some(max) = config.max_running.filter(|max| active >= *max) {
-            let jobs = self.first_active_in(&queue);
+            let jobs = self.first_active(|job| job.queue == queue);
             found.push(Condition::QueueFull { queue, active, max, jobs });
         }
         found
@@ -110,6 +145,16 @@ impl Controller {
         Some(Condition::Confined { by: self.card_limits().confining(job), cards })
     }
 
+    /// The limit of its owner that keeps a job from starting.
+    fn user_full(&self, job: &Job, kept: bool) -> Option<Condition> {
+        let UserLimit { queue, active, max } = self.user_limit(job, kept)?;
+        let jobs = self.first_active(|other| {
+            other.owner.uid == job.owner.uid && queue.as_ref().is_none_or(|queue| other.queue == *queue)
+        });
+        let user = job.owner.name.to_string();
+        Some(Condition::UserFull { user, queue, active, max, jobs, kept: active < max })
+    }
+
     /// Why nothing is started at all at the moment, if so.
     fn resting(&self, now: Now) -> Option<Condition> {
         let node = self.nodes().next().filter(|_| self.starts_nothing(now))?.inventory.name.clone();
@@ -117,9 +162,8 @@ impl Controller {
         Some(Condition::Resting { node, why })
     }
 
-    fn first_active_in(&self, queue: &QueueName) -> Vec<JobId> {
-        let of_queue = self.active_jobs().filter(|job| job.queue == *queue);
-        let mut jobs: Vec<&Job> = of_queue.collect();
+    fn first_active(&self, which: impl Fn(&Job) -> bool) -> Vec<JobId> {
+        let mut jobs: Vec<&Job> = self.active_jobs().filter(|job| which(job)).collect();
         jobs.sort_by_key(|job| job.attempt.as_ref().map(|attempt| (attempt.assigned_at, job.id.number)));
         jobs.iter().take(NAMED).map(|job| job.id).collect()
     }
@@ -209,6 +253,8 @@ struct Story<'a> {
     reserved: BTreeSet<QueueName>,
     /// What those before leave of the limits on cards.
     turns: Turns,
+    /// The users for whose jobs it has kept a place, and for which first.
+    users_kept: BTreeMap<Uid, JobId>,
     /// The nodes as jobs of one shape find them.
     known: BTreeMap<Shape, Rc<NodesFor>>,
     plan: Plan,
@@ -226,6 +272,7 @@ impl<'a> Story<'a> {
             timeline: pass.after.timeline(now.wall),
             kept: pass.after.claiming().map(|job| (job.queue.clone(), job.id)).collect(),
             reserved: BTreeSet::new(),
+            users_kept: pass.after.claiming().map(|job| (job.owner.uid, job.id)).collect(),
             pass,
             controller,
             now,
@@ -256,6 +303,7 @@ impl<'a> Story<'a> {
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
             self.timeline.reserve(place);
             self.turns.keep(job);
+            self.users_kept.entry(job.owner.uid).or_insert(job.id);
             if self.reserved.insert(job.queue.clone()) {
                 self.kept.push((job.queue.clone(), job.id));
             }
@@ -268,6 +316,8 @@ impl<'a> Story<'a> {
         let mut found = self.controller.queue_conditions(job);
         found.extend(limited);
         found.extend(self.place_in_queue(job).filter(|_| found.is_empty() && !misfit));
+        let kept = self.users_kept.get(&job.owner.uid).is_some_and(|other| *other != job.id);
+        found.extend(self.controller.user_full(job, kept).filter(|_| !misfit));
         if self.controller.nodes().next().is_none() {
             found.push(Condition::NoNodes);
         } else if misfit {
@@ -290,7 +340,10 @@ impl<'a> Story<'a> {
     /// What limits on cards say to a job that could start otherwise.
     fn limited(&mut self, job: &Job, misfit: bool) -> Option<Condition> {
         let queue = self.controller.config().queue(job.queue.as_str());
-        let stands = misfit || queue.is_none_or(|queue| !self.controller.may_start(queue));
+        let kept = self.users_kept.get(&job.owner.uid).is_some_and(|other| *other != job.id);
+        let stands = misfit
+            || queue.is_none_or(|queue| !self.controller.may_start(queue))
+            || self.controller.user_limit(job, kept).is_some();
         if stands || self.pass.started(job.id.number) || self.pass.after.claim_of(job.id.number).is_some() {
             return None;
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Queue, QueueState, Scheduler};
 use crate::controller::Controller;
-use crate::id::{HostName, JobId, JobNumber, QueueName};
+use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::schedule::history::LENGTHS;
 use crate::schedule::placement::Place;
@@ -60,6 +60,11 @@ pub enum Basis {
         /// The job.
         job: JobId,
     },
+    /// The end of a job of its owner, who runs no more at a time.
+    UserPlace {
+        /// The job.
+        job: JobId,
+    },
     /// The start of another, where nobody passes.
     Follows {
         /// The job.
@@ -103,6 +108,7 @@ impl Basis {
                 format!("{job}, which goes before it, ends on {node} then, by the plan")
             }
             Basis::QueuePlace { job } => format!("{job} ends then and leaves its place in the queue"),
+            Basis::UserPlace { job } => format!("{job} ends then, and its owner may start another"),
             Basis::Follows { job } => format!("{job} starts then, and nobody passes it"),
             Basis::MakingRoom => {
                 "at the latest: those that are being ended for it are killed then".to_owned()
@@ -146,6 +152,8 @@ pub(super) struct Plan {
     last: Option<(WallTime, Option<JobId>)>,
     /// Queues that may run only so many.
     queues: BTreeMap<QueueName, Places>,
+    /// Users who may, in a queue or in all.
+    users: BTreeMap<(Uid, Option<QueueName>), Places>,
     /// A job whose start can't be foretold: then nothing behind it can.
     stuck: Option<JobId>,
 }
@@ -159,6 +167,35 @@ struct Places {
     ends: BTreeSet<(WallTime, JobNumber)>,
     /// One of its jobs of which nobody says how long it takes.
     unsaid: Option<JobId>,
+}
+
+impl Places {
+    /// A job that has one ends then, if that can be said.
+    fn add(&mut self, end: Option<WallTime>, job: JobId) {
+        match end {
+            Some(end) => drop(self.ends.insert((end, job.number))),
+            None => drop(self.unsaid.get_or_insert(job)),
+        }
+    }
+
+    /// Takes one: at once, or when and after whom it becomes free.
+    fn take(&mut self) -> Result<Option<(WallTime, JobNumber)>, Basis> {
+        if self.free > 0 {
+            self.free -= 1;
+            return Ok(None);
+        }
+        self.take_later()
+    }
+
+    fn take_later(&mut self) -> Result<Option<(WallTime, JobNumber)>, Basis> {
+        for _ in 0..std::mem::take(&mut self.over) {
+            self.ends.pop_first();
+        }
+        match self.ends.pop_first() {
+            Some(found) => Ok(Some(found)),
+            None => Err(self.unsaid.map_or(Basis::Somebody, |job| Basis::Unsaid { job })),
+        }
+    }
 }
 
 /// In the unit that says enough of an expectation.
@@ -190,6 +227,7 @@ impl Plan {
             unknown: BTreeMap::new(),
             last: strict.then_some((now, None)),
             queues,
+            users: BTreeMap::new(),
             stuck: None,
         };
         for job in controller.active_jobs() {
@@ -201,8 +239,12 @@ impl Plan {
     fn enter_active(&mut self, controller: &Controller, job: &Job, now: WallTime) {
         let Some(attempt) = &job.attempt else { return };
         let end = attempt.started_at.unwrap_or(now) + attempt.planned;
+        let said = job.length().is_some();
+        for places in self.places_of_user(controller, job) {
+            places.add(said.then_some(end.max(now)), job.id);
+        }
         let places = self.queues.get_mut(&job.queue).filter(|_| !is_stopped(controller, job));
-        if job.length().is_none() {
+        if !said {
             if let Some(places) = places {
                 places.unsaid.get_or_insert(job.id);
             }
@@ -228,10 +270,16 @@ impl Plan {
             return Expected::never(Basis::Behind { job });
         }
         // A queue at its limit stands in nobody's way, so its jobs leave the plan of the nodes as it is.
-        match self.place_in_queue(controller, job) {
+        let in_queue = self.place_in_queue(controller, job);
+        let of_user = self.place_of_user(controller, job);
+        let later = |a: Option<(WallTime, Basis)>, b: Option<(WallTime, Basis)>| match (a, b) {
+            (Some(a), Some(b)) => Some(if b.0 > a.0 { b } else { a }),
+            (a, b) => a.or(b),
+        };
+        match in_queue.and_then(|in_queue| Ok(later(in_queue, of_user?))) {
             Err(basis) => Expected::never(basis),
             Ok(Some((start, basis))) if start > now => {
-                self.ends_in_queue(job, start);
+                self.ends_in_queue(controller, job, start);
                 Expected::at(start, basis)
             }
             Ok(_) => self.start(controller, job).unwrap_or_else(|basis| {
@@ -253,22 +301,53 @@ impl Plan {
             places.free -= 1;
             return Ok(None);
         }
-        for _ in 0..std::mem::take(&mut places.over) {
-            places.ends.pop_first();
-        }
-        let Some((end, number)) = places.ends.pop_first() else {
-            return Err(places.unsaid.map_or(Basis::Somebody, |job| Basis::Unsaid { job }));
-        };
+        let Some((end, number)) = places.take_later()? else { return Ok(None) };
         let id = controller.job(number).map_or(job.id, |other| other.id);
         Ok(Some((end.max(now), Basis::QueuePlace { job: id })))
     }
 
+    /// The places of its owner, where they may run only so many.
+    fn places_of_user(&mut self, controller: &Controller, job: &Job) -> Vec<&mut Places> {
+        let (config, user) = (controller.config(), job.owner.uid);
+        let of_queue = config.queue(job.queue.as_str()).and_then(|queue| queue.max_running_per_user);
+        let mut keys = Vec::new();
+        for (queue, max) in [(Some(job.queue.clone()), of_queue), (None, config.policy.max_running_per_user)]
+        {
+            let Some(max) = max else { continue };
+            let active = controller.active_of(user, queue.as_ref());
+            let (free, over) = (max.saturating_sub(active), active.saturating_sub(max));
+            let key = (user, queue);
+            self.users.entry(key.clone()).or_insert_with(|| Places { free, over, ..Places::default() });
+            keys.push(key);
+        }
+        self.users.iter_mut().filter(|(key, _)| keys.contains(key)).map(|(_, places)| places).collect()
+    }
+
+    /// The first instant at which its owner's limits let the job start, if not at once; takes that place.
+    fn place_of_user(
+        &mut self,
+        controller: &Controller,
+        job: &Job,
+    ) -> Result<Option<(WallTime, Basis)>, Basis> {
+        let now = self.timeline.now();
+        let mut last: Option<(WallTime, JobNumber)> = None;
+        for places in self.places_of_user(controller, job) {
+            last = last.max(places.take()?);
+        }
+        Ok(last.map(|(end, number)| {
+            let id = controller.job(number).map_or(job.id, |other| other.id);
+            (end.max(now), Basis::UserPlace { job: id })
+        }))
+    }
+
     /// Gives its place in its queue back when it ends, if that can be said.
-    fn ends_in_queue(&mut self, job: &Job, start: WallTime) {
-        let Some(places) = self.queues.get_mut(&job.queue) else { return };
-        match job.length() {
-            Some(length) => drop(places.ends.insert((start + length, job.id.number))),
-            None => drop(places.unsaid.get_or_insert(job.id)),
+    fn ends_in_queue(&mut self, controller: &Controller, job: &Job, start: WallTime) {
+        let end = job.length().map(|length| start + length);
+        for places in self.places_of_user(controller, job) {
+            places.add(end, job.id);
+        }
+        if let Some(places) = self.queues.get_mut(&job.queue) {
+            places.add(end, job.id);
         }
     }
 
@@ -290,7 +369,7 @@ impl Plan {
         if self.last.is_some_and(|(last, _)| from >= last) {
             self.last = Some((from, Some(job.id)));
         }
-        self.ends_in_queue(job, from);
+        self.ends_in_queue(controller, job, from);
         let reservation = controller.reservation(job, &place, from);
         if job.length().is_none() {
             self.rests_on_unknown(place.node, reservation.until, job.id);

@@ -41,6 +41,18 @@ impl PassedOver {
     }
 }
 
+impl Chosen<'_> {
+    /// How many jobs before it were passed over.
+    pub(crate) fn passed(&self) -> u64 {
+        match self {
+            Chosen::Next(passed) => {
+                passed.kinds.iter().map(|(_, _, count)| count).sum::<u64>() + passed.others
+            }
+            Chosen::MadeRoom(_) => 0,
+        }
+    }
+}
+
 impl Controller {
     /// Why this job, why there, and who was passed over.
     pub(crate) fn why_started(&self, job: &Job, allocation: &Allocation, chosen: Chosen<'_>) -> String {

@@ -66,6 +66,16 @@ impl Leavings {
         self.troubles.iter().find(|((_, of), _)| of == card).map(|(_, why)| why.as_str())
     }
 
+    /// Says of processes that are on their way out, and in no group any more, whose they were: they are no strangers.
+    pub fn recognize(&self, sample: &mut Sample) {
+        for holder in sample.cards.iter_mut().flat_map(|card| &mut card.holders) {
+            if holder.attempt.is_none() && holder.pid > 0 {
+                let mut all = self.seen.keys().copied();
+                holder.attempt = all.find(|attempt| self.was(*attempt, holder.pid, holder.start_ticks));
+            }
+        }
+    }
+
     /// Takes in a look at the cards that was begun at this time. Those whose cards were seen clean since they were over
     /// may go.
     pub fn look(
@@ -274,6 +284,18 @@ mod tests {
         leavings.leave(name(1), cards(), BootTime(2));
         let dead = sample(vec![holder(8, None, None), holder(0, None, None)]);
         assert_eq!(leavings.look(BootTime(3), &dead, |attempt| attempt == name(2)), [name(1)]);
+    }
+
+    #[test]
+    fn the_dying_are_known_for_what_they_were() {
+        let mut leavings = Leavings::default();
+        leavings.look(BootTime(1), &sample(vec![holder(7, Some(70), Some(name(1)))]), |_| true);
+        let others = [holder(7, Some(71), None), holder(8, None, None), holder(0, None, None)];
+        let mut now =
+            sample([holder(7, Some(70), None), holder(7, None, None)].into_iter().chain(others).collect());
+        leavings.recognize(&mut now);
+        let whose: Vec<_> = now.cards[0].holders.iter().map(|holder| holder.attempt).collect();
+        assert_eq!(whose, [Some(name(1)), Some(name(1)), None, None, None]);
     }
 
     #[test]

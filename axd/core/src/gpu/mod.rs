@@ -1,6 +1,8 @@
 //! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
 //! cards is `node`'s, where a job goes is `schedule::placement`'s.
 
+pub mod fence;
+pub mod frameworks;
 pub mod health;
 pub mod holders;
 pub mod idle;
@@ -10,10 +12,11 @@ mod sample;
 pub mod seen;
 mod slices;
 pub mod thin;
+pub mod visible;
 pub mod watch;
 
 pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
-pub use slices::{Grant, slices, weakest};
+pub use slices::{Grant, slices};
 
 use std::fmt;
 

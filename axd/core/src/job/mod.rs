@@ -1,6 +1,7 @@
 //! Jobs: what they ask for, the states they go through.
 
 pub mod bounds;
+pub mod features;
 pub mod idle;
 pub mod request;
 pub mod spec;

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::config::{Config, Queue};
 use crate::id::HostName;
+use crate::job::features::{BadFeatures, Features};
 use crate::job::spec::{JobSpec, PreemptMode, RamRequest, TimeLimit};
 use crate::node::{Inventory, Node};
 use crate::size::Megabytes;
@@ -58,6 +59,32 @@ pub struct Request {
     /// Exit codes that are retried; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retry_on: Vec<u8>,
+    /// What few jobs ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub special: Option<Box<Special>>,
+}
+
+/// What few jobs ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Special {
+    /// Features that its node must have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<Features>,
+}
+
+impl Request {
+    /// Features that its node must have.
+    pub fn features(&self) -> Option<&Features> {
+        self.special.as_ref()?.features.as_ref()
+    }
+
+    /// Changes what few jobs ask for; what then asks for nothing is none.
+    pub fn set_special(&mut self, change: impl FnOnce(&mut Special)) {
+        let mut special = self.special.take().map_or_else(Special::default, |special| *special);
+        change(&mut special);
+        self.special = (special != Special::default()).then(|| Box::new(special));
+    }
 }
 
 /// Cards of one node.
@@ -114,6 +141,7 @@ impl Request {
             preempt: by_default(),
             fit_memory: false,
             retry_on: Vec::new(),
+            special: None,
         }
     }
 }
@@ -134,6 +162,9 @@ pub fn resolve(
     let host = typical_node(nodes, cards.as_ref());
     let cpus = cpus_for(spec, queue, cards.as_ref(), host);
     let policy = &config.policy;
+    let features = spec.resources.constraint.as_deref().map(str::parse::<Features>).transpose();
+    let features = features.or_else(|error: BadFeatures| unmeetable(format!("--constraint: {error}")))?;
+    let special = Special { features };
     Ok(Request {
         cpus,
         ram: ram_for(spec, queue, cards.as_ref(), cpus, host),
@@ -152,6 +183,7 @@ pub fn resolve(
         preempt: spec.policy.preempt.unwrap_or(queue.preempt),
         fit_memory: spec.resources.fit_memory,
         cards,
+        special: (special != Special::default()).then(|| Box::new(special)),
     })
 }
 

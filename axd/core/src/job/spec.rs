@@ -58,6 +58,9 @@ pub struct ResourceSpec {
     /// `--mem`: GPU memory of each card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_mem: Option<Megabytes>,
+    /// `--gpu-mem-hints`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_mem_hints: Option<MemHints>,
     /// `--mem-fit`: it may be charged less than that, if its last runs used less.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fit_memory: bool,
@@ -99,6 +102,19 @@ pub struct GpuCount {
     pub kind: Option<String>,
     /// How many.
     pub count: u32,
+}
+
+/// `--gpu-mem-hints`: which settings of frameworks are made for slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemHints {
+    /// Those that every version in use takes.
+    #[default]
+    Usual,
+    /// Also PyTorch's share of a card, which versions before 2.10 refuse to start with.
+    Torch,
+    /// None.
+    None,
 }
 
 /// How much host memory.

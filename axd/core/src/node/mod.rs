@@ -41,6 +41,9 @@ pub struct Inventory {
     pub ram: Megabytes,
     /// Cards to give out.
     pub cards: Vec<Card>,
+    /// What `--constraint` may ask for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
     /// NUMA node of each CPU; empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numa_cpus: Vec<u32>,
@@ -63,6 +66,11 @@ pub struct Card {
 }
 
 impl Inventory {
+    /// A node that registers for the first time, with no more known of it.
+    pub fn new(name: HostName, cpus: u32, ram: Megabytes, cards: Vec<Card>) -> Inventory {
+        Inventory { name, epoch: 1, cpus, ram, cards, features: Vec::new(), numa_cpus: Vec::new() }
+    }
+
     /// The cards of a type, or all.
     pub fn cards_of<'a>(&'a self, kind: Option<&'a str>) -> impl Iterator<Item = &'a Card> {
         self.cards.iter().filter(move |c| kind.is_none() || c.kind.as_deref() == kind)
@@ -70,6 +78,11 @@ impl Inventory {
 
     /// Whether a request wants and is allowed this node at all.
     pub fn admits(&self, request: &Request) -> bool {
+        self.is_named(request) && request.features().is_none_or(|features| features.met_by(&self.features))
+    }
+
+    /// Whether it is among the nodes that a request names, or does not exclude.
+    pub fn is_named(&self, request: &Request) -> bool {
         (request.only_nodes.is_empty() || request.only_nodes.contains(&self.name))
             && !request.not_nodes.contains(&self.name)
     }
@@ -223,11 +236,6 @@ impl Node {
             states: BTreeMap::new(),
             drained: None,
         }
-    }
-
-    /// How the cards lie to one another; nothing where all lie alike, as far as is known.
-    pub fn topology(&self) -> Option<&Topology> {
-        self.topology.as_deref()
     }
 
     /// What living attempts hold, by epoch.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::HostName;
 use crate::job::bounds::Asks;
-use crate::job::request::CardRequest;
+use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 
 use super::{Card, CardUse, Node, Withheld};
@@ -15,6 +15,11 @@ use super::{Card, CardUse, Node, Withheld};
 pub enum Need {
     /// To be allowed there by its own `--nodelist` and `--exclude`.
     Admission,
+    /// Features.
+    Features {
+        /// Those that it asks for.
+        wanted: String,
+    },
     /// A node that is in use.
     Drained {
         /// By whom it is drained and why.
@@ -61,6 +66,7 @@ impl Need {
     fn sort(&self) -> u8 {
         match self {
             Need::Admission => 5,
+            Need::Features { .. } => 6,
             Need::Drained { .. } => 4,
             Need::Cpus { .. } => 0,
             Need::Ram { .. } => 1,
@@ -116,7 +122,7 @@ impl Lack {
             }
         }
         groups.sort_by_key(|group| {
-            let barred = group.needs.contains(&Need::Admission);
+            let barred = group.needs.iter().any(|need| need.sort() >= Need::Admission.sort());
             (barred, group.needs.len(), group.nodes.first().cloned())
         });
         groups
@@ -137,13 +143,25 @@ impl Node {
         self.inventory.cards.iter().filter(serves).count() as u32
     }
 
+    /// Whether a request wants and is allowed the node at all.
+    fn barred(&self, request: &Request) -> Option<Need> {
+        let has = &self.inventory;
+        match request.features() {
+            _ if !has.is_named(request) => Some(Need::Admission),
+            Some(wanted) if !wanted.met_by(&has.features) => {
+                Some(Need::Features { wanted: wanted.to_string() })
+            }
+            _ => None,
+        }
+    }
+
     /// What keeps a request from fitting now; nothing: it fits.
     pub fn needs_now<'a>(&self, asks: impl Into<Asks<'a>>, reserve: u32) -> Vec<Need> {
         let asks = asks.into();
         let request = asks.request;
         let has = &self.inventory;
-        if !has.admits(request) {
-            return vec![Need::Admission];
+        if let Some(barred) = self.barred(request) {
+            return vec![barred];
         }
         if let Some(why) = self.drained() {
             return vec![Need::Drained { why: why.to_owned() }];
@@ -171,8 +189,8 @@ impl Node {
         let asks = asks.into();
         let request = asks.request;
         let has = &self.inventory;
-        if !has.admits(request) {
-            return vec![Need::Admission];
+        if let Some(barred) = self.barred(request) {
+            return vec![barred];
         }
         let mut found = Vec::new();
         if request.cpus > has.cpus {

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Card, Inventory};
+use super::{Card, Inventory, Node};
 
 /// So many sets are compared; where there were more, cards are taken one after the other.
 const SETS: usize = 5000;
@@ -84,6 +84,13 @@ impl Topology {
             set.push(left.remove(at));
         }
         set.split_off(taken.len())
+    }
+}
+
+impl Node {
+    /// How the cards lie to one another; nothing where all lie alike, as far as is known.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.topology.as_deref()
     }
 }
 
@@ -239,7 +246,7 @@ mod tests {
         ) {
             let cards = cards(&[], &on.iter().map(|numa| Some(*numa)).collect::<Vec<_>>());
             let name = "gpu-01".parse().unwrap();
-            let has = Inventory { name, epoch: 1, cpus: 16, ram: Megabytes(1), numa_cpus: numa.to_vec(), cards };
+            let has = Inventory { name, epoch: 1, cpus: 16, ram: Megabytes(1), numa_cpus: numa.to_vec(), cards, features: vec![] };
             let free: Vec<u32> = (0..16).filter(|cpu| free & (1 << cpu) != 0).collect();
             let all: Vec<usize> = (0..on.len()).collect();
             let given = nearest(free.iter().copied(), count, &has, &all);

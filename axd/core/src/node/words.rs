@@ -18,6 +18,7 @@ impl Need {
     fn now(&self, most: &str) -> String {
         match self {
             Need::Admission => "leave to run".to_owned(),
+            Need::Features { wanted } => format!("the features {wanted}"),
             Need::Drained { .. } => "a node that is in use".to_owned(),
             Need::Cpus { wanted, free, all } => {
                 format!("{} ({most}{free} of {all} free)", count(*wanted, "CPU"))
@@ -39,6 +40,7 @@ impl Need {
     fn for_ever(&self, who: &str, have: &str) -> String {
         match self {
             Need::Admission => "leave to run".to_owned(),
+            Need::Features { wanted } => format!("the features {wanted}"),
             Need::Drained { .. } => "a node that is in use".to_owned(),
             Need::Cpus { wanted, all, .. } => format!("{}, and {who} {have} {all}", count(*wanted, "CPU")),
             Need::Ram { wanted, all, .. } => format!("{wanted} of RAM, and {who} {have} {all}"),
@@ -75,6 +77,9 @@ impl Lack {
         if self.needs == [Need::Admission] {
             return format!("may not run on {places}, by its --nodelist or --exclude");
         }
+        if let [Need::Features { wanted }] = self.needs.as_slice() {
+            return format!("needs the features {wanted}, missing on {places}");
+        }
         if let [Need::Drained { why }] = self.needs.as_slice() {
             let is = if self.count > 1 { "is drained, the first" } else { "is drained" };
             return format!("{places} {is} {why}");
@@ -89,6 +94,9 @@ impl Lack {
         let places = places(&self.nodes, self.count);
         if self.needs == [Need::Admission] {
             return format!("may not run on {places}, by its --nodelist or --exclude");
+        }
+        if let [Need::Features { wanted }] = self.needs.as_slice() {
+            return format!("needs the features {wanted}, missing on {places}");
         }
         let (who, have) = match self.count {
             1 => (places, "has"),

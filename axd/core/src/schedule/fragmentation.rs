@@ -152,6 +152,7 @@ mod tests {
             cpus: 8,
             ram: Megabytes(8),
             cards,
+            features: vec![],
             numa_cpus: vec![],
         }
     }

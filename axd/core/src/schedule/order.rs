@@ -11,6 +11,7 @@ use crate::config::{Config, Policy, Queue, QueueOrder, QueueState, Scheduler};
 use crate::id::{JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Bounds;
+use crate::job::features::Features;
 use crate::job::request::CardRequest;
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
@@ -41,6 +42,7 @@ pub(crate) struct Shape {
     only_nodes: Vec<crate::id::HostName>,
     not_nodes: Vec<crate::id::HostName>,
     bounds: Option<Arc<Bounds>>,
+    features: Option<Features>,
 }
 
 impl Shape {
@@ -55,6 +57,7 @@ impl Shape {
             only_nodes: request.only_nodes.clone(),
             not_nodes: request.not_nodes.clone(),
             bounds: job.bounds.clone(),
+            features: request.features().cloned(),
         }
     }
 }
@@ -101,6 +104,8 @@ struct OneQueue {
     /// Of each user who has some.
     ready: BTreeMap<Uid, Lane>,
     active: u32,
+    /// Active jobs of each user who has some.
+    active_of: BTreeMap<Uid, u32>,
 }
 
 /// What a point of priority is worth in the value of a rank: the milliseconds of waiting that it outweighs. Waiting for
@@ -236,14 +241,30 @@ impl WaitingOrder {
     }
 
     /// A job of the queue was started.
-    pub fn started(&mut self, queue: &QueueName) {
-        self.queues.entry(queue.clone()).or_default().active += 1;
+    pub fn started(&mut self, queue: &QueueName, user: Uid) {
+        let queue = self.queues.entry(queue.clone()).or_default();
+        queue.active += 1;
+        *queue.active_of.entry(user).or_default() += 1;
     }
 
     /// A job of the queue has ended.
-    pub fn ended(&mut self, queue: &QueueName) {
-        if let Some(queue) = self.queues.get_mut(queue) {
-            queue.active = queue.active.saturating_sub(1);
+    pub fn ended(&mut self, queue: &QueueName, user: Uid) {
+        let Some(queue) = self.queues.get_mut(queue) else { return };
+        queue.active = queue.active.saturating_sub(1);
+        if let Some(own) = queue.active_of.get_mut(&user) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                queue.active_of.remove(&user);
+            }
+        }
+    }
+
+    /// Active jobs of a user, in a queue or in all.
+    pub fn active_of(&self, user: Uid, queue: Option<&QueueName>) -> u32 {
+        let of = |queue: &OneQueue| queue.active_of.get(&user).copied().unwrap_or(0);
+        match queue {
+            Some(name) => self.queues.get(name).map_or(0, of),
+            None => self.queues.values().map(of).sum(),
         }
     }
 

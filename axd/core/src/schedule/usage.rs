@@ -92,6 +92,14 @@ impl Usages {
         }
     }
 
+    /// Whether two remember the same of everybody; what jobs take now, which follows from the jobs, does not count.
+    pub fn remembers_like(&self, other: &Usages) -> bool {
+        let remembered = |usages: &Usages| -> Vec<(Uid, u64, WallTime)> {
+            usages.0.iter().map(|(user, account)| (*user, account.amount, account.at)).collect()
+        };
+        remembered(self) == remembered(other)
+    }
+
     /// A job that runs already is known again, after a restart.
     pub fn goes_on(&mut self, user: Uid, share: Share) {
         self.0.entry(user).or_default().rate += share.0;

@@ -29,6 +29,8 @@ pub struct Walk {
     cost: Cost,
     /// So many jobs that are not worth a look are passed one by one before the walk leaps.
     patience: usize,
+    /// Jobs that were stepped over or leapt to.
+    looked: u64,
 }
 
 /// A queue.
@@ -166,7 +168,7 @@ impl Walk {
     pub(super) fn new(mut sources: Vec<Source>, policy: &Policy) -> Walk {
         // Equal times: the heavier queue, then the name.
         sources.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.name.cmp(&b.name)));
-        Walk { sources, scheduler: policy.scheduler, cost: policy.cost, patience: PATIENCE }
+        Walk { sources, scheduler: policy.scheduler, cost: policy.cost, patience: PATIENCE, looked: 0 }
     }
 
     /// The next job, with its queue.
@@ -187,6 +189,7 @@ impl Walk {
             passed += 1;
         }
         self.patience = 0;
+        self.looked += 1;
         let (at, head, time) = self.nearest(|source| source.leap(order, worth))?;
         let source = &mut self.sources[at];
         let head = &mut source.heads[head];
@@ -223,9 +226,28 @@ impl Walk {
         (0..).zip(shortest).filter_map(of_shape).collect()
     }
 
+    /// How many jobs it has looked at.
+    pub fn looked(&self) -> u64 {
+        self.looked
+    }
+
     /// Leaves a queue out from now on.
     pub fn leave(&mut self, queue: &QueueName) {
         self.sources.retain(|source| source.name != *queue);
+    }
+
+    /// Leaves the jobs of a user out from now on, in one queue or in all.
+    pub fn leave_user(&mut self, user: Uid, queue: Option<&QueueName>) {
+        let of_queue = |source: &&mut Source| queue.is_none_or(|queue| source.name == *queue);
+        for source in self.sources.iter_mut().filter(of_queue) {
+            let Some(at) = source.heads.iter().position(|head| head.user == user) else { continue };
+            let head = &mut source.heads[at];
+            (head.drained, head.front) = (true, Some(None));
+            head.ahead.clear();
+            if let Some(firsts) = &mut source.firsts {
+                firsts.retain(|Reverse((_, of))| *of != at);
+            }
+        }
     }
 
     fn step(&mut self, order: &WaitingOrder) -> Option<(Waiting, usize)> {
@@ -233,6 +255,7 @@ impl Walk {
             let (rank, head) = source.first(order)?;
             Some((rank, head, source.time))
         })?;
+        self.looked += 1;
         let source = &mut self.sources[at];
         let waiting = source.take(order)?;
         source.time = time.after(price(self.cost, waiting.share, waiting.length), source.weight);

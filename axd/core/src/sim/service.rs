@@ -163,12 +163,12 @@ impl Service {
 
     /// Cards × milliseconds by the memory that was asked for.
     pub(super) fn asked(&self) -> f64 {
-        self.flows.iter().map(|(size, flow)| flow.asked_sum as f64 / size.0 as f64).sum()
+        self.flows.iter().map(|(size, flow)| flow.asked_sum as f64 / size.0.max(1) as f64).sum()
     }
 
     /// Cards × milliseconds by the memory that was used.
     pub(super) fn used(&self) -> f64 {
-        self.flows.iter().map(|(size, flow)| flow.used_sum as f64 / size.0 as f64).sum()
+        self.flows.iter().map(|(size, flow)| flow.used_sum as f64 / size.0.max(1) as f64).sum()
     }
 
     /// Jain's index of what the queues got of what they were due: 1 is even.

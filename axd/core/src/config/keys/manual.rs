@@ -88,6 +88,7 @@ Two machines with twelve cards and two queues:
 const END: &str = r#".Ed
 .Sh SEE ALSO
 .Xr ax 1 ,
+.Xr ax-gpu 7 ,
 .Xr ax-scheduling 7 ,
 .Xr axctl 8 ,
 .Xr axd 8

@@ -3,9 +3,11 @@
 //! table whose kind and field disagree does not compile.
 
 use super::Draft;
-use crate::config::{Cost, LearnMemory, LeaseMode, Packing, QueueOrder, QueueState, Scheduler};
+use crate::config::{
+    Cost, FenceMode, LearnMemory, LeaseMode, Naming, Packing, QueueOrder, QueueState, Scheduler,
+};
 use crate::id::{HostName, QueueName};
-use crate::job::spec::PreemptMode;
+use crate::job::spec::{MemHints, PreemptMode};
 
 /// A place for a value of this type.
 pub trait Slot<T> {
@@ -126,5 +128,22 @@ word_slot!(Scheduler, SCHEDULERS, "fifo" => Fifo, "fifo_strict" => FifoStrict, "
 word_slot!(Cost, COSTS, "area" => Area, "count" => Count);
 word_slot!(LearnMemory, LEARNING, "off" => Off, "raise" => Raise, "fit" => Fit);
 word_slot!(Packing, PACKINGS, "best" => Best, "first" => First, "worst" => Worst, "fgd" => Fgd);
+word_slot!(Naming, NAMINGS, "index" => Index, "uuid" => Uuid);
+word_slot!(FenceMode, FENCES, "auto" => Auto, "require" => Require, "off" => Off);
+word_slot!(MemHints, HINTS, "usual" => Usual, "torch" => Torch, "none" => None);
 word_slot!(PreemptMode, PREEMPTS,
     "requeue" => Requeue, "suspend" => Suspend, "cancel" => Cancel, "never" => Never);
+
+impl QueueState {
+    /// Its word in the configuration.
+    pub fn word(self) -> &'static str {
+        self.get().unwrap_or_default()
+    }
+}
+
+impl Scheduler {
+    /// Its word in the configuration.
+    pub fn word(self) -> &'static str {
+        self.get().unwrap_or_default()
+    }
+}

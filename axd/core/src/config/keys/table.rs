@@ -2,7 +2,9 @@
 //! read, checked, compared and documented; nothing else lists keys.
 
 use super::kind::{Form, Kind};
-use super::slot::{COSTS, LEARNING, LEASES, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES};
+use super::slot::{
+    COSTS, FENCES, HINTS, LEARNING, LEASES, NAMINGS, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES,
+};
 use super::{Effect, Fallback, Key};
 use crate::id::{HostName, QueueName};
 use crate::size::Megabytes;
@@ -121,7 +123,17 @@ pub static KEYS: &[Key] = &[
         "For so long nothing may happen on a suspect card before it is given out again."),
     key("resources.gpu_context_mb",
         HostSize(Megabytes::ZERO, Megabytes(65_536), |d| &mut d.config.resources.gpu_context), "512",
-        "Memory that is added to each slice for the driver's own use.").later(),
+        "Of each slice, the memory that frameworks are told to leave to the driver and its libraries; at most a \
+         quarter of it."),
+    key("resources.gpu_visible", Enum(NAMINGS, |d| &mut d.config.resources.gpu_visible), "index",
+        "How CUDA_VISIBLE_DEVICES and its like name a job's cards: by number, or by UUID, which some programs can't \
+         read. Parts of cards (MIG) are always named by UUID; see ax-gpu(7)."),
+    key("resources.gpu_fence", Enum(FENCES, |d| &mut d.config.resources.gpu_fence), "auto",
+        "Whether a job is kept from opening the device files of other cards: where this machine can, or nothing \
+         starts without it, or never."),
+    key("resources.gpu_mem_hints", Enum(HINTS, |d| &mut d.config.resources.gpu_mem_hints), "usual",
+        "Settings of frameworks that keep them to a slice, for jobs without --gpu-mem-hints: torch adds the one that \
+         PyTorch before 2.10 refuses, none sets none."),
     key("resources.gpu_fragmentation_warning",
         Percent(1, 100, |d| &mut d.config.resources.gpu_fragmentation_warning), "30%",
         "Share of a card in slices that may be bound and not used before 'ax resource' warns."),
@@ -156,6 +168,8 @@ pub static KEYS: &[Key] = &[
         "Weight of the queue under fair_share, rank under fifo; more is earlier."),
     key("queues[].max_running", Count(1, MOST, |d| &mut d.queue.max_running), "none",
         "Most jobs of the queue that run at once; a job that has a place kept for it counts among them.").absent(),
+    key("queues[].max_running_per_user", Count(1, MOST, |d| &mut d.queue.max_running_per_user), "none",
+        "Most jobs of the queue that run at once for one user; a job that has a place kept for it counts among them.").absent(),
     key("queues[].state", Enum(STATES, |d| &mut d.queue.state), "open",
         "open accepts and starts jobs, stopped accepts but starts none, closed accepts none and runs out."),
     key("queues[].default_time", Duration(SECOND, YEAR, |d| &mut d.queue.default_time), "none",
@@ -253,6 +267,8 @@ pub static KEYS: &[Key] = &[
     key("policy.max_queued_per_user",
         Count(1, 10_000_000, |d| &mut d.config.policy.max_queued_per_user), "100000",
         "Most waiting jobs of a user; an array counts as one, root is exempt."),
+    key("policy.max_running_per_user", Count(1, MOST, |d| &mut d.config.policy.max_running_per_user), "none",
+        "Most jobs of a user that run at once, of all queues; a job that has a place kept for it counts among them.").absent(),
     key("policy.max_stored_per_user",
         HostSize(SMALL, LARGE, |d| &mut d.config.policy.max_stored_per_user), "1GiB",
         "Most that is stored of scripts, environments and options of a user's waiting and running jobs; equal \

@@ -5,7 +5,8 @@ use crate::directive::Dialect;
 use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
 use crate::directive::syntax;
-use crate::job::spec::OpenMode;
+use crate::gpu::visible;
+use crate::job::spec::{Export, OpenMode};
 use crate::pattern::{Pattern, SPECIFIERS};
 use crate::text::{nearest, quoted};
 
@@ -88,8 +89,21 @@ pub(in crate::directive) fn chdir(draft: &mut Draft, given: &Given<'_>) -> Done 
 }
 
 pub(in crate::directive) fn export(draft: &mut Draft, given: &Given<'_>) -> Done {
-    draft.out.spec.io.export = syntax::export(&text(given, MAX_ENVIRONMENT)?)?;
+    let export = syntax::export(&text(given, MAX_ENVIRONMENT)?)?;
+    if let Export::Only(items) | Export::AllAnd(items) = &export {
+        let given = items.iter().filter(|item| item.value.is_some());
+        given.for_each(|item| remark_mask(draft, &item.name));
+    }
+    draft.out.spec.io.export = export;
     Ok(())
+}
+
+/// Which cards a job may use is not the submitter's to say; a script may still choose among them.
+fn remark_mask(draft: &mut Draft, name: &str) {
+    if visible::is_mask(name) {
+        let fault = Fault::new(format!("{name} is set by ax, for the job's cards"));
+        draft.remark(fault.hint("a script can set it to fewer of them, see ax-gpu(7)"));
+    }
 }
 
 /// Each name once: the last value stands, in the place of the first.
@@ -99,6 +113,7 @@ pub(in crate::directive) fn env(draft: &mut Draft, given: &Given<'_>) -> Done {
         return Err(Fault::new(format!("{} has no value", quoted(&pair))).hint("write '--env=NAME=VALUE'"));
     };
     let name = syntax::variable(name)?;
+    remark_mask(draft, &name);
     let env = &mut draft.out.spec.io.env;
     let full = env.len() >= MAX_VARIABLES;
     match env.iter_mut().find(|(known, _)| *known == name) {

@@ -1,12 +1,13 @@
 //! Cards, CPUs, memory, tasks and nodes.
 
-use super::{Done, MAX_COUNT, number, text_or_none};
+use super::{Done, MAX_COUNT, choice, number, text_or_none};
 use crate::directive::Dialect;
 use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
 use crate::hostlist;
 use crate::id::HostName;
-use crate::job::spec::{GpuCount, NodeCount, RamRequest};
+use crate::job::features::Features;
+use crate::job::spec::{GpuCount, MemHints, NodeCount, RamRequest};
 use crate::size::Megabytes;
 use crate::text::{nearest, quoted};
 use crate::units::{gpu_size, host_size};
@@ -33,6 +34,12 @@ pub(in crate::directive) fn gpus_per_node(draft: &mut Draft, given: &Given<'_>) 
 
 pub(in crate::directive) fn gpus_per_task(draft: &mut Draft, given: &Given<'_>) -> Done {
     draft.out.spec.resources.gpus_per_task = Some(gpu_count(given.value(), given.dialect)?);
+    Ok(())
+}
+
+pub(in crate::directive) fn gpu_mem_hints(draft: &mut Draft, given: &Given<'_>) -> Done {
+    let words = [("usual", MemHints::Usual), ("torch", MemHints::Torch), ("none", MemHints::None)];
+    draft.out.spec.resources.gpu_mem_hints = Some(choice(given, &words)?);
     Ok(())
 }
 
@@ -249,7 +256,13 @@ fn hosts(value: &str) -> Result<Vec<String>, Fault> {
 }
 
 pub(in crate::directive) fn constraint(draft: &mut Draft, given: &Given<'_>) -> Done {
-    draft.out.spec.resources.constraint = text_or_none(given, 1024)?;
+    let value = text_or_none(given, 1024)?;
+    // Slurm has forms for several nodes; whether a name is known is not said here.
+    if let Some(text) = value.as_deref().filter(|_| !given.is_slurm()) {
+        text.parse::<Features>().map_err(|bad| Fault::new(bad.to_string()))?;
+    }
+    draft.out.constraint_dialect = value.as_ref().map(|_| given.dialect);
+    draft.out.spec.resources.constraint = value;
     Ok(())
 }
 

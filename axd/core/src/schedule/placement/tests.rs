@@ -28,7 +28,15 @@ fn node((mem, cards, mixed): Shape, number: usize) -> Node {
     };
     let name = format!("node-{number}").parse().unwrap();
     let cards = (0..cards).map(card).collect();
-    Node::new(Inventory { name, epoch: 1, cpus: 12, ram: Megabytes(12), cards, numa_cpus: vec![] })
+    Node::new(Inventory {
+        name,
+        epoch: 1,
+        cpus: 12,
+        ram: Megabytes(12),
+        cards,
+        features: vec![],
+        numa_cpus: vec![],
+    })
 }
 
 fn requests() -> impl Strategy<Value = (u32, Option<u64>, u32)> {

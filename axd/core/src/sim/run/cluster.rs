@@ -19,6 +19,12 @@ struct SimNode {
     cards: Vec<SimCard>,
 }
 
+impl SimNode {
+    fn new(inventory: Inventory, shape: &NodeShape) -> SimNode {
+        SimNode { inventory, mem: shape.mem, cards: vec![SimCard::default(); shape.cards as usize] }
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct SimCard {
     /// Attempts on it.
@@ -35,17 +41,25 @@ pub(super) struct Place {
 }
 
 impl Cluster {
-    /// Machines on which nothing but cards is ever scarce.
+    /// The machines of the workload's origin, or such on which nothing but cards is ever scarce.
     pub(super) fn new(shapes: &[NodeShape], workload: &Workload) -> Result<Cluster, BadName> {
+        let nodes = match workload.machines(shapes) {
+            Some(machines) => {
+                machines.iter().zip(shapes).map(|(has, shape)| SimNode::new(has.clone(), shape)).collect()
+            }
+            None => Cluster::ample(shapes, workload)?,
+        };
+        let by_name = nodes.iter().enumerate().map(|(at, node)| (node.inventory.name.clone(), at));
+        Ok(Cluster { by_name: by_name.collect(), nodes })
+    }
+
+    fn ample(shapes: &[NodeShape], workload: &Workload) -> Result<Vec<SimNode>, BadName> {
         let width = shapes.len().to_string().len();
         let nodes = shapes.iter().zip(1..).map(|(shape, number)| {
             let name: HostName = format!("node-{number:0width$}").parse()?;
-            let inventory = inventory(name, shape, ample(shape, workload));
-            Ok(SimNode { inventory, mem: shape.mem, cards: vec![SimCard::default(); shape.cards as usize] })
+            Ok(SimNode::new(inventory(name, shape, ample(shape, workload)), shape))
         });
-        let nodes: Vec<SimNode> = nodes.collect::<Result<_, BadName>>()?;
-        let by_name = nodes.iter().enumerate().map(|(at, node)| (node.inventory.name.clone(), at));
-        Ok(Cluster { by_name: by_name.collect(), nodes })
+        nodes.collect()
     }
 
     pub(super) fn inventories(&self) -> impl Iterator<Item = &Inventory> {
@@ -102,7 +116,15 @@ impl Cluster {
 fn inventory(name: HostName, shape: &NodeShape, cpus: u32) -> Inventory {
     let card = |index| Card::new(index, format!("{name}-card-{index}"), None, shape.mem);
     let cards = (0..shape.cards).map(card).collect();
-    Inventory { cpus, ram: Megabytes(u64::from(cpus)), epoch: 1, cards, name, numa_cpus: Vec::new() }
+    Inventory {
+        cpus,
+        ram: Megabytes(u64::from(cpus)),
+        epoch: 1,
+        cards,
+        name,
+        features: Vec::new(),
+        numa_cpus: Vec::new(),
+    }
 }
 
 /// As many CPUs, and megabytes of RAM, as attempts can be on a node at once: each asks for one.

@@ -74,8 +74,7 @@ fn saving(workload: &Workload) -> Vec<usize> {
 impl<'a> Player<'a> {
     pub(super) fn new(workload: &'a Workload, options: &'a Options) -> Result<Player<'a>, Stuck> {
         let cluster = Cluster::new(&options.nodes, workload)?;
-        let submissions =
-            Submissions::new(workload, &options.config, &options.history, cluster.inventories())?;
+        let submissions = Submissions::new(workload, options, cluster.inventories())?;
         let history = submissions.history(&options.history);
         let empty = Controller::new(options.config.clone()).snapshot();
         let mut controller = Controller::restore(Snapshot { history, ..empty });

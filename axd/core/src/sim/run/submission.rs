@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Stuck;
 use super::player::YEAR;
+use super::{Options, Stuck};
 use crate::config::Config;
 use crate::controller::Submission;
 use crate::id::{SubmissionKey, Uid};
@@ -27,17 +27,20 @@ pub(super) struct Submissions {
     coming: Vec<(Span, usize)>,
     ranks: Vec<u32>,
     owners: BTreeMap<Arc<str>, Uid>,
-    /// An empty node of each shape.
+    /// An empty node of each shape, or all of the workload's origin.
     shapes: Vec<Node>,
+    /// Whether these are such: what tasks ask for has its meaning there.
+    at_home: bool,
 }
 
 impl Submissions {
     pub(super) fn new<'a>(
         workload: &Workload,
-        config: &Config,
-        before: &[Task],
+        options: &Options,
         nodes: impl Iterator<Item = &'a Inventory>,
     ) -> Result<Submissions, Stuck> {
+        let (config, before) = (&options.config, &options.history);
+        let at_home = workload.machines(&options.nodes).is_some();
         let mut owners = BTreeMap::new();
         for task in &workload.tasks {
             if config.queue(task.queue.as_str()).is_none() {
@@ -49,7 +52,11 @@ impl Submissions {
             owners.entry(Arc::clone(&task.user)).or_insert(next);
         }
         let coming = workload.in_order().into_iter().rev().map(|at| (workload.tasks[at].arrive, at));
-        Ok(Submissions { coming: coming.collect(), ranks: workload.ranks(), owners, shapes: shapes(nodes) })
+        let shapes = match at_home {
+            true => nodes.cloned().map(Node::new).collect(),
+            false => shapes(nodes),
+        };
+        Ok(Submissions { coming: coming.collect(), ranks: workload.ranks(), owners, shapes, at_home })
     }
 
     /// What is known of tasks that ran before, in the order in which they came: as if each had run alone.
@@ -108,7 +115,10 @@ impl Submissions {
         };
         let reserve = config.resources.gpu_reserve;
         let largest: Vec<&Node> = self.shapes.first().into_iter().collect();
-        let request = resolve(&spec(task), None, config, queue, &largest).map_err(|why| why.to_string())?;
+        let request = match task.asked.as_deref().filter(|_| self.at_home) {
+            Some(asked) => asked.clone(),
+            None => resolve(&spec(task), None, config, queue, &largest).map_err(|why| why.to_string())?,
+        };
         if self.shapes.iter().any(|node| node.could_ever_hold(&request, reserve)) {
             return Ok(request);
         }

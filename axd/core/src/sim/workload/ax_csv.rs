@@ -35,7 +35,7 @@ pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
         }
         tasks.push(task);
     }
-    Ok(Workload { tasks, nodes: Vec::new() })
+    Ok(Workload { tasks, nodes: Vec::new(), origin: None })
 }
 
 fn task(row: &Row<'_>, texts: &mut Texts) -> Result<Task, BadWorkload> {
@@ -60,6 +60,7 @@ fn task(row: &Row<'_>, texts: &mut Texts) -> Result<Task, BadWorkload> {
             .map(|field| field.seconds())
             .transpose()?
             .filter(|every| *every > Span::ZERO),
+        asked: None,
     })
 }
 
@@ -87,6 +88,7 @@ mod tests {
                 user: "d2".into(),
                 name: "train".into(),
                 checkpoint: Some(Span(30_000)),
+                asked: None,
             }]
         );
     }

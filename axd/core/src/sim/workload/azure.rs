@@ -37,9 +37,10 @@ pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
             user: texts.get("u"),
             name: texts.get(NO_NAME),
             checkpoint: None,
+            asked: None,
         });
     }
-    Ok(Workload { tasks, nodes: Vec::new() })
+    Ok(Workload { tasks, nodes: Vec::new(), origin: None })
 }
 
 /// `2023-11-16 18:17:03.9799600`, to the millisecond.

@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
     // A job's own id need not be unique; its place in the list is what its schedules go by.
     let tasks = jobs.map(|(at, job)| task(at, job, &document.profiles, &mut texts));
     let shape = NodeShape { cards: document.nb_res.max(1), mem: Megabytes(1) };
-    Ok(Workload { tasks: tasks.collect::<Result<_, _>>()?, nodes: vec![shape] })
+    Ok(Workload { tasks: tasks.collect::<Result<_, _>>()?, nodes: vec![shape], origin: None })
 }
 
 fn task(
@@ -74,6 +74,7 @@ fn task(
         user: texts.get("u"),
         name: texts.get(&job.profile),
         checkpoint: None,
+        asked: None,
     })
 }
 

@@ -6,6 +6,7 @@ mod ax_csv;
 mod azure;
 mod batsim;
 mod openb;
+mod recorded;
 mod sheet;
 mod swf;
 
@@ -16,8 +17,11 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::config::Config;
 use crate::config::tree::Place;
 use crate::id::QueueName;
+use crate::job::request::Request;
+use crate::node::Inventory;
 use crate::size::Megabytes;
 use crate::text::quoted;
 use crate::time::Span;
@@ -32,6 +36,19 @@ pub struct Workload {
     pub tasks: Vec<Task>,
     /// The nodes that the file names; empty: it names none.
     pub nodes: Vec<NodeShape>,
+    /// The daemon whose jobs these were, if the file is its record.
+    pub origin: Option<Box<Origin>>,
+}
+
+/// Where recorded jobs come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The machines, of which `nodes` are the shapes.
+    pub machines: Vec<Inventory>,
+    /// What the daemon last went by.
+    pub config: Config,
+    /// Jobs that never ran, so that nobody knows how long they would have: they are left out.
+    pub never_ran: usize,
 }
 
 /// One job as it really is; the controller sees only what its owner says of it.
@@ -61,6 +78,8 @@ pub struct Task {
     pub name: Arc<str>,
     /// How often it saves its work, so that an eviction costs only what came after; absent: never.
     pub checkpoint: Option<Span>,
+    /// All that it asks for, on the machines of its origin; absent: a CPU, a megabyte and the cards.
+    pub asked: Option<Box<Request>>,
 }
 
 /// A node: so many cards of one size.
@@ -133,6 +152,8 @@ pub enum Format {
     Openb,
     /// Azure's requests to a language model: arrivals of short tasks.
     Azure,
+    /// What a daemon has recorded, as `axctl db events --json` prints it: its jobs and its machines.
+    Recorded,
 }
 
 /// Columns that only one format has.
@@ -146,6 +167,7 @@ impl Format {
         match first.bytes().next() {
             Some(b';') => Format::Swf,
             Some(b'{') => Format::Batsim,
+            Some(b'[') => Format::Recorded,
             _ if known.is_none() && looks_like_swf(first) => Format::Swf,
             _ => known.map_or(Format::Csv, |(_, format)| *format),
         }
@@ -168,6 +190,7 @@ impl Format {
             Format::Batsim => batsim::read(text),
             Format::Openb => openb::read(text, companion),
             Format::Azure => azure::read(text),
+            Format::Recorded => recorded::read(text),
         }
     }
 }
@@ -196,6 +219,11 @@ impl Texts {
 }
 
 impl Workload {
+    /// The machines of its origin, if it is to run on the nodes that it names.
+    pub(super) fn machines(&self, nodes: &[NodeShape]) -> Option<&[Inventory]> {
+        self.origin.as_deref().filter(|_| self.nodes == nodes).map(|origin| origin.machines.as_slice())
+    }
+
     /// Keeps the first tasks only.
     pub fn keep(&mut self, first: usize) {
         self.tasks.truncate(first);
@@ -237,6 +265,7 @@ mod tests {
             ("; MaxProcs: 4\n", Format::Swf),
             ("\n 1 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n", Format::Swf),
             ("{\"jobs\": []}", Format::Batsim),
+            ("[\n]\n", Format::Recorded),
             ("name,num_gpu,gpu_milli\n", Format::Openb),
             ("TIMESTAMP,ContextTokens,GeneratedTokens\n", Format::Azure),
             ("", Format::Csv),

@@ -21,7 +21,7 @@ pub(super) fn read(pods: &str, nodes: Option<&str>) -> Result<Workload, BadWorkl
     for (at, row) in sheet.rows().enumerate() {
         tasks.extend(task(at, &row?, sheet.has("deletion_time"), &mut texts)?);
     }
-    Ok(Workload { tasks, nodes: shapes(nodes)? })
+    Ok(Workload { tasks, nodes: shapes(nodes)?, origin: None })
 }
 
 fn shapes(text: &str) -> Result<Vec<NodeShape>, BadWorkload> {
@@ -73,6 +73,7 @@ fn task(at: usize, row: &Row<'_>, has_ends: bool, texts: &mut Texts) -> Result<O
         user: texts.get("u"),
         name: texts.get(NO_NAME),
         checkpoint: None,
+        asked: None,
     }))
 }
 

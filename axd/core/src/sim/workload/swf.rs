@@ -21,7 +21,7 @@ pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
     }
     let most = tasks.iter().filter_map(|t| t.mem).map(|m| m.0).max().unwrap_or(1);
     let mem = Megabytes(if processors > 0 { processors } else { most });
-    Ok(Workload { tasks, nodes: vec![NodeShape { cards: 1, mem }] })
+    Ok(Workload { tasks, nodes: vec![NodeShape { cards: 1, mem }], origin: None })
 }
 
 /// `; MaxProcs: 2004`.
@@ -90,6 +90,7 @@ fn task(line: &Line<'_>, texts: &mut Texts) -> Result<Option<Task>, BadWorkload>
         user: texts.get(line.words[11].1),
         name: texts.get(&format!("app{executable}")),
         checkpoint: None,
+        asked: None,
     }))
 }
 

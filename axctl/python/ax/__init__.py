@@ -1,0 +1,1 @@
+"""What a job of ax can use from Python. Nothing here needs more than Python itself."""

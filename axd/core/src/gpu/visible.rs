@@ -1,0 +1,225 @@
+//! What a process is told of its cards: the variables by which programs choose theirs. Pure: from the cards of a job,
+//! which of its tasks asks, and whether the device fence hides the others.
+//!
+//! A job without cards gets the same names, empty: unset means "all" to every program that reads them.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::config::Naming;
+use crate::node::{Allocation, Card, CardShare};
+use crate::size::Megabytes;
+
+use super::{Hardware, Rung};
+
+/// A card as a job holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldCard {
+    /// Number on its node.
+    pub index: u32,
+    /// UUID, or a name made of node and number.
+    pub uuid: String,
+    /// Reserved memory; absent: the whole card.
+    pub slice: Option<Megabytes>,
+    /// Memory of the whole card; 0 if nobody says.
+    pub mem: Megabytes,
+    /// Who holds jobs to their slices of it.
+    pub limit: Rung,
+    /// It is a part (MIG) of a card.
+    pub is_part: bool,
+}
+
+impl HeldCard {
+    /// What is held of the cards of its node, as they are now, by number.
+    pub fn all(allocation: &Allocation, cards: &[Card]) -> Vec<HeldCard> {
+        let none = Hardware::default();
+        let held = |share: &CardShare| {
+            let card = cards.iter().find(|card| card.is_of(share, &allocation.node));
+            let hardware = card.map_or(&none, |card| &card.hardware);
+            HeldCard {
+                index: card.map_or(share.index, |card| card.index),
+                uuid: card.map_or(&share.uuid, |card| &card.uuid).clone(),
+                slice: share.slice,
+                mem: card.map_or(Megabytes::ZERO, |card| card.mem),
+                limit: hardware.limit,
+                is_part: hardware.mig.is_some(),
+            }
+        };
+        let mut all: Vec<HeldCard> = allocation.cards.iter().map(held).collect();
+        all.sort_by_key(|card| card.index);
+        all
+    }
+
+    /// What the job may use of it; absent if nobody says how much there is.
+    fn granted(&self) -> Option<Megabytes> {
+        self.slice.or(Some(self.mem)).filter(|mb| *mb > Megabytes::ZERO)
+    }
+
+    /// The same as a part of all its memory.
+    fn fraction(&self) -> Option<Fraction> {
+        Fraction::of(self.granted()?, self.mem)
+    }
+
+    /// Whether the driver of NVIDIA gave it its name. The names of cards that are only declared begin with a host's.
+    fn is_named_by_driver(&self) -> bool {
+        self.uuid.starts_with("GPU-") || self.uuid.starts_with("MIG-")
+    }
+}
+
+/// A part of a card's memory, in ten-thousandths: never more than it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Fraction(u64);
+
+impl Fraction {
+    pub(super) fn of(part: Megabytes, whole: Megabytes) -> Option<Fraction> {
+        Some(Fraction(part.0.saturating_mul(10_000).checked_div(whole.0)?.min(10_000)))
+    }
+}
+
+impl fmt::Display for Fraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:04}", self.0 / 10_000, self.0 % 10_000)
+    }
+}
+
+/// The cards of a job, and how they are to be named.
+#[derive(Debug, Clone, Copy)]
+pub struct JobCards<'a> {
+    /// All of them, by number.
+    pub held: &'a [HeldCard],
+    /// By number or by UUID.
+    pub naming: Naming,
+    /// Whether the job can open no others, so that programs find them numbered from 0.
+    pub fenced: bool,
+}
+
+/// One task of several on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskPlace {
+    /// Its number, from 0.
+    pub rank: u32,
+    /// How many there are.
+    pub tasks: u32,
+    /// Cards of each, where the job says so.
+    pub cards_per_task: Option<u32>,
+}
+
+impl TaskPlace {
+    /// Which of so many cards are its own: as many as each was promised, else an even share, those of lower ranks
+    /// first. Where there are fewer cards than tasks, neighbours share one.
+    pub fn cards(&self, cards: usize) -> Range<usize> {
+        let (rank, tasks) = (self.rank as usize, self.tasks.max(1) as usize);
+        if let Some(each) = self.cards_per_task {
+            let first = rank.saturating_mul(each as usize).min(cards);
+            return first..first.saturating_add(each as usize).min(cards);
+        }
+        if cards < tasks {
+            let own = (rank.min(tasks - 1) * cards / tasks).min(cards);
+            return own..(own + 1).min(cards);
+        }
+        let share = |rank: usize| rank.min(tasks) * (cards / tasks) + rank.min(cards % tasks);
+        share(rank)..share(rank + 1)
+    }
+}
+
+/// Variables that say which cards a process may use. Nothing that a submitter brings can take their place.
+const MASKS: [&str; 7] = [
+    "CUDA_DEVICE_ORDER",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ZE_AFFINITY_MASK",
+];
+
+/// Whether a variable says which cards a process may use, or what it holds of them.
+pub fn is_mask(name: &str) -> bool {
+    MASKS.contains(&name) || name == "AX_GPUS" || name.starts_with("AX_GPU_")
+}
+
+/// What a job's script sees: all its cards.
+pub fn of_job(cards: JobCards<'_>) -> Vec<(&'static str, String)> {
+    variables(cards, 0..cards.held.len())
+}
+
+/// What a task sees: its part of them.
+pub fn of_task(cards: JobCards<'_>, task: TaskPlace) -> Vec<(&'static str, String)> {
+    let mut all = variables(cards, task.cards(cards.held.len()));
+    let own = &cards.held[task.cards(cards.held.len())];
+    if !own.is_empty() {
+        all.push(("SLURM_STEP_GPUS", join(own.iter().map(|card| card.index))));
+    }
+    all
+}
+
+fn variables(cards: JobCards<'_>, own: Range<usize>) -> Vec<(&'static str, String)> {
+    let held = &cards.held[own.clone()];
+    let uuids = join(held.iter().map(|card| card.uuid.as_str()));
+    let nvidia = held.iter().all(HeldCard::is_named_by_driver);
+    let names = names(cards, own, nvidia);
+    let mut all = vec![
+        ("AX_GPUS", held.len().to_string()),
+        ("AX_GPU_UUIDS", uuids.clone()),
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
+        ("CUDA_VISIBLE_DEVICES", names.clone()),
+        ("NVIDIA_VISIBLE_DEVICES", for_containers(held, nvidia, uuids)),
+    ];
+    all.extend(other_makers(held, nvidia, names));
+    all.extend(memory(held));
+    if !held.is_empty() {
+        all.push(("SLURM_GPUS_ON_NODE", held.len().to_string()));
+        all.push(("SLURM_JOB_GPUS", join(cards.held.iter().map(|card| card.index))));
+    }
+    all
+}
+
+/// Numbers of cards count those that can be opened, in the order of the bus. Parts of cards have no number, and one
+/// list can't hold both; a name that only ax knows is none to a program.
+fn names(cards: JobCards<'_>, own: Range<usize>, nvidia: bool) -> String {
+    let held = &cards.held[own.clone()];
+    let by_uuid = nvidia && (cards.naming == Naming::Uuid || cards.held.iter().any(|card| card.is_part));
+    match (by_uuid, cards.fenced) {
+        (true, _) => join(held.iter().map(|card| card.uuid.as_str())),
+        (false, true) => join(own),
+        (false, false) => join(held.iter().map(|card| card.index)),
+    }
+}
+
+/// What starts containers may be outside of the fence, where a relative number is another card's.
+fn for_containers(held: &[HeldCard], nvidia: bool, uuids: String) -> String {
+    match (held.is_empty(), nvidia) {
+        (true, _) => "void".to_owned(),
+        (false, true) => uuids,
+        (false, false) => join(held.iter().map(|card| card.index)),
+    }
+}
+
+/// The same for the programs of AMD and Intel. Theirs are empty beside cards of NVIDIA's. AMD's first variable hides
+/// cards from the layer that reads the others, which so count from 0.
+fn other_makers(held: &[HeldCard], nvidia: bool, names: String) -> [(&'static str, String); 4] {
+    let (all, left) = if nvidia { (String::new(), String::new()) } else { (names, join(0..held.len())) };
+    [
+        ("ROCR_VISIBLE_DEVICES", all.clone()),
+        ("HIP_VISIBLE_DEVICES", left.clone()),
+        ("GPU_DEVICE_ORDINAL", left),
+        ("ZE_AFFINITY_MASK", all),
+    ]
+}
+
+/// Cards of a job may differ: the least that holds for each of them.
+fn memory(held: &[HeldCard]) -> [(&'static str, String); 2] {
+    let granted = held.iter().map(HeldCard::granted).min().flatten();
+    let fraction = held.iter().map(HeldCard::fraction).min().flatten();
+    [
+        ("AX_GPU_MEM_MB", granted.map_or(String::new(), |mb| mb.0.to_string())),
+        ("AX_GPU_MEM_FRACTION", fraction.map_or(String::new(), |part| part.to_string())),
+    ]
+}
+
+fn join<T: ToString>(parts: impl Iterator<Item = T>) -> String {
+    parts.map(|part| part.to_string()).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

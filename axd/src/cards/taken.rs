@@ -1,0 +1,78 @@
+//! What a look has told is taken: who is there, who is well again, who was not asked.
+
+use ax_core::gpu::{CardSeen, Sample, Unseen};
+use ax_core::time::{BootTime, Span};
+
+use super::message::Found;
+use super::sick::Ill;
+use super::{Cards, Fresh, IDLE_TIMES, News, State};
+
+impl Cards {
+    /// Those that were found, and those that were known: these may come back. `complete`: whoever was asked and is not
+    /// among those found is not there.
+    pub(super) fn take_inventory(&mut self, fresh: Fresh, complete: bool, now: BootTime) {
+        let untouchable = self.ward.untouchable();
+        let mut all = fresh.found;
+        for old in std::mem::take(&mut self.known) {
+            let there = |uuid: &str| all.iter().any(|found| found.uuid == uuid);
+            let whole = old.hardware.mig.as_ref().map_or(&old.uuid, |mig| &mig.parent);
+            let asked = !untouchable.contains(&old.uuid) && !untouchable.contains(whole);
+            if there(&old.uuid) {
+                continue;
+            }
+            if complete && asked && there(whole) {
+                // Its card is divided otherwise now: that was done on purpose.
+                self.ward.card_is_well(&old.uuid);
+                continue;
+            }
+            let told = fresh.unseen.iter().any(|unseen| unseen.uuid == old.uuid || unseen.uuid == *whole);
+            if complete && asked && !told {
+                self.sick(&old.uuid, Ill::Fails, "the driver does not find it any more", now);
+            }
+            all.push(old);
+        }
+        if complete {
+            let failed: Vec<&str> = fresh.unseen.iter().map(|unseen| unseen.uuid.as_str()).collect();
+            let well = self.ward.only_nameless(&failed);
+            // One that is divided is not looked at any further.
+            let whole = all.iter().filter(|found| found.divided && self.ward.is_tried(&found.uuid));
+            let whole: Vec<String> = whole.map(|found| found.uuid.clone()).collect();
+            let whole = whole.into_iter().filter(|card| self.ward.card_is_well(card)).collect::<Vec<_>>();
+            self.news.extend(well.into_iter().chain(whole).map(|card| News::Well { card }));
+        }
+        all.sort_by_key(Found::place);
+        self.known = all;
+        self.news.push(News::Inventory);
+    }
+
+    pub(super) fn take_sample(&mut self, fresh: Fresh, now: BootTime) {
+        self.driver_is_well();
+        for seen in &fresh.seen {
+            if self.ward.card_is_well(&seen.uuid) {
+                self.news.push(News::Well { card: seen.uuid.clone() });
+            }
+        }
+        let mut unseen = fresh.unseen;
+        self.add_sick(&mut unseen, &fresh.seen);
+        self.news.push(News::Sample(self.begun, Sample { cards: fresh.seen, unseen }));
+        let times = if self.busy { 1 } else { IDLE_TIMES };
+        if let State::Idle(_, next) = &mut self.state {
+            *next = now + Span(self.pace.sample.0 * times);
+        }
+        if self.wanted {
+            self.look_soon(now);
+        }
+    }
+
+    /// Those that were not asked because they are sick, or of which nothing was told.
+    pub(super) fn add_sick(&self, unseen: &mut Vec<Unseen>, seen: &[CardSeen]) {
+        for found in self.known.iter().filter(|found| !found.divided) {
+            let told = seen.iter().any(|card| card.uuid == found.uuid)
+                || unseen.iter().any(|card| card.uuid == found.uuid);
+            if !told {
+                let why = self.why_not(&found.uuid).unwrap_or("it was not asked").to_owned();
+                unseen.push(Unseen { uuid: found.uuid.clone(), why, xids: Vec::new() });
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! How the scheduler fares: how long its passes take, what they come to. For people: nothing is decided from it.
+
+use std::time::Duration;
+
+use ax_core::api::{ApiError, DiagView, ErrorClass, PassTimes, QueueDiag};
+use ax_core::config::Queue;
+use ax_core::controller::Decision;
+use ax_core::job::state::{JobState, Outcome};
+use ax_core::time::WallTime;
+
+use super::{Engine, now};
+use crate::forecasts::Forecasts;
+use crate::people::Person;
+
+/// So many of the last passes are known by their length.
+const PASSES: usize = 1024;
+
+/// Counts since the start of the daemon.
+#[derive(Debug)]
+pub(super) struct Measures {
+    since: WallTime,
+    passes: u64,
+    /// Lengths of the last passes in microseconds, going round.
+    lengths: Vec<u32>,
+    starts: u64,
+    backfilled: u64,
+    evictions: u64,
+    ends: u64,
+    /// When jobs were told that they would start.
+    pub(super) forecasts: Forecasts,
+}
+
+impl Measures {
+    pub(super) fn since(since: WallTime, forecasts: Forecasts) -> Measures {
+        let (passes, lengths) = (0, Vec::new());
+        Measures { since, passes, lengths, starts: 0, backfilled: 0, evictions: 0, ends: 0, forecasts }
+    }
+
+    /// An event was answered.
+    pub(super) fn pass(&mut self, now: WallTime, took: Duration, decisions: &[Decision]) {
+        let length = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        match self.lengths.get_mut(self.passes as usize % PASSES) {
+            Some(old) => *old = length,
+            None => self.lengths.push(length),
+        }
+        self.passes += 1;
+        for decision in decisions {
+            match decision {
+                Decision::Launch { passed, .. } => {
+                    self.starts += 1;
+                    self.backfilled += u64::from(*passed > 0);
+                }
+                Decision::Terminate { outcome: Outcome::Preempted, .. } => self.evictions += 1,
+                Decision::Closed { .. } => self.ends += 1,
+                _ => {}
+            }
+        }
+        self.forecasts.decided(now, decisions);
+    }
+
+    fn pass_times(&self) -> PassTimes {
+        let mut lengths = self.lengths.clone();
+        lengths.sort_unstable();
+        let ranked = |percent: usize| {
+            let at = (lengths.len() * percent).div_ceil(100).saturating_sub(1);
+            lengths.get(at).copied().map_or(0, u64::from)
+        };
+        PassTimes { of: lengths.len() as u64, p50_us: ranked(50), p99_us: ranked(99), max_us: ranked(100) }
+    }
+}
+
+impl Engine {
+    /// `GET /api/v1/diag`, for administrators: it names jobs of all.
+    pub(super) fn diag(&self, person: &Person) -> Result<DiagView, ApiError> {
+        let (config, measures, at) = (self.controller.config(), &self.measures, now());
+        if !person.is_admin(config) {
+            let error = format!("only administrators see how the scheduler fares; you are {}", person.name);
+            return Err(ApiError { class: ErrorClass::NoPermission, error });
+        }
+        Ok(DiagView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster: config.cluster.name.clone(),
+            since: measures.since,
+            scheduler: config.policy.scheduler.word().to_owned(),
+            reservations: config.policy.reservations,
+            passes: measures.passes,
+            pass_times: measures.pass_times(),
+            starts: measures.starts,
+            backfilled: measures.backfilled,
+            evictions: measures.evictions,
+            ends: measures.ends,
+            queues: config.queues.iter().map(|queue| self.queue_diag(queue)).collect(),
+            kept: self.controller.kept_places(at),
+            forecasts: measures.forecasts.errors(at.wall),
+        })
+    }
+
+    fn queue_diag(&self, queue: &Queue) -> QueueDiag {
+        let of_queue = || self.controller.jobs().filter(|job| job.queue == queue.name);
+        let count = |which: fn(JobState) -> bool| of_queue().filter(|job| which(job.state)).count() as u64;
+        let misfits = of_queue().filter(|job| self.controller.is_misfit(job.id.number)).count();
+        QueueDiag {
+            name: queue.name.to_string(),
+            state: queue.state.word().to_owned(),
+            priority: queue.priority,
+            ready: count(|state| state == JobState::Ready),
+            pending: count(|state| state == JobState::Pending),
+            active: count(JobState::is_active),
+            max_running: queue.max_running,
+            misfits: misfits as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_those_of_the_last_passes() {
+        let mut measures = Measures::since(WallTime(0), Forecasts::default());
+        assert_eq!(measures.pass_times(), PassTimes::default());
+        for length in (0..3000).chain(std::iter::repeat_n(7, 1000)) {
+            measures.pass(WallTime(0), Duration::from_micros(length), &[]);
+        }
+        assert_eq!(measures.pass_times(), PassTimes { of: 1024, p50_us: 7, p99_us: 2989, max_us: 2999 });
+    }
+}

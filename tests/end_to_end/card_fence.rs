@@ -1,0 +1,311 @@
+//! Which cards a job can open, tried with real device files: those that it was given and no others, whatever it says
+//! of itself and whoever dies. No driver is behind the files, so one that may be opened says ENXIO, another EPERM.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::cluster::{ALICE, Cluster, ROOT, as_root, signal, supervisor_of, wait_for};
+use crate::fake_cards::{FakeCards, TWO};
+
+/// Name, major, minor. Card 0 is `nvidia1`, and there is a third card that the library does not show.
+const FILES: [(&str, u32, u32); 8] = [
+    ("nvidia0", 195, 0),
+    ("nvidia1", 195, 1),
+    ("nvidia2", 195, 2),
+    ("nvidiactl", 195, 255),
+    ("uvm", 511, 0),
+    ("dri1", 226, 1),
+    ("dri2", 226, 2),
+    ("dri3", 226, 3),
+];
+const DEVICES: &str = "Character devices:\n  1 mem\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n  7 loop\n";
+
+/// A world with two cards and files for them, and what the kernel says of devices in the hands of the test.
+struct World {
+    cluster: Cluster,
+    dev: PathBuf,
+    /// In the place of `/proc/devices`.
+    devices: PathBuf,
+}
+
+impl World {
+    fn new(resources: &str) -> World {
+        World::wrapped(resources, "")
+    }
+
+    /// As `new`, the daemon behind these words.
+    fn wrapped(resources: &str, words: &str) -> World {
+        let mut cluster = Cluster::stopped("");
+        let fake = FakeCards::new(&cluster, TWO);
+        cluster.configure(&format!("{}resources: {{cpus: 16, ram: 16G{resources}}}\n", fake.config()));
+        let dev = cluster.root.join("dev");
+        fs::create_dir(&dev).unwrap();
+        for (name, major, minor) in FILES {
+            let (major, minor) = (major.to_string(), minor.to_string());
+            let mut mknod = Command::new("mknod");
+            mknod.arg("-m666").arg(dev.join(name)).args(["c", &major, &minor]);
+            assert!(mknod.status().unwrap().success());
+        }
+        let devices = cluster.root.join("proc-devices");
+        fs::write(&devices, DEVICES).unwrap();
+        // Card 0 has the displays 1, card 1 the displays 2; 3 is another maker's.
+        let class = cluster.root.join("sys-class");
+        for (name, numbers, pci, vendor) in [
+            ("card1", "226:1\n", "0000:3b:00.0", "0x10de\n"),
+            ("card2", "226:2\n", "0000:86:00.0", "0x10de\n"),
+            ("card3", "226:3\n", "0000:04:00.0", "0x1002\n"),
+        ] {
+            let (entry, device) = (class.join("drm").join(name), class.join("devices").join(pci));
+            fs::create_dir_all(&entry).unwrap();
+            fs::create_dir_all(&device).unwrap();
+            fs::write(entry.join("dev"), numbers).unwrap();
+            fs::write(device.join("vendor"), vendor).unwrap();
+            std::os::unix::fs::symlink(format!("../../devices/{pci}"), entry.join("device")).unwrap();
+        }
+        let script = format!(
+            "mount --bind {} /proc/devices && mount --bind {} /sys/class && exec {words} \"$0\" \"$@\"",
+            devices.display(),
+            class.display()
+        );
+        cluster.wrapper = ["unshare", "-m", "sh", "-c", &script].map(str::to_owned).to_vec();
+        cluster.start();
+        World { cluster, dev, devices }
+    }
+
+    /// A script that says what comes of opening each file, and what the job is told.
+    fn script(&self) -> String {
+        let dev = self.dev.display();
+        format!(
+            "#!/bin/sh\nlook() {{ for f in {dev}/*; do\n case \"$(cat $f 2>&1 </dev/null)\" in\n \
+             *'not permitted'*) echo \"${{f##*/}} denied\" ;;\n *'No such device or address'*) echo \"${{f##*/}} opened\" ;;\n \
+             *) echo \"${{f##*/}} odd\" ;;\n esac; done; }}\n\
+             look; echo \"cuda $CUDA_VISIBLE_DEVICES\"; echo \"uuids $AX_GPU_UUIDS\"; echo \"containers $NVIDIA_VISIBLE_DEVICES\"\n"
+        )
+    }
+
+    /// What a job with these options sees.
+    fn seen(&self, options: &[&str]) -> BTreeMap<String, String> {
+        let mut all = vec!["-c", "1", "--ram=10", "-o", "seen"];
+        all.extend(options);
+        let job = self.cluster.ends(ALICE, &all, &self.script());
+        assert_eq!(job["state"], "SUCCEEDED", "{job:#}\n{}", self.cluster.log());
+        parse(&self.cluster.read(ALICE, "seen"))
+    }
+
+    fn told(&self, id: &str) -> String {
+        self.cluster.ok(ALICE, "ax", &["why", id])
+    }
+
+    fn node_reason(&self) -> String {
+        self.cluster.json(ALICE, &["node", "list", "--json"])[0]["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+}
+
+fn parse(text: &str) -> BTreeMap<String, String> {
+    let line = |line: &str| {
+        let (name, value) = line.split_once(' ').unwrap();
+        (name.to_owned(), value.to_owned())
+    };
+    text.lines().map(line).collect()
+}
+
+#[track_caller]
+fn opened(seen: &BTreeMap<String, String>, expected: &str) {
+    let odd: Vec<_> = seen.iter().filter(|(_, what)| *what == "odd").collect();
+    assert!(odd.is_empty(), "{odd:?}");
+    let files = seen.iter().filter(|(_, what)| *what == "opened").map(|(name, _)| name.as_str());
+    assert_eq!(files.collect::<Vec<_>>().join(" "), expected);
+}
+
+#[test]
+fn as_root_a_job_opens_the_cards_that_it_was_given_and_finds_them_numbered_from_zero() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new("");
+    let none = world.seen(&[]);
+    opened(&none, "dri3");
+    assert_eq!((none["cuda"].as_str(), none["containers"].as_str()), ("", "void"));
+    let both = world.seen(&["-G", "2"]);
+    opened(&both, "dri1 dri2 dri3 nvidia0 nvidia1 nvidiactl uvm");
+    assert_eq!((both["cuda"].as_str(), both["uuids"].as_str()), ("0,1", "GPU-aaaa,GPU-bbbb"));
+    // The first card is held: the next job has the second, which is its number 0.
+    let hold = world.cluster.submit(ALICE, &["-G", "1", "-c", "1", "--ram=10"], "#!/bin/sh\nsleep 600\n");
+    world.cluster.wait_state(&hold, &["RUNNING"]);
+    for options in [&["-G", "1"][..], &["-G", "1", "--mem=20"]] {
+        let second = world.seen(options);
+        opened(&second, "dri2 dri3 nvidia0 nvidiactl uvm");
+        assert_eq!(
+            (second["cuda"].as_str(), second["uuids"].as_str(), second["containers"].as_str()),
+            ("0", "GPU-bbbb", "GPU-bbbb")
+        );
+    }
+    assert!(world.told(&hold).contains("sees its cards as CUDA_VISIBLE_DEVICES=0; can open no others"));
+    assert!(!world.node_reason().contains("can open"), "{}", world.node_reason());
+    world.cluster.ok(ALICE, "ax", &["cancel", &hold]);
+    world.cluster.wait_over(&hold);
+    world.cluster.nothing_left();
+}
+
+#[test]
+fn as_root_numbers_that_a_driver_was_given_are_read_at_each_start() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new("");
+    opened(&world.seen(&[]), "dri3");
+    // The driver was loaded anew and has another number: the old one is somebody else's.
+    fs::write(&world.devices, DEVICES.replace("511", "510")).unwrap();
+    opened(&world.seen(&[]), "dri3 uvm");
+}
+
+#[test]
+fn as_root_nothing_that_a_submitter_says_opens_or_shows_another_card() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new("");
+    let options = [
+        "-G",
+        "1",
+        "--env=CUDA_VISIBLE_DEVICES=0,1",
+        "--env=NVIDIA_VISIBLE_DEVICES=all",
+        "--env=AX_GPU_UUIDS=GPU-bbbb",
+        "--export=ALL,CUDA_VISIBLE_DEVICES=GPU-bbbb",
+    ];
+    let seen = world.seen(&options);
+    opened(&seen, "dri1 dri3 nvidia1 nvidiactl uvm");
+    assert_eq!(
+        (seen["cuda"].as_str(), seen["uuids"].as_str(), seen["containers"].as_str()),
+        ("0", "GPU-aaaa", "GPU-aaaa")
+    );
+    // Who submits is told.
+    world.cluster.write(ALICE, "j.sh", "#!/bin/sh\n");
+    let ran = world.cluster.run(ALICE, "axbatch", &["--env=CUDA_VISIBLE_DEVICES=0,1", "j.sh"]);
+    assert!(ran.code == 0 && ran.err.contains("CUDA_VISIBLE_DEVICES is set by ax"), "{ran:?}");
+    // A script that lies to its own programs opens no more for that, detached or not.
+    let dev = world.dev.display();
+    let script = format!(
+        "#!/bin/sh\nexport CUDA_VISIBLE_DEVICES=0,1\nsetsid sh -c 'cat {dev}/nvidia0 2>&1; cat {dev}/nvidia1 2>&1'\nexit 0\n"
+    );
+    world.cluster.ends(ALICE, &["-G", "1", "-c", "1", "-o", "lie"], &script);
+    let text = world.cluster.read(ALICE, "lie");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].ends_with("not permitted") && lines[1].ends_with("No such device or address"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn as_root_the_fence_outlives_the_daemon_and_the_supervisor() {
+    if !as_root() {
+        return;
+    }
+    let mut world = World::new("");
+    let script = format!(
+        "{}while [ ! -e end ]; do look >new; mv new now; if [ -e again ]; then rm -f again; look >new; mv new then; fi; \
+         sleep 0.1; done\n",
+        world.script()
+    );
+    let id = world.cluster.submit(ALICE, &["-G", "1", "-c", "1", "--idempotent=no"], &script);
+    let look = |world: &World, name: &str| parse(&world.cluster.read(ALICE, name));
+    wait_for("the first look", || !world.cluster.read(ALICE, "now").is_empty());
+    let expected = "dri1 dri3 nvidia1 nvidiactl uvm";
+    opened(&look(&world, "now"), expected);
+    world.cluster.kill();
+    world.cluster.write(ALICE, "again", "");
+    wait_for("a look without the daemon", || !world.cluster.read(ALICE, "then").is_empty());
+    opened(&look(&world, "then"), expected);
+    fs::remove_file(world.cluster.home(ALICE).join("then")).unwrap();
+    world.cluster.start();
+    world.cluster.write(ALICE, "again", "");
+    wait_for("a look with the next daemon", || !world.cluster.read(ALICE, "then").is_empty());
+    opened(&look(&world, "then"), expected);
+    world.cluster.write(ALICE, "end", "");
+    assert_eq!(world.cluster.wait_over(&id)["state"], "SUCCEEDED");
+    // A process that outlives its supervisor for a moment opens no more in that moment.
+    let dev = world.dev.display();
+    let orphan =
+        format!("#!/bin/sh\nsetsid sh -c 'while :; do cat {dev}/nvidia0 2>>tried; done' &\nsleep 600\n");
+    let id = world.cluster.submit(ALICE, &["-c", "1", "--idempotent=no", "--no-requeue"], &orphan);
+    wait_for("tries", || world.cluster.read(ALICE, "tried").lines().count() > 5);
+    signal(supervisor_of(&world.cluster, &id).unwrap(), "KILL");
+    world.cluster.wait_over(&id);
+    let tried = world.cluster.read(ALICE, "tried");
+    assert!(tried.lines().all(|line| line.ends_with("not permitted")), "{tried}");
+}
+
+#[test]
+fn as_root_without_the_fence_numbers_are_the_node_s() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new(", gpu_fence: off");
+    opened(&world.seen(&[]), "dri1 dri2 dri3 nvidia0 nvidia1 nvidia2 nvidiactl uvm");
+    let hold = world.cluster.submit(ALICE, &["-G", "1", "-c", "1", "--ram=10"], "#!/bin/sh\nsleep 600\n");
+    world.cluster.wait_state(&hold, &["RUNNING"]);
+    assert_eq!(world.seen(&["-G", "1"])["cuda"], "1");
+    assert!(world.told(&hold).contains("can open others, too: resources.gpu_fence is off"));
+    assert!(!world.node_reason().contains("can open"), "it was asked for: {}", world.node_reason());
+    // A change of the configuration holds for what starts from then on.
+    let config = fs::read_to_string(world.cluster.root.join("etc/ax/config.yaml")).unwrap();
+    world.cluster.configure(&config.replace("gpu_fence: off", "gpu_visible: uuid"));
+    world.cluster.ok(ROOT, "ax", &["reload"]);
+    let seen = world.seen(&["-G", "1"]);
+    opened(&seen, "dri2 dri3 nvidia0 nvidiactl uvm");
+    assert_eq!(seen["cuda"], "GPU-bbbb");
+}
+
+/// Root that may load no programs into the kernel.
+const POWERLESS: &str = "setpriv --bounding-set=-bpf,-sys_admin,-net_admin,-perfmon";
+
+#[test]
+fn as_root_a_fence_that_can_t_be_had_is_said_or_keeps_jobs_waiting() {
+    if !as_root() {
+        return;
+    }
+    let world = World::wrapped("", POWERLESS);
+    opened(&world.seen(&[]), "dri1 dri2 dri3 nvidia0 nvidia1 nvidia2 nvidiactl uvm");
+    let hold = world.cluster.submit(ALICE, &["-G", "1", "-c", "1", "--ram=10"], "#!/bin/sh\nsleep 600\n");
+    world.cluster.wait_state(&hold, &["RUNNING"]);
+    assert_eq!(world.seen(&["-G", "1"])["cuda"], "1", "the node's number");
+    let reason = world.node_reason();
+    assert!(
+        reason.contains("jobs can open cards that they were not given: cannot load a device filter"),
+        "{reason}"
+    );
+    assert_eq!(world.cluster.log().matches("jobs can open cards that they were not given").count(), 1);
+    wait_for("its story", || world.told(&hold).contains("can open others, too: cannot load a device filter"));
+    drop(world);
+    let world = World::wrapped(", gpu_fence: require", POWERLESS);
+    let id = world.cluster.submit(ALICE, &["-c", "1"], "#!/bin/sh\ntouch ran\n");
+    wait_for("the reason", || world.cluster.reason(&id).contains("resources.gpu_fence requires it"));
+    assert!(!world.cluster.home(ALICE).join("ran").exists());
+    world.cluster.ok(ALICE, "ax", &["cancel", &id]);
+}
+
+#[test]
+fn as_root_where_there_are_no_cards_nobody_looks_for_devices() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::stopped("");
+    // Whoever tried a fence here would fail, and say so.
+    cluster.wrapper = POWERLESS.split(' ').map(str::to_owned).collect();
+    cluster.start();
+    let id = cluster.submit(ALICE, &["-c", "1"], "#!/bin/sh\nuntil [ -e go ]; do sleep 0.1; done\n");
+    cluster.wait_state(&id, &["RUNNING"]);
+    let attempts = cluster.root.join("run/ax/attempts");
+    let folder = fs::read_dir(attempts).unwrap().next().unwrap().unwrap().path();
+    let assignment = fs::read_to_string(folder.join("assignment")).unwrap();
+    assert!(!assignment.contains("\"devices\""), "{assignment}");
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED");
+    assert!(!cluster.log().contains("device"), "{}", cluster.log());
+}
