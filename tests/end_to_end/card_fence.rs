@@ -10,7 +10,11 @@ use crate::cluster::{ALICE, Cluster, ROOT, as_root, signal, supervisor_of, wait_
 use crate::fake_cards::{FakeCards, TWO};
 
 /// Name, major, minor. Card 0 is `nvidia1`, and there is a third card that the library does not show.
-const FILES: [(&str, u32, u32); 8] = [
+const FILES: [(&str, u32, u32); 12] = [
+    ("cap12", 235, 12),
+    ("cap13", 235, 13),
+    ("cap21", 235, 21),
+    ("cap22", 235, 22),
     ("nvidia0", 195, 0),
     ("nvidia1", 195, 1),
     ("nvidia2", 195, 2),
@@ -20,7 +24,19 @@ const FILES: [(&str, u32, u32); 8] = [
     ("dri2", 226, 2),
     ("dri3", 226, 3),
 ];
-const DEVICES: &str = "Character devices:\n  1 mem\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n  7 loop\n";
+const DEVICES: &str =
+    "Character devices:\n  1 mem\n195 nvidia\n235 nvidia-caps\n511 nvidia-uvm\n\nBlock devices:\n  7 loop\n";
+/// Card 0 is divided; its parts are known by the number of its file.
+const PARTS: &str = "\
+card GPU-aaaa name=NVIDIA_A100-SXM4-80GB minor=1 pci=00000000:3B:00.0 memory=81920 mig=on
+mig MIG-1 parent=GPU-aaaa gi=1 ci=0 profile=1g.10gb slices=1 memory=9728
+mig MIG-2 parent=GPU-aaaa gi=2 ci=0 profile=2g.20gb slices=2 memory=19456
+card GPU-bbbb name=NVIDIA_A100-SXM4-80GB minor=0 pci=00000000:86:00.0 memory=81920
+";
+const MIG_MINORS: &str = "config 1\nmonitor 2\ngpu1/gi1/access 12\ngpu1/gi1/ci0/access 13\ngpu1/gi2/access 21\n\
+    gpu1/gi2/ci0/access 22\ngpu0/gi1/access 147\n";
+
+const EVERYTHING: &str = "cap12 cap13 cap21 cap22 dri1 dri2 dri3 nvidia0 nvidia1 nvidia2 nvidiactl uvm";
 
 /// A world with two cards and files for them, and what the kernel says of devices in the hands of the test.
 struct World {
@@ -32,13 +48,13 @@ struct World {
 
 impl World {
     fn new(resources: &str) -> World {
-        World::wrapped(resources, "")
+        World::of(TWO, resources, "")
     }
 
-    /// As `new`, the daemon behind these words.
-    fn wrapped(resources: &str, words: &str) -> World {
+    /// With these cards, the daemon behind these words.
+    fn of(cards: &str, resources: &str, words: &str) -> World {
         let mut cluster = Cluster::stopped("");
-        let fake = FakeCards::new(&cluster, TWO);
+        let fake = FakeCards::new(&cluster, cards);
         cluster.configure(&format!("{}resources: {{cpus: 16, ram: 16G{resources}}}\n", fake.config()));
         let dev = cluster.root.join("dev");
         fs::create_dir(&dev).unwrap();
@@ -64,8 +80,12 @@ impl World {
             fs::write(device.join("vendor"), vendor).unwrap();
             std::os::unix::fs::symlink(format!("../../devices/{pci}"), entry.join("device")).unwrap();
         }
+        let parts = cluster.root.join("proc-driver/nvidia-caps");
+        fs::create_dir_all(&parts).unwrap();
+        fs::write(parts.join("mig-minors"), MIG_MINORS).unwrap();
         let script = format!(
-            "mount --bind {} /proc/devices && mount --bind {} /sys/class && exec {words} \"$0\" \"$@\"",
+            "mount --bind {} /proc/driver && mount --bind {} /proc/devices && mount --bind {} /sys/class && exec {words} \"$0\" \"$@\"",
+            parts.parent().unwrap().display(),
             devices.display(),
             class.display()
         );
@@ -150,6 +170,33 @@ fn as_root_a_job_opens_the_cards_that_it_was_given_and_finds_them_numbered_from_
     world.cluster.ok(ALICE, "ax", &["cancel", &hold]);
     world.cluster.wait_over(&hold);
     world.cluster.nothing_left();
+}
+
+#[test]
+fn as_root_parts_of_a_card_are_fenced_off_from_each_other_and_named_by_uuid() {
+    if !as_root() {
+        return;
+    }
+    for (resources, fenced) in [("", true), (", gpu_visible: uuid", true), (", gpu_fence: off", false)] {
+        let world = World::of(PARTS, resources, "");
+        for (kind, uuid, files) in [
+            ("mig-1g.10gb", "MIG-1", "cap12 cap13 dri1 dri3 nvidia1 nvidiactl uvm"),
+            ("mig-2g.20gb", "MIG-2", "cap21 cap22 dri1 dri3 nvidia1 nvidiactl uvm"),
+        ] {
+            let seen = world.seen(&["-G", &format!("{kind}:1")]);
+            opened(&seen, if fenced { files } else { EVERYTHING });
+            for name in ["cuda", "uuids", "containers"] {
+                assert_eq!(seen[name], uuid, "{name} with {resources:?}");
+            }
+        }
+        let all = world.seen(&["-G", "3"]);
+        let files = "cap12 cap13 cap21 cap22 dri1 dri2 dri3 nvidia0 nvidia1 nvidiactl uvm";
+        opened(&all, if fenced { files } else { EVERYTHING });
+        let mut uuids: Vec<&str> = all["cuda"].split(',').collect();
+        uuids.sort_unstable();
+        assert_eq!(uuids, ["GPU-bbbb", "MIG-1", "MIG-2"], "numbers and names don't mix");
+        opened(&world.seen(&[]), if fenced { "dri3" } else { EVERYTHING });
+    }
 }
 
 #[test]
@@ -247,7 +294,7 @@ fn as_root_without_the_fence_numbers_are_the_node_s() {
         return;
     }
     let world = World::new(", gpu_fence: off");
-    opened(&world.seen(&[]), "dri1 dri2 dri3 nvidia0 nvidia1 nvidia2 nvidiactl uvm");
+    opened(&world.seen(&[]), EVERYTHING);
     let hold = world.cluster.submit(ALICE, &["-G", "1", "-c", "1", "--ram=10"], "#!/bin/sh\nsleep 600\n");
     world.cluster.wait_state(&hold, &["RUNNING"]);
     assert_eq!(world.seen(&["-G", "1"])["cuda"], "1");
@@ -270,8 +317,8 @@ fn as_root_a_fence_that_can_t_be_had_is_said_or_keeps_jobs_waiting() {
     if !as_root() {
         return;
     }
-    let world = World::wrapped("", POWERLESS);
-    opened(&world.seen(&[]), "dri1 dri2 dri3 nvidia0 nvidia1 nvidia2 nvidiactl uvm");
+    let world = World::of(TWO, "", POWERLESS);
+    opened(&world.seen(&[]), EVERYTHING);
     let hold = world.cluster.submit(ALICE, &["-G", "1", "-c", "1", "--ram=10"], "#!/bin/sh\nsleep 600\n");
     world.cluster.wait_state(&hold, &["RUNNING"]);
     assert_eq!(world.seen(&["-G", "1"])["cuda"], "1", "the node's number");
@@ -283,7 +330,7 @@ fn as_root_a_fence_that_can_t_be_had_is_said_or_keeps_jobs_waiting() {
     assert_eq!(world.cluster.log().matches("jobs can open cards that they were not given").count(), 1);
     wait_for("its story", || world.told(&hold).contains("can open others, too: cannot load a device filter"));
     drop(world);
-    let world = World::wrapped(", gpu_fence: require", POWERLESS);
+    let world = World::of(TWO, ", gpu_fence: require", POWERLESS);
     let id = world.cluster.submit(ALICE, &["-c", "1"], "#!/bin/sh\ntouch ran\n");
     wait_for("the reason", || world.cluster.reason(&id).contains("resources.gpu_fence requires it"));
     assert!(!world.cluster.home(ALICE).join("ran").exists());

@@ -109,6 +109,7 @@ fn a_spike_is_warned_of_and_what_the_driver_does_not_say_is_held_against_nobody_
     let history = cluster.run(ALICE, "ax", &["status", &spike]);
     assert!(history.out.contains("of a 20 GB slice"), "in the job's record: {history:?}");
     cluster.write(ALICE, "seen", "");
+    wait_for("the spike to be over", || card(&cluster)["used_mb"] == 0);
     cluster.configure(&format!("{}resources:\n  gpu_sample: 50ms\n", fake.config()));
     assert_eq!(cluster.run(ROOT, "ax", &["reload"]).code, 0);
     let silent = slice(&cluster, &holding(&fake, "-", "done"));
