@@ -20,10 +20,6 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("limits:\n  - cards: [gpu-01:0]\n", "c:2:5: an entry of limits[] names either a user or a group"),
     (
-        "limits:\n  - user: li\n    group: staff\n    max_cards: 2\n",
-        "c:2:5: an entry of limits[] names either a user or a group",
-    ),
-    (
         "limits:\n  - user: li\n    max_cards: 2\n  - user: li\n    cards: [gpu-01:0]\n",
         "c:4:5: the limit of 'li' is listed twice",
     ),
