@@ -78,6 +78,13 @@ impl Person {
         self.uid == Uid::ROOT || serves_them() || self.is_meant_by(&config.cluster.admins)
     }
 
+    /// Their groups for which there is a limit on cards.
+    pub(crate) fn limited_groups(&self, config: &Config) -> Vec<Box<str>> {
+        let limited = config.limits.iter().filter_map(|limit| limit.group.as_deref());
+        let own = limited.filter(|group| self.group_names.iter().any(|name| name == group));
+        own.map(Into::into).collect()
+    }
+
     /// As an actor.
     pub(crate) fn actor(&self, config: &Config) -> Actor {
         Actor::User { uid: self.uid, name: Arc::clone(&self.name), admin: self.is_admin(config) }

@@ -111,6 +111,7 @@ pub(crate) fn check_script(
         owner: person.owner(),
         name: name.into(),
         queue: queue.name.clone(),
+        groups: person.limited_groups(rules.config),
         year: rules.calendar.year(rules.now),
         hold: read.spec.timing.hold,
         request: asked,

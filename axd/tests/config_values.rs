@@ -18,6 +18,15 @@ const WRONG: &[(&str, &str)] = &[
         "cluster:\n  wholly_unknown: 2\n",
         "c:2:3: unknown key 'wholly_unknown' in 'cluster'; the keys here are name, timezone, admins, private_jobs, controllers, heartbeat_interval, heartbeat_timeout",
     ),
+    ("limits:\n  - cards: [gpu-01:0]\n", "c:2:5: an entry of limits[] names either a user or a group"),
+    (
+        "limits:\n  - user: li\n    max_cards: 2\n  - user: li\n    cards: [gpu-01:0]\n",
+        "c:4:5: the limit of 'li' is listed twice",
+    ),
+    (
+        "limits:\n  - user: li\n    max_cards: 0\n",
+        "c:3:16: limits[].max_cards: '0' is out of range: 1 to 1000000",
+    ),
     ("policy:\n  retry_count: two\n", "c:2:16: policy.retry_count: 'two' is not a whole number"),
     ("policy:\n  retry_count: -1\n", "c:2:16: policy.retry_count: '-1' is not a whole number"),
     ("policy:\n  retry_count: 1.5\n", "c:2:16: policy.retry_count: '1.5' is not a whole number"),
@@ -69,19 +78,19 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "policy: 5\n",
-        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, reservations, packing, cost, user_share, usage_half_life, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
+        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, preempt_budget, reservations, packing, cost, user_share, usage_half_life, learn_length, learn_memory, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_running_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
     ),
     (
         "policy:\n  - retry_count: 2\n",
-        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, reservations, packing, cost, user_share, usage_half_life, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
+        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, preempt_budget, reservations, packing, cost, user_share, usage_half_life, learn_length, learn_memory, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_running_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
     ),
     (
         "- cluster\n",
-        "c:1:1: a list is not a block of keys; write 'key: value'; the keys here are cluster, resources, queues, policy, accounting, paths, mail, hooks, http",
+        "c:1:1: a list is not a block of keys; write 'key: value'; the keys here are cluster, resources, queues, limits, policy, accounting, paths, mail, hooks, http",
     ),
     (
         "hello\n",
-        "c:1:1: 'hello' is not a block of keys; write 'key: value'; the keys here are cluster, resources, queues, policy, accounting, paths, mail, hooks, http",
+        "c:1:1: 'hello' is not a block of keys; write 'key: value'; the keys here are cluster, resources, queues, limits, policy, accounting, paths, mail, hooks, http",
     ),
     (
         "cluster:\n  heartbeat_timeout: 20\n",
@@ -142,7 +151,7 @@ const WRONG: &[(&str, &str)] = &[
     ("queues:\n  name: default\n", "c:2:3: queues: a block is not a list; begin each entry with '- '"),
     (
         "queues:\n  - default\n",
-        "c:2:5: queues[]: 'default' is not a block of keys; write 'key: value'; the keys here are name, priority, max_running, state, default_time, max_time, retry_count, default_cpus_per_gpu, default_ram, idempotent, users, groups, preempt, order, lease, restart_slices_every, cards",
+        "c:2:5: queues[]: 'default' is not a block of keys; write 'key: value'; the keys here are name, priority, max_running, max_running_per_user, state, default_time, max_time, retry_count, default_cpus_per_gpu, default_ram, idempotent, users, groups, preempt, order, lease, restart_slices_every, cards, max_cards",
     ),
     ("queues:\n  - priority: 5\n", "c:2:5: an entry of queues[] has no 'name'"),
     ("queues:\n  -\n", "c:2:4: an entry of queues[] has no 'name'"),
@@ -219,11 +228,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "\"\\e[31mred\": 1\n",
-        "c:1:1: unknown key '\\x1b[31mred'; the keys here are cluster, resources, queues, policy, accounting, paths, mail, hooks, http",
+        "c:1:1: unknown key '\\x1b[31mred'; the keys here are cluster, resources, queues, limits, policy, accounting, paths, mail, hooks, http",
     ),
     (
         "é: ü\n",
-        "c:1:1: unknown key 'é'; the keys here are cluster, resources, queues, policy, accounting, paths, mail, hooks, http",
+        "c:1:1: unknown key 'é'; the keys here are cluster, resources, queues, limits, policy, accounting, paths, mail, hooks, http",
     ),
     (
         "cluster:\n  heartbeat_interval: 1s\n  heartbeat_interval_ms: 3000\n",

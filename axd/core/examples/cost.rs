@@ -119,6 +119,7 @@ impl Bench {
             owner,
             name: "train.sh".into(),
             queue,
+            groups: Vec::new(),
             year: 2026,
             request: request(&mut self.numbers),
             hold: false,

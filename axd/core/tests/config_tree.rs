@@ -34,6 +34,7 @@ fn tree(path: &str, value: Node) -> Node {
     let mut entries = vec![(name, value)];
     match parts.last() {
         Some(&"queues[]") => entries.push(("name", text("default"))),
+        Some(&"limits[]") => entries.push((if name == "user" { "group" } else { "user" }, text("a"))),
         Some(&"gpu_nodes[]") => entries.extend([("host", text("a")), ("gpus", text("1"))]),
         _ => {}
     }
@@ -55,7 +56,9 @@ fn each_default_of_the_table_is_the_default() {
         let nodes = config.resources.gpu_nodes.clone();
         let mut plain = Config::default();
         plain.resources.gpu_nodes = nodes;
+        plain.limits = config.limits.clone();
         assert_eq!(config, plain, "{}", key.path);
+        assert!(config.limits.iter().all(|limit| limit.cards.is_empty() && limit.max_cards.is_none()));
         assert!(config.resources.gpu_nodes.iter().all(|n| n.mem_per_gpu.is_none() && n.features.is_empty()));
     }
 }

@@ -455,6 +455,7 @@ mod tests {
             owner: Owner { uid: Uid(1000), name: Arc::from("li") },
             name: "a".into(),
             queue: "default".parse().unwrap(),
+            groups: Vec::new(),
             year: 2026,
             request,
             hold: false,

@@ -115,6 +115,7 @@ pub fn submission(key: u128, request: Request) -> Submission {
         owner: Owner { uid: Uid(1000), name: Arc::from("ann") },
         name: "train.sh".into(),
         queue: "default".parse().unwrap(),
+        groups: Vec::new(),
         year: 2026,
         request,
         hold: false,

@@ -237,14 +237,16 @@ impl Search<'_> {
 
     fn has_room(&self, job: &Job) -> bool {
         let (nodes, nothing) = (self.controller.all_nodes(), Timeline::new(self.now.wall));
-        self.controller.rules().place(nodes, &nothing, &job.request, self.now.wall, Span::ZERO).is_some()
+        self.controller.rules().place(nodes, &nothing, job, self.now.wall, Span::ZERO).is_some()
     }
 }
 
 impl Look {
     fn has_room(&self, controller: &Controller, job: &Job) -> bool {
         let (now, length) = (self.timeline.now(), controller.planned(job));
-        controller.rules().place(&self.nodes, &self.timeline, &job.request, now, length).is_some()
+        let cards = job.request.cards.as_ref().map_or(0, |cards| cards.count);
+        let place = || controller.rules().place(&self.nodes, &self.timeline, job, now, length);
+        cards <= self.cards && place().is_some()
     }
 }
 

@@ -2,7 +2,7 @@
 //! away under them. Pure: the caller says which jobs use which queue.
 
 use super::keys::{self, Draft, KEYS};
-use super::{Config, GpuNode, Queue};
+use super::{CardLimit, Config, GpuNode, Queue};
 use crate::id::{JobId, QueueName};
 
 /// Jobs that a refusal names one by one; the others are counted.
@@ -68,6 +68,27 @@ fn changes(old: &Config, new: &Config) -> Vec<String> {
     let gone = old.queues.iter().filter(|queue| new.queue(queue.name.as_str()).is_none());
     lines.extend(gone.map(|queue| format!("queue '{}' is gone", queue.name)));
     lines.extend(of_nodes(old, new, &mut before, &mut after));
+    lines.extend(of_limits(old, new, &mut before, &mut after));
+    lines
+}
+
+fn of_limits(old: &Config, new: &Config, before: &mut Draft, after: &mut Draft) -> Vec<String> {
+    let who = |limit: &CardLimit| match (&limit.user, &limit.group) {
+        (Some(user), _) => format!("user '{user}'"),
+        (None, group) => format!("group '{}'", group.as_deref().unwrap_or_default()),
+    };
+    let mut lines = Vec::new();
+    for limit in &new.limits {
+        let Some(was) = old.limits.iter().find(|other| who(other) == who(limit)) else {
+            lines.push(format!("the limit of {} is new", who(limit)));
+            continue;
+        };
+        (before.limit, after.limit) = (was.clone(), limit.clone());
+        let changed = of_block("limits[]", before, after);
+        lines.extend(changed.iter().map(|line| format!("the limit of {}: {line}", who(limit))));
+    }
+    let gone = old.limits.iter().filter(|was| !new.limits.iter().any(|limit| who(limit) == who(was)));
+    lines.extend(gone.map(|limit| format!("the limit of {} is gone", who(limit))));
     lines
 }
 

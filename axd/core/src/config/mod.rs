@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use compare::compare;
 pub use finding::{Finding, Severity};
 pub use read::read;
-pub use resources::{FenceMode, GpuNode, Naming, Resources};
+pub use resources::{CardLimit, FenceMode, GpuNode, Naming, Resources};
 
 pub use words::{LeaseMode, QueueOrder, QueueState};
 
@@ -38,6 +38,9 @@ pub struct Config {
     pub resources: Resources,
     /// The queues, in the order of the file; never empty.
     pub queues: Vec<Queue>,
+    /// Limits on people.
+    #[serde(default)]
+    pub limits: Vec<CardLimit>,
     /// The queue of a job that names none; one of `queues`.
     pub default_queue: QueueName,
     /// How jobs are chosen, limited and ended.
@@ -107,6 +110,9 @@ pub struct Queue {
     pub restart_slices_every: Option<Span>,
     /// `cards`: only these, as `host:index` or by UUID; empty: all.
     pub cards: Vec<String>,
+    /// `max_cards`: so many at once.
+    #[serde(default)]
+    pub max_cards: Option<u32>,
 }
 
 /// `policy`.
@@ -350,6 +356,7 @@ impl Queue {
             lease: LeaseMode::Fixed,
             restart_slices_every: None,
             cards: Vec::new(),
+            max_cards: None,
         }
     }
 }
@@ -361,6 +368,7 @@ impl Default for Config {
             cluster: Cluster::default(),
             resources: Resources::default(),
             queues: vec![Queue::named(name.clone())],
+            limits: Vec::new(),
             default_queue: name,
             policy: Policy::default(),
             accounting: Accounting::default(),

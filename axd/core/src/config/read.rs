@@ -8,7 +8,7 @@ use super::check;
 use super::finding::{Finding, Findings};
 use super::keys::{self, Alias, Draft, Effect, Fallback, KEYS, Key, Kind, Target};
 use super::tree::{Name, Node, Place, Value};
-use super::{Config, GpuNode, Queue};
+use super::{CardLimit, Config, GpuNode, Queue};
 use crate::text::{nearest, quoted};
 
 /// Reads a configuration. An empty file has the defaults.
@@ -196,7 +196,12 @@ impl Reader {
     fn item(&mut self, path: &str, node: &Node) {
         self.draft.queue = keys::blank_queue();
         self.draft.node = keys::blank_node();
-        self.item = if path == "queues[]" { self.draft.config.queues.len() } else { self.nodes().len() };
+        self.draft.limit = CardLimit::default();
+        self.item = match path {
+            "queues[]" => self.draft.config.queues.len(),
+            "limits[]" => self.draft.config.limits.len(),
+            _ => self.nodes().len(),
+        };
         // An item that was not kept had the same number.
         for key in KEYS.iter().filter(|key| key.block() == path) {
             self.places.0.remove(&self.numbered(key.path));
@@ -208,7 +213,24 @@ impl Reader {
                 self.error(node.place, format!("an entry of {path} has no '{}'", key.name()));
             }
         }
-        self.keep(path);
+        match path {
+            "limits[]" => self.keep_limit(node.place),
+            _ => self.keep(path),
+        }
+    }
+
+    /// Keeps the limit at hand if it says whom it concerns.
+    fn keep_limit(&mut self, place: Place) {
+        let limit = self.draft.limit.clone();
+        if limit.user.is_some() == limit.group.is_some() {
+            return self.error(place, "an entry of limits[] names either a user or a group".to_owned());
+        }
+        let same = |other: &CardLimit| (&other.user, &other.group) == (&limit.user, &limit.group);
+        if self.draft.config.limits.iter().any(same) {
+            let who = limit.user.or(limit.group).unwrap_or_default();
+            return self.error(place, format!("the limit of {} is listed twice", quoted(&who)));
+        }
+        self.draft.config.limits.push(limit);
     }
 
     /// Keeps the item at hand if it has a name of its own.

@@ -1,4 +1,4 @@
-//! The meaning of `resources`: what is declared of machines, and how their cards are given out.
+//! The meaning of `resources`: what is declared of machines, and how their cards are given out; and of `limits`.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,19 @@ pub struct GpuNode {
     pub kind: Option<String>,
     /// `features`.
     pub features: Vec<String>,
+}
+
+/// One of `limits`: what a user, or the members of a group together, may have of the cards.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CardLimit {
+    /// `user`.
+    pub user: Option<String>,
+    /// `group`.
+    pub group: Option<String>,
+    /// `cards`: only these, as `host:index` or by UUID; empty: all.
+    pub cards: Vec<String>,
+    /// `max_cards`: so many at once.
+    pub max_cards: Option<u32>,
 }
 
 fn gpu_sample() -> Span {

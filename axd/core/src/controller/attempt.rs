@@ -118,6 +118,7 @@ impl Controller {
         let next = what_follows(&job.request, job.retries_used, &end);
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, at, end: end.clone() });
+        self.suspect_cards(name.job.number, &end, out);
         self.follow(now, name.job.number, next, &end, out);
         if let Some(job) = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_final()) {
             job.ended_at = Some(at);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::api::ErrorClass;
 use crate::gpu::{CardName, CardState, Health};
-use crate::id::{HostName, JobId};
-use crate::job::{Actor, Job};
+use crate::id::{HostName, JobId, JobNumber};
+use crate::job::state::Outcome;
+use crate::job::{Actor, AttemptEnd, Job};
 use crate::node::Node;
 use crate::size::Megabytes;
 use crate::text::listed;
@@ -188,6 +189,30 @@ impl Controller {
         node.drain(drained.clone());
         let actor = Arc::from(actor.name());
         out.push(Decision::NodeMoved { node: name.clone(), drained, actor, what });
+    }
+
+    /// Who ran out of a card's memory and was seen to use far less than was its own: then the card is what is odd.
+    pub(super) fn suspect_cards(&mut self, number: JobNumber, end: &AttemptEnd, out: &mut Vec<Decision>) {
+        let Some(job) = self.jobs.get(&number).filter(|_| end.outcome == Outcome::OutOfMemory) else {
+            return;
+        };
+        let (Some(attempt), Some(peak)) = (job.attempt.as_deref(), end.card_peak) else { return };
+        // By itself a job runs out of the host's memory.
+        if attempt.ending.as_ref().is_none_or(|(outcome, _)| *outcome != Outcome::OutOfMemory) {
+            return;
+        }
+        let (id, held) = (job.id, attempt.allocation.clone());
+        for share in held.cards {
+            let Some(slice) = share.slice.filter(|slice| peak.0 < slice.0 / 2) else { continue };
+            let known = self.nodes.get(&held.node).and_then(|node| node.card_state(&share.uuid));
+            let known = known.cloned().unwrap_or_default();
+            if known.health == Health::Healthy {
+                let (peak, slice) = (peak.of_card(), slice.of_card());
+                let why = Some(format!("{id} ran out of its {slice} there and was seen to use {peak}"));
+                let state = CardState { health: Health::Suspect, why, ..known };
+                self.set_card(&held.node, &share.uuid, state, &Actor::Ax, out);
+            }
+        }
     }
 
     /// What is wrong with the cards of a job's last attempt, if an error of a card itself may have ended it.

@@ -182,6 +182,9 @@ pub struct Submission {
     pub name: Box<str>,
     /// Queue.
     pub queue: QueueName,
+    /// The owner's groups for which there is a limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Box<str>>,
     /// Year, in the cluster's zone.
     pub year: u16,
     /// Needs and rules.

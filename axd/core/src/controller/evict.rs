@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::explain::started::Chosen;
 use crate::id::{HostName, JobNumber};
+use crate::job::bounds::Asks;
 use crate::job::spec::PreemptMode;
 use crate::job::state::Outcome;
 use crate::job::{Actor, Attempt, Claim, Job};
@@ -17,7 +18,8 @@ use crate::size::Megabytes;
 use crate::text::count;
 use crate::time::{Now, WallTime};
 
-use super::schedule::Blocked;
+use super::blocked::Blocked;
+use super::bounds::Turns;
 use super::{Controller, Decision};
 
 impl Controller {
@@ -44,9 +46,9 @@ impl Controller {
             }
             let fits = |place: &Place| node.is_some_and(|node| self.still_fits(job, node, place));
             let victims = claim.victims.len();
-            let place = place.filter(|place| {
-                self.startable(&job.queue, &[]) && self.user_limit(job, false).is_none() && fits(place)
-            });
+            let limits = || Turns::default().take(&self.limits, job).is_ok();
+            let may = || self.startable(&job.queue, &[]) && self.user_limit(job, false).is_none() && limits();
+            let place = place.filter(|place| may() && fits(place));
             self.drop_claim(number);
             if let Some(place) = place {
                 self.assign(now, number, &place, Chosen::MadeRoom(victims), out);
@@ -76,6 +78,7 @@ impl Controller {
         let reserve = self.config.resources.gpu_reserve;
         let room = |(at, _): &(usize, Megabytes)| {
             let charged = node.cards_used().get(*at)?.charged;
+            Some(()).filter(|()| Asks::from(job).may_have(node, &has.cards[*at]))?;
             node.withheld()[*at].fit(&has.cards[*at], charged, job.request.cards.as_ref()?, reserve)
         };
         node.drained().is_none()
@@ -103,7 +106,7 @@ impl Controller {
             }
             let kept: Vec<&Reservation> = claims.iter().copied().filter(|r| r.node == position).collect();
             let candidates = self.victims_on(now.wall, node, job);
-            make_room(position, node, &kept, &job.request, self.config.resources.gpu_reserve, &candidates)
+            make_room(position, node, &kept, job, self.config.resources.gpu_reserve, &candidates)
         });
         let least =
             options.min_by_key(|eviction| (eviction.loss, eviction.victims.len(), eviction.place.node));

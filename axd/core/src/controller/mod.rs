@@ -4,6 +4,8 @@
 //! events at the same times give the same decisions, bit for bit.
 
 mod attempt;
+mod blocked;
+pub(crate) mod bounds;
 mod cards;
 mod event;
 mod evict;
@@ -41,6 +43,7 @@ use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime};
 use attempt::hold_what_jobs_hold;
+use bounds::Limits;
 use person::Asked;
 
 /// How long a finished job stays in memory, so that what is on its way about it
@@ -58,6 +61,8 @@ pub struct Controller {
     /// The job of each living attempt, by epoch.
     by_epoch: BTreeMap<AttemptKey, JobNumber>,
     order: WaitingOrder,
+    /// Limits on cards, and what is held under them.
+    limits: Limits,
     /// What shares are measured by.
     measure: Measure,
     /// What the queues have had.
@@ -291,8 +296,12 @@ impl Controller {
     }
 
     /// Enters a job into everything that is derived from it.
-    fn index(&mut self, job: Box<Job>) {
+    fn index(&mut self, mut job: Box<Job>) {
         let number = job.id.number;
+        job.bounds = self.limits.bounds(&job);
+        if job.state.is_active() {
+            self.limits.started(&job);
+        }
         self.keys.insert((job.owner.uid, job.key), number);
         match job.state {
             JobState::Pending => {
@@ -337,6 +346,7 @@ impl Controller {
             self.backoffs.remove(&(until, number));
         }
         if job.state.is_active() {
+            self.limits.ended(&job);
             self.order.ended(&job.queue, job.owner.uid);
             if let Some(attempt) = &job.attempt {
                 self.by_epoch.remove(&attempt.name.epoch.0);

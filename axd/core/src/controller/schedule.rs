@@ -9,14 +9,15 @@ use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job, Learnt};
 use crate::node::Nodes;
-use crate::schedule::lane::Worth;
-use crate::schedule::order::{ShapeId, Waiting};
+use crate::schedule::order::Waiting;
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::share::{Charged, Share, price};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
+use super::blocked::Blocked;
+use super::bounds::{Limits, Turns};
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
 
@@ -28,53 +29,6 @@ enum Pass {
     Done,
     /// Victims are to go; the next pass follows at once.
     Evicting,
-}
-
-/// What a pass has found out about the shapes of jobs: as long as nothing ends, what did not fit will not fit.
-#[derive(Default)]
-pub(super) struct Blocked {
-    shapes: Vec<OfShape>,
-    /// From this priority on others may have to go.
-    urgent: Option<u8>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct OfShape {
-    /// The least length with which a job of the shape was found not to fit; nothing: it doesn't however short.
-    length: Span,
-    /// Jobs of a lower priority can make nobody go.
-    pub(super) no_victims_below: u8,
-}
-
-impl Blocked {
-    const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0 };
-
-    fn covers(&self, waiting: &Waiting) -> bool {
-        self.of(waiting.shape).length <= waiting.length
-    }
-
-    fn of(&self, shape: ShapeId) -> OfShape {
-        self.shapes.get(shape.position()).copied().unwrap_or(Self::UNKNOWN)
-    }
-
-    pub(super) fn of_mut(&mut self, shape: ShapeId) -> &mut OfShape {
-        if shape.position() >= self.shapes.len() {
-            self.shapes.resize(shape.position() + 1, Self::UNKNOWN);
-        }
-        &mut self.shapes[shape.position()]
-    }
-
-    fn add(&mut self, shape: ShapeId, length: Span) {
-        let known = self.of_mut(shape);
-        known.length = length.min(known.length);
-    }
-
-    /// Which jobs of a shape could still be started, or have others go.
-    pub(super) fn worth(&self, shape: ShapeId) -> Worth {
-        let OfShape { length, no_victims_below } = self.of(shape);
-        let from_priority = self.urgent.map_or(u8::MAX, |urgent| urgent.max(no_victims_below));
-        Worth { shorter_than: length, from_priority }
-    }
 }
 
 /// A limit on what one user runs at once that is reached.
@@ -95,6 +49,8 @@ struct Standing {
     /// The queues of those for whom a place is kept, and those of them for whom it is since this pass.
     kept: Vec<QueueName>,
     reserved: BTreeSet<QueueName>,
+    /// What is left of the limits on cards.
+    turns: Turns,
     /// The users of those for whom a place is kept.
     users_kept: BTreeSet<Uid>,
 }
@@ -196,6 +152,10 @@ impl Controller {
             }
             let next = match some_only {
                 true => walk.next_worthy(&self.order, &|shape| standing.blocked.worth(shape)),
+                // Whoever is first behind very many that a limit holds back is found all the same.
+                false if standing.blocked.some_barred && !witness.waits_for_one() => {
+                    walk.next_worthy(&self.order, &|shape| standing.blocked.unbarred(shape))
+                }
                 false => walk.next(&self.order),
             };
             let Some((waiting, queue)) = next else { break };
@@ -206,12 +166,17 @@ impl Controller {
             if self.claims.contains(&waiting.number) {
                 continue;
             }
-            let Some(job) = self.jobs.get(&waiting.number) else { continue };
+            let Some(job) = self.job(waiting.number) else { continue };
             if let Some(limit) = self.user_limit(job, standing.users_kept.contains(&job.owner.uid)) {
                 walk.leave_user(job.owner.uid, limit.queue.as_ref());
                 continue;
             }
-            witness.looks_at(waiting.number, &self.nodes, &standing.timeline);
+            let left = standing.turns.left(&self.limits, job);
+            witness.looks_at(waiting.number, &self.nodes, &standing.timeline, left);
+            if standing.turns.take(&self.limits, job).is_err() {
+                standing.blocked.bar(waiting.shape);
+                continue;
+            }
             if let Some(place) = self.place_now(&rules, job, &waiting, &mut standing) {
                 started |= self.assign(now, waiting.number, &place, Chosen::Next(&witness.passed), out);
                 if self.tries_one(now, place.node) {
@@ -245,10 +210,13 @@ impl Controller {
         let policy = &self.config.policy;
         let strict = policy.scheduler == Scheduler::FifoStrict;
         let most = if strict { 0 } else { policy.reservations as usize };
-        let claiming = self.claims.iter().filter_map(|number| self.job(*number));
+        let claiming = || self.claims.iter().filter_map(|number| self.job(*number));
+        let mut turns = Turns::default();
+        claiming().for_each(|job| turns.keep(job));
         Standing {
-            users_kept: claiming.clone().map(|job| job.owner.uid).collect(),
-            kept: claiming.map(|job| job.queue.clone()).collect(),
+            turns,
+            users_kept: claiming().map(|job| job.owner.uid).collect(),
+            kept: claiming().map(|job| job.queue.clone()).collect(),
             reserved: BTreeSet::new(),
             timeline: self.timeline(now.wall),
             blocked: Blocked {
@@ -271,7 +239,7 @@ impl Controller {
         if standing.blocked.covers(waiting) {
             return None;
         }
-        let (wanted, now) = (&job.request, standing.timeline.now());
+        let (wanted, now) = (job, standing.timeline.now());
         let place = rules.place(&self.nodes, &standing.timeline, wanted, now, waiting.length);
         if place.is_none() {
             let empty = Timeline::new(now);
@@ -293,11 +261,12 @@ impl Controller {
     ) -> Option<Reservation> {
         let left = standing.left.checked_sub(1)?;
         let (timeline, now) = (&standing.timeline, standing.timeline.now());
-        let (from, place) = rules.earliest(&self.nodes, timeline, &job.request, now, waiting.length)?;
+        let (from, place) = rules.earliest(&self.nodes, timeline, job, now, waiting.length)?;
         if standing.reserved.insert(queue.clone()) {
             standing.kept.push(queue);
         }
         standing.left = left;
+        standing.turns.keep(job);
         Some(self.reservation(job, &place, from))
     }
 
@@ -307,8 +276,8 @@ impl Controller {
         let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
         let mut some = false;
         for waiting in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
-            let Some(job) = self.jobs.get(&waiting.number) else { continue };
-            let fits = || rules.place(&self.nodes, timeline, &job.request, timeline.now(), waiting.length);
+            let Some(job) = self.job(waiting.number) else { continue };
+            let fits = || rules.place(&self.nodes, timeline, job, timeline.now(), waiting.length);
             if !blocked.covers(&waiting) && fits().is_none() {
                 blocked.add(waiting.shape, waiting.length);
             }
@@ -427,7 +396,8 @@ impl Controller {
     /// Whether no node could hold the job even if it were empty.
     pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
         let reserve = self.config.resources.gpu_reserve;
-        !self.nodes.iter().any(|node| node.could_ever_hold(&job.request, reserve))
+        let too_many = self.limits.too_small(job).is_some();
+        too_many || !self.nodes.iter().any(|node| node.could_ever_hold(job, reserve))
     }
 
     /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
@@ -435,8 +405,13 @@ impl Controller {
         self.measure = crate::schedule::share::Measure::of(&self.nodes);
         let mut awake: BTreeSet<QueueName> = self.order.in_use().cloned().collect();
         self.order = crate::schedule::order::WaitingOrder::default();
-        let jobs = std::mem::take(&mut self.jobs);
-        for job in jobs.values() {
+        self.limits = Limits::of(&self.config, &self.nodes);
+        let mut jobs = std::mem::take(&mut self.jobs);
+        for job in jobs.values_mut() {
+            job.bounds = self.limits.bounds(job);
+            if job.state.is_active() {
+                self.limits.started(job);
+            }
             self.enter_order(job);
         }
         self.jobs = jobs;

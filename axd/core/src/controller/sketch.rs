@@ -22,6 +22,7 @@ impl Controller {
             keys: BTreeMap::new(),
             by_epoch: BTreeMap::new(),
             order: WaitingOrder::default(),
+            limits: self.limits.clone(),
             measure: self.measure,
             times: self.times.clone(),
             usages: self.usages.clone(),
@@ -43,6 +44,7 @@ impl Controller {
             troubles: Troubles::default(),
             is_sketch: true,
         };
+        copy.limits.none_held();
         let mut chosen: BTreeSet<JobNumber> = self.order.first_of_each(PLANNED).collect();
         chosen.extend(self.active.iter().chain(&self.claims));
         for job in chosen.iter().filter_map(|number| self.jobs.get(number)) {

@@ -19,6 +19,7 @@ use crate::schedule::usage::Usages;
 use crate::time::WallTime;
 
 use super::attempt::hold_what_jobs_hold;
+use super::bounds::Limits;
 use super::{Controller, Troubles};
 
 /// What is known of a node beyond what it registers with and what jobs hold of it.
@@ -90,6 +91,7 @@ impl Controller {
         let mut this = Controller {
             by_epoch: BTreeMap::new(),
             order: WaitingOrder::default(),
+            limits: Limits::of(&snapshot.config, &nodes),
             measure: Measure::of(&nodes),
             times: snapshot.times,
             usages: snapshot.usages,

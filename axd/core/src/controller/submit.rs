@@ -15,7 +15,7 @@ use super::{Controller, Decision, Submission, own_conditions_met};
 
 impl Controller {
     pub(super) fn submitted(&mut self, now: Now, submission: Submission, out: &mut Vec<Decision>) {
-        let Submission { key, owner, name, queue, year, request, hold } = submission;
+        let Submission { key, owner, name, queue, groups, year, request, hold } = submission;
         if let Some(job) = self.job_of_key(owner.uid, key) {
             out.push(Decision::AlreadyKnown { key, job });
             return;
@@ -37,6 +37,8 @@ impl Controller {
             key,
             name,
             queue,
+            groups,
+            bounds: None,
             request,
             state: JobState::Pending,
             submitted_at: now.wall,
@@ -56,6 +58,12 @@ impl Controller {
             note: None,
             owner,
         });
+        job.bounds = self.limits.bounds(&job);
+        if let Some(why) = self.out_of_bounds(&job) {
+            self.next_number = id.number;
+            out.push(Decision::Refused { class: ErrorClass::Refused, why });
+            return;
+        }
         job.signature = Signature::of(&job.name, job.request.cards.as_ref());
         self.learn_length(&mut job);
         let learnt = self.learn_memory(&mut job);
@@ -98,6 +106,26 @@ impl Controller {
                 Err((ErrorClass::TryAgain, why))
             }
         }
+    }
+
+    /// Why limits on cards would never let a job start.
+    fn out_of_bounds(&self, job: &Job) -> Option<String> {
+        let count = job.request.cards.as_ref().map_or(0, |cards| cards.count);
+        if let Some(sum) = self.limits.too_small(job) {
+            let cards = crate::text::count(sum.max, "card");
+            return Some(format!(
+                "it asks for {count} cards, and {} may hold at most {cards} at once",
+                sum.whose
+            ));
+        }
+        // What no node could hold whoever asks is somebody else's to say.
+        let reserve = self.config.resources.gpu_reserve;
+        let anybody = self.nodes.iter().any(|node| node.could_ever_hold(&job.request, reserve));
+        let confining = self.limits.confining(job);
+        (anybody && !confining.is_empty() && self.fits_nowhere(job)).then(|| {
+            let who = crate::text::listed(&confining);
+            format!("the cards that {who} may use could never hold it; 'ax resource' shows all cards")
+        })
     }
 
     /// What was asked of cards lately; only packing by fragmentation counts it.

@@ -16,6 +16,7 @@ use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::Now;
 
+use super::bounds::Limits;
 use super::{Controller, Decision, Event};
 
 /// Looks on while passes are made.
@@ -38,6 +39,8 @@ pub(crate) struct Look {
     pub(crate) nodes: Nodes,
     /// The places that were kept for jobs before it.
     pub(crate) timeline: Timeline,
+    /// How many cards limits left it.
+    pub(crate) cards: u32,
 }
 
 impl Witness {
@@ -53,9 +56,9 @@ impl Witness {
     }
 
     /// The pass looks at a job.
-    pub(super) fn looks_at(&mut self, job: JobNumber, nodes: &Nodes, timeline: &Timeline) {
+    pub(super) fn looks_at(&mut self, job: JobNumber, nodes: &Nodes, timeline: &Timeline, cards: u32) {
         if self.asked == Some(job) {
-            self.looks.push(Look { nodes: nodes.clone(), timeline: timeline.clone() });
+            self.looks.push(Look { nodes: nodes.clone(), timeline: timeline.clone(), cards });
         }
     }
 
@@ -141,6 +144,11 @@ impl Controller {
         remedy.apply(&mut job);
         self.index(job);
         Some(self)
+    }
+
+    /// Limits on cards, and what is held under them.
+    pub(crate) fn card_limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Whether a queue may start another job now.

@@ -71,6 +71,33 @@ pub enum Condition {
         /// Those for which its places are kept.
         jobs: Vec<JobId>,
     },
+    /// A limit on cards lets it start only when others have ended.
+    CardsFull {
+        /// Whose: `user li`.
+        whose: String,
+        /// Cards that are held under it.
+        held: u32,
+        /// As many as may be.
+        max: u32,
+        /// Cards that it asks for.
+        wanted: u32,
+        /// Who waits for the same limit and is before it.
+        first: Option<JobId>,
+    },
+    /// It asks for more cards than a limit ever allows.
+    CardsTooMany {
+        /// Whose: `user li`.
+        whose: String,
+        /// As many as may be.
+        max: u32,
+    },
+    /// It may have only certain cards.
+    Confined {
+        /// By what: `queue night`.
+        by: Vec<String>,
+        /// Which: `gpu-01 cards 0,1`.
+        cards: Vec<String>,
+    },
     /// Its owner runs as many jobs as they may.
     UserFull {
         /// Who.
@@ -202,6 +229,19 @@ impl Condition {
                 if jobs.len() == 1 { "a place" } else { "places" },
                 jobs_in_words(jobs, jobs.len())
             ),
+            Condition::CardsFull { whose, held, max, wanted, first } => {
+                let behind =
+                    first.map_or(String::new(), |first| format!("; {first} waits for them before it"));
+                let (wanted, max) = (count(*wanted, "card"), count(*max, "card"));
+                format!("{whose} holds {held} of at most {max}, and it asks for {wanted}{behind}")
+            }
+            Condition::CardsTooMany { whose, max } => {
+                format!("{whose} may hold at most {} at once", count(*max, "card"))
+            }
+            Condition::Confined { by, cards } if cards.is_empty() => {
+                format!("none of the cards that {} may use is here", listed(by))
+            }
+            Condition::Confined { by, cards } => format!("{} may use only {}", listed(by), listed(cards)),
             Condition::UserFull { user, queue, active, max, jobs, kept } => {
                 let key = if queue.is_some() {
                     "queues[].max_running_per_user"

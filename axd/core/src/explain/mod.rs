@@ -12,9 +12,11 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{QueueState, Scheduler};
+use crate::controller::bounds::{Sum, Turns};
 use crate::controller::{Controller, Rehearsal, UserLimit};
-use crate::id::{JobId, JobNumber, QueueName, Uid};
+use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
+use crate::job::bounds::Asks;
 use crate::job::state::{JobState, Outcome};
 use crate::node::{Lack, Node};
 use crate::schedule::order::Shape;
@@ -132,6 +134,17 @@ impl Controller {
         found
     }
 
+    /// Who confines a job to which cards.
+    fn confined(&self, job: &Job) -> Option<Condition> {
+        let only = job.bounds.as_ref()?.only.as_ref()?;
+        let place = |(host, cards): (&HostName, &BTreeSet<u32>)| {
+            let numbers = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            format!("{host} card{} {numbers}", if cards.len() == 1 { "" } else { "s" })
+        };
+        let cards = only.iter().map(place).collect();
+        Some(Condition::Confined { by: self.card_limits().confining(job), cards })
+    }
+
     /// The limit of its owner that keeps a job from starting.
     fn user_full(&self, job: &Job, kept: bool) -> Option<Condition> {
         let UserLimit { queue, active, max } = self.user_limit(job, kept)?;
@@ -157,8 +170,12 @@ impl Controller {
 
     fn too_small(&self, job: &Job) -> Vec<Condition> {
         let reserve = self.config().resources.gpu_reserve;
-        let lacking = self.nodes().map(|node| (node, node.needs_for_ever(&job.request, reserve)));
+        let lacking = self.nodes().map(|node| (node, node.needs_for_ever(job, reserve)));
+        let lacking = lacking.filter(|(_, needs)| !needs.is_empty());
         let mut found = vec![Condition::FitsNowhere];
+        let sum = self.card_limits().too_small(job);
+        found.extend(sum.map(|sum| Condition::CardsTooMany { whose: sum.whose.clone(), max: sum.max }));
+        found.extend(self.confined(job));
         found.extend(few_lines(Lack::collected(lacking), Condition::TooSmall));
         found
     }
@@ -234,6 +251,8 @@ struct Story<'a> {
     /// for the first of each queue that has a place kept on a node.
     kept: Vec<(QueueName, JobId)>,
     reserved: BTreeSet<QueueName>,
+    /// What those before leave of the limits on cards.
+    turns: Turns,
     /// The users for whose jobs it has kept a place, and for which first.
     users_kept: BTreeMap<Uid, JobId>,
     /// The nodes as jobs of one shape find them.
@@ -246,7 +265,10 @@ struct Story<'a> {
 impl<'a> Story<'a> {
     fn new(controller: &'a Controller, now: Now) -> Story<'a> {
         let pass = controller.rehearse(now);
+        let mut turns = Turns::default();
+        pass.after.claiming().for_each(|job| turns.keep(job));
         Story {
+            turns,
             timeline: pass.after.timeline(now.wall),
             kept: pass.after.claiming().map(|job| (job.queue.clone(), job.id)).collect(),
             reserved: BTreeSet::new(),
@@ -264,7 +286,14 @@ impl<'a> Story<'a> {
     /// The next job in the order; its conditions only where they are wanted.
     fn next(&mut self, job: &Job, wanted: bool) -> Explanation {
         let misfit = self.controller.is_misfit(job.id.number);
-        let conditions = if wanted { self.conditions(job, misfit) } else { Vec::new() };
+        let limited = self.limited(job, misfit);
+        let is_limited = limited.is_some();
+        let conditions = if wanted { self.conditions(job, misfit, limited) } else { Vec::new() };
+        if is_limited {
+            self.before += 1;
+            self.first.get_or_insert(job.id);
+            return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Limit));
+        }
         if misfit {
             return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
         }
@@ -273,6 +302,7 @@ impl<'a> Story<'a> {
         self.first.get_or_insert(job.id);
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
             self.timeline.reserve(place);
+            self.turns.keep(job);
             self.users_kept.entry(job.owner.uid).or_insert(job.id);
             if self.reserved.insert(job.queue.clone()) {
                 self.kept.push((job.queue.clone(), job.id));
@@ -282,8 +312,9 @@ impl<'a> Story<'a> {
     }
 
     /// All that a ready job waits for.
-    fn conditions(&mut self, job: &Job, misfit: bool) -> Vec<Condition> {
+    fn conditions(&mut self, job: &Job, misfit: bool, limited: Option<Condition>) -> Vec<Condition> {
         let mut found = self.controller.queue_conditions(job);
+        found.extend(limited);
         found.extend(self.place_in_queue(job).filter(|_| found.is_empty() && !misfit));
         let kept = self.users_kept.get(&job.owner.uid).is_some_and(|other| *other != job.id);
         found.extend(self.controller.user_full(job, kept).filter(|_| !misfit));
@@ -304,6 +335,23 @@ impl<'a> Story<'a> {
             return vec![resting.unwrap_or(Condition::StartsNow)];
         }
         resting.into_iter().chain(found).collect()
+    }
+
+    /// What limits on cards say to a job that could start otherwise.
+    fn limited(&mut self, job: &Job, misfit: bool) -> Option<Condition> {
+        let queue = self.controller.config().queue(job.queue.as_str());
+        let kept = self.users_kept.get(&job.owner.uid).is_some_and(|other| *other != job.id);
+        let stands = misfit
+            || queue.is_none_or(|queue| !self.controller.may_start(queue))
+            || self.controller.user_limit(job, kept).is_some();
+        if stands || self.pass.started(job.id.number) || self.pass.after.claim_of(job.id.number).is_some() {
+            return None;
+        }
+        let limits = self.pass.after.card_limits();
+        let barred = self.turns.take(limits, job).err()?;
+        let Sum { whose, max, held } = limits.sums().get(barred.sum)?.clone();
+        let wanted = job.request.cards.as_ref().map_or(0, |cards| cards.count);
+        Some(Condition::CardsFull { whose, held, max, wanted, first: barred.first })
     }
 
     /// For whom the last places of its queue are kept.
@@ -348,17 +396,18 @@ impl<'a> Story<'a> {
 
     /// What nodes lack for it, and those that lack nothing.
     fn nodes_for(&mut self, job: &Job) -> Rc<NodesFor> {
-        let shape = Shape::of(&job.request);
+        let shape = Shape::of(job);
         if let Some(known) = self.known.get(&shape) {
             return Rc::clone(known);
         }
         let reserve = self.controller.config().resources.gpu_reserve;
-        let needs = self.pass.after.nodes().map(|node| (node, node.needs_now(&job.request, reserve)));
+        let needs = self.pass.after.nodes().map(|node| (node, node.needs_now(job, reserve)));
         let (lacking, fitting): (Vec<_>, Vec<_>) = needs.enumerate().partition(|(_, (_, n))| !n.is_empty());
         let lacks = Lack::collected(lacking.into_iter().map(|(_, lacking)| lacking));
         let fitting = fitting.into_iter().map(|(position, _)| position).collect();
         let mut lacks = few_lines(lacks, Condition::Lacks);
         lacks.extend(self.withheld_from(job));
+        lacks.extend(self.controller.confined(job).filter(|_| !lacks.is_empty()));
         let known = Rc::new(NodesFor { lacks, fitting });
         self.known.insert(shape, Rc::clone(&known));
         known
@@ -368,10 +417,14 @@ impl<'a> Story<'a> {
     fn withheld_from(&self, job: &Job) -> Vec<Condition> {
         let Some(wanted) = &job.request.cards else { return Vec::new() };
         let reserve = self.controller.config().resources.gpu_reserve;
+        let asks = Asks::from(job);
         let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
         let nodes = self.pass.after.nodes().filter(open);
-        let withheld =
-            nodes.flat_map(|node| node.withheld_from(wanted, reserve).map(move |card| (node, card)));
+        let withheld = nodes.flat_map(|node| {
+            node.withheld_from(wanted, reserve)
+                .filter(move |card| asks.may_have(node, card))
+                .map(move |card| (node, card))
+        });
         let mut withheld = withheld.filter_map(|(node, card)| node.card_in_words(&card.uuid));
         let mut lines: Vec<Condition> =
             withheld.by_ref().take(LINES).map(|why| Condition::Withheld { why }).collect();
@@ -408,7 +461,7 @@ impl<'a> Story<'a> {
         let mut so_far = Timeline::new(self.now.wall);
         self.timeline.on(position).iter().find(|place| {
             so_far.reserve((*place).clone());
-            !rules.fits_on(position, nodes, &so_far, &job.request, planned)
+            !rules.fits_on(position, nodes, &so_far, job, planned)
         })
     }
 

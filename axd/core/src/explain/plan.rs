@@ -35,6 +35,8 @@ pub enum Said {
 pub enum Basis {
     /// Its own begin time, or its pause after a failure.
     Itself,
+    /// The end of others under its limit on cards.
+    Limit,
     /// Nothing is in its way.
     Free,
     /// The end of a job that runs where it is to start.
@@ -118,6 +120,7 @@ impl Basis {
             Basis::TooFar => {
                 format!("only {} are planned", count(super::PLANNED as u64, "job"))
             }
+            Basis::Limit => "others under its limit on cards have to end first".to_owned(),
             Basis::Somebody => "somebody has to act first".to_owned(),
         }
     }
@@ -354,11 +357,10 @@ impl Plan {
         let nodes = controller.all_nodes();
         let not_before = self.last.map_or(now, |(at, _)| at);
         let at_once = (not_before <= now)
-            .then(|| rules.place(nodes, &self.timeline, &job.request, now, length))
+            .then(|| rules.place(nodes, &self.timeline, job, now, length))
             .flatten()
             .map(|place| (now, place));
-        let found =
-            at_once.or_else(|| rules.earliest(nodes, &self.timeline, &job.request, not_before, length));
+        let found = at_once.or_else(|| rules.earliest(nodes, &self.timeline, job, not_before, length));
         let Some((from, place)) = found else { return Err(Basis::Somebody) };
         if let Some((_, job)) = self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from) {
             return Err(Basis::Unsaid { job: *job });

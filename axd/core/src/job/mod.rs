@@ -1,5 +1,6 @@
 //! Jobs: what they ask for, the states they go through.
 
+pub mod bounds;
 pub mod features;
 pub mod idle;
 pub mod request;
@@ -81,6 +82,12 @@ pub struct Job {
     pub name: Box<str>,
     /// Queue.
     pub queue: QueueName,
+    /// Groups of its owner for which there was a limit when it was submitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Box<str>>,
+    /// What limits leave it of the cards; follows from the configuration.
+    #[serde(skip)]
+    pub bounds: Option<Arc<bounds::Bounds>>,
     /// Needs and rules.
     pub request: Request,
     /// State.

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::gpu::{CardState, Hardware};
 use crate::id::{AttemptName, HostName};
+use crate::job::bounds::Asks;
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 use crate::time::WallTime;
@@ -237,11 +238,6 @@ impl Node {
         }
     }
 
-    /// How the cards lie to one another; nothing where all lie alike, as far as is known.
-    pub fn topology(&self) -> Option<&Topology> {
-        self.topology.as_deref()
-    }
-
     /// What living attempts hold, by epoch.
     pub fn held(&self) -> &BTreeMap<AttemptKey, Holding> {
         &self.held
@@ -282,10 +278,12 @@ impl Node {
     }
 
     /// Whether the request would fit if nothing were given out.
-    pub fn could_ever_hold(&self, request: &Request, reserve: u32) -> bool {
-        let has = &self.inventory;
+    pub fn could_ever_hold<'a>(&self, asks: impl Into<Asks<'a>>, reserve: u32) -> bool {
+        let (has, asks) = (&self.inventory, asks.into());
+        let request = asks.request;
         let enough = |wanted: &CardRequest| {
-            has.cards.iter().filter(|c| c.demand(wanted, reserve).is_some()).count() >= wanted.count as usize
+            let serves = |card: &&Card| card.demand(wanted, reserve).is_some() && asks.may_have(self, card);
+            has.cards.iter().filter(serves).count() >= wanted.count as usize
         };
         has.admits(request)
             && request.cpus <= has.cpus

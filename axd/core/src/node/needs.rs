@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::HostName;
+use crate::job::bounds::Asks;
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 
-use super::Node;
+use super::{Card, CardUse, Node, Withheld};
 
 /// One thing that a request needs and a node, or the best of several, does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,15 +131,16 @@ impl Lack {
 
 impl Node {
     /// Cards that can take a share of the request now.
-    fn cards_free_for(&self, wanted: &CardRequest, reserve: u32) -> u32 {
-        let fits = self
-            .each_card()
-            .filter(|(card, withheld, used)| withheld.fit(card, used.charged, wanted, reserve).is_some());
-        fits.count() as u32
+    fn cards_free_for(&self, wanted: &CardRequest, asks: Asks<'_>, reserve: u32) -> u32 {
+        let fits = |(card, withheld, used): &(&Card, Withheld, CardUse)| {
+            asks.may_have(self, card) && withheld.fit(card, used.charged, wanted, reserve).is_some()
+        };
+        self.each_card().filter(fits).count() as u32
     }
 
-    fn cards_big_enough(&self, wanted: &CardRequest, reserve: u32) -> u32 {
-        self.inventory.cards.iter().filter(|c| c.demand(wanted, reserve).is_some()).count() as u32
+    fn cards_big_enough(&self, wanted: &CardRequest, asks: Asks<'_>, reserve: u32) -> u32 {
+        let serves = |card: &&Card| card.demand(wanted, reserve).is_some() && asks.may_have(self, card);
+        self.inventory.cards.iter().filter(serves).count() as u32
     }
 
     /// Whether a request wants and is allowed the node at all.
@@ -154,7 +156,9 @@ impl Node {
     }
 
     /// What keeps a request from fitting now; nothing: it fits.
-    pub fn needs_now(&self, request: &Request, reserve: u32) -> Vec<Need> {
+    pub fn needs_now<'a>(&self, asks: impl Into<Asks<'a>>, reserve: u32) -> Vec<Need> {
+        let asks = asks.into();
+        let request = asks.request;
         let has = &self.inventory;
         if let Some(barred) = self.barred(request) {
             return vec![barred];
@@ -174,17 +178,16 @@ impl Node {
         if request.exclusive && !self.held().is_empty() {
             found.push(Need::WholeNode { used_by: self.held().len() as u32 });
         }
-        found.extend(
-            request
-                .cards
-                .as_ref()
-                .and_then(|wanted| self.card_need(wanted, self.cards_free_for(wanted, reserve), reserve)),
-        );
+        found.extend(request.cards.as_ref().and_then(|wanted| {
+            self.card_need(wanted, self.cards_free_for(wanted, asks, reserve), asks, reserve)
+        }));
         found
     }
 
     /// What keeps a request from fitting even if the node were empty; nothing: it would fit.
-    pub fn needs_for_ever(&self, request: &Request, reserve: u32) -> Vec<Need> {
+    pub fn needs_for_ever<'a>(&self, asks: impl Into<Asks<'a>>, reserve: u32) -> Vec<Need> {
+        let asks = asks.into();
+        let request = asks.request;
         let has = &self.inventory;
         if let Some(barred) = self.barred(request) {
             return vec![barred];
@@ -196,18 +199,16 @@ impl Node {
         if request.ram > has.ram {
             found.push(Need::Ram { wanted: request.ram, free: has.ram, all: has.ram });
         }
-        found.extend(
-            request
-                .cards
-                .as_ref()
-                .and_then(|wanted| self.card_need(wanted, self.cards_big_enough(wanted, reserve), reserve)),
-        );
+        found.extend(request.cards.as_ref().and_then(|wanted| {
+            self.card_need(wanted, self.cards_big_enough(wanted, asks, reserve), asks, reserve)
+        }));
         found
     }
 
-    fn card_need(&self, wanted: &CardRequest, free: u32, reserve: u32) -> Option<Need> {
-        let of_type = self.inventory.cards_of(wanted.kind.as_deref()).count() as u32;
-        let all = self.cards_big_enough(wanted, reserve);
+    fn card_need(&self, wanted: &CardRequest, free: u32, asks: Asks<'_>, reserve: u32) -> Option<Need> {
+        let of_type = self.inventory.cards_of(wanted.kind.as_deref());
+        let of_type = of_type.filter(|card| asks.may_have(self, card)).count() as u32;
+        let all = self.cards_big_enough(wanted, asks, reserve);
         (free < wanted.count).then(|| Need::Cards { wanted: wanted.clone(), free, all, of_type })
     }
 }

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Card, Inventory};
+use super::{Card, Inventory, Node};
 
 /// So many sets are compared; where there were more, cards are taken one after the other.
 const SETS: usize = 5000;
@@ -84,6 +84,13 @@ impl Topology {
             set.push(left.remove(at));
         }
         set.split_off(taken.len())
+    }
+}
+
+impl Node {
+    /// How the cards lie to one another; nothing where all lie alike, as far as is known.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.topology.as_deref()
     }
 }
 

@@ -5,12 +5,14 @@
 //! anew as time passes. Queues are merged as the scheduler of the configuration says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::config::{Config, Policy, Queue, QueueOrder, QueueState, Scheduler};
 use crate::id::{JobNumber, QueueName, Uid};
 use crate::job::Job;
+use crate::job::bounds::Bounds;
 use crate::job::features::Features;
-use crate::job::request::{CardRequest, Request};
+use crate::job::request::CardRequest;
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -39,11 +41,13 @@ pub(crate) struct Shape {
     exclusive: bool,
     only_nodes: Vec<crate::id::HostName>,
     not_nodes: Vec<crate::id::HostName>,
+    bounds: Option<Arc<Bounds>>,
     features: Option<Features>,
 }
 
 impl Shape {
-    pub(crate) fn of(request: &Request) -> Shape {
+    pub(crate) fn of(job: &Job) -> Shape {
+        let request = &job.request;
         let cards = |c: &CardRequest| (c.count, c.slice, c.kind.clone());
         Shape {
             cards: request.cards.as_ref().map(cards),
@@ -52,6 +56,7 @@ impl Shape {
             exclusive: request.exclusive,
             only_nodes: request.only_nodes.clone(),
             not_nodes: request.not_nodes.clone(),
+            bounds: job.bounds.clone(),
             features: request.features().cloned(),
         }
     }
@@ -158,7 +163,7 @@ fn rank(job: &Job, order: QueueOrder, policy: &Policy, area: i64) -> Rank {
 impl WaitingOrder {
     /// Enters a ready job.
     pub fn insert(&mut self, job: &Job, config: &Config, length: Span, share: Share) {
-        let shape = self.enter_shape(&job.request);
+        let shape = self.enter_shape(job);
         let priority = job.request.priority;
         // Comparisons with what is a little longer must not overflow.
         let length = length.min(Span(u64::MAX / 4));
@@ -188,20 +193,20 @@ impl WaitingOrder {
             queue.ready.remove(&job.owner.uid);
         }
         if was_there {
-            self.leave_shape(&job.request);
+            self.leave_shape(job);
         }
     }
 
-    fn enter_shape(&mut self, request: &Request) -> ShapeId {
+    fn enter_shape(&mut self, job: &Job) -> ShapeId {
         let (unused, all) = (&mut self.unused_shapes, self.shapes.len() as u32);
         let new = || (unused.pop().unwrap_or(ShapeId(all)), 0);
-        let (id, count) = self.shapes.entry(Shape::of(request)).or_insert_with(new);
+        let (id, count) = self.shapes.entry(Shape::of(job)).or_insert_with(new);
         *count += 1;
         *id
     }
 
-    fn leave_shape(&mut self, request: &Request) {
-        let shape = Shape::of(request);
+    fn leave_shape(&mut self, job: &Job) {
+        let shape = Shape::of(job);
         let Some((id, count)) = self.shapes.get_mut(&shape) else { return };
         *count -= 1;
         if *count == 0 {

@@ -9,6 +9,7 @@
 use std::cmp::Reverse;
 
 use crate::config::Packing;
+use crate::job::bounds::Asks;
 use crate::job::request::{CardRequest, Request};
 use crate::node::{At, Card, CardDemand, Node, Nodes, Room, Topology, Want};
 use crate::size::Megabytes;
@@ -47,18 +48,21 @@ impl Rules {
     }
 
     /// The best place for a request from `from` on for `length`.
-    pub fn place(
+    pub fn place<'a>(
         &self,
         nodes: &Nodes,
         timeline: &Timeline,
-        request: &Request,
+        asks: impl Into<Asks<'a>>,
         from: WallTime,
         length: Span,
     ) -> Option<Place> {
-        let mut search =
-            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        let asks = asks.into();
+        let request = asks.request;
+        let mut search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
         if !request.only_nodes.is_empty() {
             search.all(request.only_nodes.iter().filter_map(|name| nodes.position(name)), from);
+        } else if let Some(only) = asks.only {
+            search.all(only.keys().filter_map(|name| nodes.position(name)), from);
         } else if self.packing == Packing::Best && from <= timeline.now() && !request.exclusive {
             search.along(&nodes.room());
         } else {
@@ -69,18 +73,22 @@ impl Rules {
 
     /// The first instant after now, and not before `not_before`, at which a request fits somewhere that does not fit
     /// now, and where: one for each node would do, the earliest counts, and among equals the best place.
-    pub fn earliest(
+    pub fn earliest<'a>(
         &self,
         nodes: &Nodes,
         timeline: &Timeline,
-        request: &Request,
+        asks: impl Into<Asks<'a>>,
         not_before: WallTime,
         length: Span,
     ) -> Option<(WallTime, Place)> {
-        let mut search =
-            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        let asks = asks.into();
+        let request = asks.request;
+        let mut search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
         if !request.only_nodes.is_empty() {
             let named = request.only_nodes.iter().filter_map(|name| nodes.position(name));
+            named.for_each(|position| search.when(position, not_before));
+        } else if let Some(only) = asks.only {
+            let named = only.keys().filter_map(|name| nodes.position(name));
             named.for_each(|position| search.when(position, not_before));
         } else if not_before <= timeline.now() {
             timeline.reserved().for_each(|position| search.when(position, not_before));
@@ -117,16 +125,16 @@ impl Rules {
     }
 
     /// Whether a request fits on one node from now on for `length`.
-    pub fn fits_on(
+    pub fn fits_on<'a>(
         &self,
         position: usize,
         nodes: &Nodes,
         timeline: &Timeline,
-        request: &Request,
+        asks: impl Into<Asks<'a>>,
         length: Span,
     ) -> bool {
-        let mut search =
-            Search { rules: self, nodes: nodes.as_slice(), timeline, request, length, best: None };
+        let asks = asks.into();
+        let mut search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
         search.all(std::iter::once(position), timeline.now());
         search.best.is_some()
     }
@@ -140,32 +148,34 @@ impl Rules {
     }
 
     /// Whether a request fits beside what a node holds now, reservations left aside.
-    fn could_fit(&self, node: &Node, request: &Request) -> bool {
+    fn could_fit(&self, node: &Node, asks: Asks<'_>) -> bool {
+        let request = asks.request;
         if request.cpus > node.free_cpus() || request.ram > node.free_ram() {
             return false;
         }
         let Some(wanted) = &request.cards else { return true };
-        let fits = |at: &usize| self.fit(node, *at, node.cards_used()[*at].charged, wanted).is_some();
+        let fits = |at: &usize| self.fit(node, *at, node.cards_used()[*at].charged, wanted, asks).is_some();
         let cards = 0..node.inventory.cards.len();
         cards.filter(fits).take(wanted.count as usize).count() == wanted.count as usize
     }
 
     /// A card with so much charged on it, if a share of the request fits.
-    fn fit(&self, node: &Node, at: usize, used: Megabytes, wanted: &CardRequest) -> Option<Fit> {
-        let card = &node.inventory.cards[at];
+    fn fit(
+        &self,
+        node: &Node,
+        at: usize,
+        used: Megabytes,
+        wanted: &CardRequest,
+        asks: Asks<'_>,
+    ) -> Option<Fit> {
+        let card = Some(&node.inventory.cards[at]).filter(|card| asks.may_have(node, card))?;
         let fitting = node.withheld()[at].fit(card, used, wanted, self.reserve)?;
         Some(Fit { used, at, mem: card.mem, charge: fitting.charge, left: fitting.left.0 as i64 })
     }
 
     /// The best cards of a node for a request, with so much of it used.
-    fn choose(
-        &self,
-        position: usize,
-        node: &Node,
-        request: &Request,
-        used: &Usage,
-    ) -> Option<(Score, Place)> {
-        let has = &node.inventory;
+    fn choose(&self, position: usize, node: &Node, asks: Asks<'_>, used: &Usage) -> Option<(Score, Place)> {
+        let (has, request) = (&node.inventory, asks.request);
         if used.cpus + has.cpus_for(request) > has.cpus || used.ram + has.ram_for(request) > has.ram {
             return None;
         }
@@ -183,7 +193,7 @@ impl Rules {
         let count = wanted.count as usize;
         let mut fitting: Vec<Fit> = Vec::new();
         for (tried, used) in used.cards.iter().enumerate() {
-            if let Some(fit) = self.fit(node, tried, *used, wanted) {
+            if let Some(fit) = self.fit(node, tried, *used, wanted, asks) {
                 fitting.push(fit);
             } else if fitting.len() + has.cards.len() - tried <= count {
                 return None;
@@ -285,7 +295,7 @@ struct Search<'a> {
     rules: &'a Rules,
     nodes: &'a [Node],
     timeline: &'a Timeline,
-    request: &'a Request,
+    asks: Asks<'a>,
     length: Span,
     best: Option<(WallTime, Score, Place)>,
 }
@@ -302,7 +312,7 @@ impl Search<'_> {
     /// Looks at these nodes.
     fn all(&mut self, mut positions: impl Iterator<Item = usize>, from: WallTime) {
         // The first of all is the first that fits.
-        let one_does = self.rules.packing == Packing::First && self.request.only_nodes.is_empty();
+        let one_does = self.rules.packing == Packing::First && self.asks.request.only_nodes.is_empty();
         let _ = positions.any(|position| self.offer(position, from) && one_does);
     }
 
@@ -315,8 +325,8 @@ impl Search<'_> {
             self.offer(position, now);
         }
         self.all(room.mixed().map(|at| at as usize), now);
-        let Some(wanted) = &self.request.cards else {
-            self.first_of(room, room.with_cpus(self.request.cpus));
+        let Some(wanted) = &self.asks.request.cards else {
+            self.first_of(room, room.with_cpus(self.asks.request.cpus));
             return;
         };
         for sort in room.sorts() {
@@ -344,13 +354,13 @@ impl Search<'_> {
             };
             card.demand(wanted, self.rules.reserve).is_some_and(enough)
         };
-        let cards = self.request.cards.as_ref().zip(entry.sort);
-        entry.free_cpus >= self.request.cpus && cards.is_none_or(|(wanted, sort)| fits(wanted, sort))
+        let cards = self.asks.request.cards.as_ref().zip(entry.sort);
+        entry.free_cpus >= self.asks.request.cpus && cards.is_none_or(|(wanted, sort)| fits(wanted, sort))
     }
 
     /// Whether it is worth asking a node without reservations.
     fn may(&self, room: &Room, at: At) -> bool {
-        room.of(at).free_cpus >= self.request.cpus && !self.timeline.has_reservations(at as usize)
+        room.of(at).free_cpus >= self.asks.request.cpus && !self.timeline.has_reservations(at as usize)
     }
 
     /// Nodes in the order of their scores: the first that fits is the best of them.
@@ -395,20 +405,20 @@ impl Search<'_> {
     }
 
     fn place_on(&self, position: usize, from: WallTime) -> Option<(Score, Place)> {
-        let (node, request) = (&self.nodes[position], self.request);
-        if !self.rules.could_hold(node, request) {
+        let (node, asks) = (&self.nodes[position], self.asks);
+        if !self.rules.could_hold(node, asks.request) {
             return None;
         }
         let at_once = from <= self.timeline.now();
         // What does not fit beside what is held now does not fit beside reservations either.
-        if at_once && !self.rules.could_fit(node, request) {
+        if at_once && !self.rules.could_fit(node, asks) {
             return None;
         }
         if at_once && !self.timeline.has_reservations(position) {
-            return self.rules.choose(position, node, request, &Usage::now(node));
+            return self.rules.choose(position, node, asks, &Usage::now(node));
         }
         let peak = self.timeline.peak(position, node, from, self.length);
-        self.rules.choose(position, node, request, &peak)
+        self.rules.choose(position, node, asks, &peak)
     }
 
     /// Looks for the first time at which the request fits on a node, unless that is later than the best.
@@ -417,7 +427,7 @@ impl Search<'_> {
         if not_before <= now && !self.timeline.has_reservations(position) {
             return self.when_ended(position, not_before);
         }
-        if !self.rules.could_hold(node, self.request) {
+        if !self.rules.could_hold(node, self.asks.request) {
             return;
         }
         let at_first = (not_before > now).then_some(not_before);
@@ -434,7 +444,7 @@ impl Search<'_> {
     /// The same on a node without reservations, where it can't fit before `bound`.
     fn when_ended(&mut self, position: usize, bound: WallTime) {
         let node = &self.nodes[position];
-        if !self.rules.could_hold(node, self.request) {
+        if !self.rules.could_hold(node, self.asks.request) {
             return;
         }
         let latest = self.latest();
@@ -443,7 +453,7 @@ impl Search<'_> {
             if at < bound {
                 continue;
             }
-            let found = self.rules.choose(position, node, self.request, ends.usage());
+            let found = self.rules.choose(position, node, self.asks, ends.usage());
             if self.keep_better(at, found) {
                 return;
             }

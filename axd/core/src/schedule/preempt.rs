@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::job::request::Request;
+use crate::job::bounds::Asks;
 use crate::node::{AttemptKey, Node};
 use crate::size::Megabytes;
 
@@ -34,15 +34,16 @@ pub struct Eviction {
 }
 
 /// The cheapest way to make room for a request on a node, of those attempts that may go.
-pub fn make_room(
+pub fn make_room<'a>(
     position: usize,
     node: &Node,
     kept: &[&Reservation],
-    request: &Request,
+    asks: impl Into<Asks<'a>>,
     reserve: u32,
     candidates: &BTreeMap<AttemptKey, Loss>,
 ) -> Option<Eviction> {
-    let room = |gone: &BTreeSet<AttemptKey>| room_without(position, node, kept, request, reserve, gone);
+    let asks = asks.into();
+    let room = |gone: &BTreeSet<AttemptKey>| room_without(position, node, kept, asks, reserve, gone);
     let all: BTreeSet<AttemptKey> = candidates.keys().copied().collect();
     room(&all)?;
     let mut by_loss: Vec<(Loss, AttemptKey)> = candidates.iter().map(|(key, loss)| (*loss, *key)).collect();
@@ -69,11 +70,11 @@ fn room_without(
     position: usize,
     node: &Node,
     kept: &[&Reservation],
-    request: &Request,
+    asks: Asks<'_>,
     reserve: u32,
     gone: &BTreeSet<AttemptKey>,
 ) -> Option<Place> {
-    let has = &node.inventory;
+    let (has, request) = (&node.inventory, asks.request);
     if node.drained().is_some() {
         return None;
     }
@@ -87,7 +88,7 @@ fn room_without(
     }
     let Some(wanted) = &request.cards else { return Some(Place { node: position, cards: Vec::new() }) };
     let mut fitting = Vec::new();
-    for (at, card) in has.cards.iter().enumerate() {
+    for (at, card) in has.cards.iter().enumerate().filter(|(_, card)| asks.may_have(node, card)) {
         let used = node.cards_used()[at].charged;
         let freed: Megabytes =
             leaving().flat_map(|h| &h.charges).filter(|(on, _)| *on == at).map(|(_, charge)| *charge).sum();

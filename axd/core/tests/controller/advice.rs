@@ -109,6 +109,7 @@ fn random_cluster(dice: &mut Dice<'_>) -> (Controller, Now) {
         let queue = dice.one(&["default", "high", "other"]).parse().unwrap();
         let new = Submission {
             queue,
+            groups: Vec::new(),
             owner: owner(1000 + dice.of(3) as u32),
             ..submission(u128::from(key), random_request(dice))
         };

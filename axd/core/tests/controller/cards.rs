@@ -6,9 +6,9 @@ use ax_core::config::Config;
 use ax_core::controller::{Controller, Decision, Event, NodeWish, Snapshot};
 use ax_core::gpu::{CardName, CardState, Health};
 use ax_core::id::Uid;
-use ax_core::job::Actor;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::{JobState, Outcome};
+use ax_core::job::{Actor, AttemptEnd};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
 
@@ -199,4 +199,27 @@ fn what_is_the_jobs_own_business_is_noted_with_the_jobs_on_that_card() {
     let out = controller.step(at(2), event);
     let noted: Vec<_> = out.iter().filter_map(Decision::touches).collect();
     assert_eq!((noted, out.len()), (on_it, 2));
+}
+
+/// What becomes of a card on which a job of half of it ran out of memory, after it was seen to use so much.
+fn after_running_out(peak: Megabytes) -> (Health, Option<Megabytes>) {
+    let mut controller = ready(config());
+    let request = Request { retries: 1, ..with_cards(1, Some(gb(40))) };
+    let (job, out) = submit(&mut controller, 1, submission(1, request));
+    let attempt = launched(&out)[0];
+    controller.step(at(2), Event::AttemptStarted { attempt, at: at(2).wall });
+    let words = "uses more than its slice".to_owned();
+    controller.step(at(3), Event::OverSlice { attempt, words, peak, ends: true });
+    let end = AttemptEnd { card_peak: Some(peak), ..ended(Outcome::OutOfMemory, None) };
+    controller.step(at(4), Event::AttemptEnded { attempt, at: at(4).wall, end });
+    let health = controller.nodes().next().unwrap().card_state("card-0").map(|state| state.health);
+    let slice = controller.job(job.number).unwrap().request.cards.as_ref().unwrap().slice;
+    (health.unwrap_or_default(), slice)
+}
+
+#[test]
+fn who_runs_out_of_a_slice_asks_for_more_or_the_card_is_suspect() {
+    assert_eq!(after_running_out(gb(38)), (Health::Healthy, Some(Megabytes(gb(40).0 * 3 / 2))));
+    assert_eq!(after_running_out(gb(30)), (Health::Healthy, Some(gb(40))));
+    assert_eq!(after_running_out(gb(10)), (Health::Suspect, Some(gb(40))));
 }

@@ -10,6 +10,7 @@ mod explaining;
 mod identity;
 mod idle;
 mod learning;
+mod limits;
 mod overuse;
 mod room;
 mod shares;
@@ -66,6 +67,7 @@ fn submission(key: u128, request: Request) -> Submission {
         owner: owner(1000),
         name: "job".into(),
         queue: "default".parse().unwrap(),
+        groups: Vec::new(),
         year: 2026,
         request,
         hold: false,

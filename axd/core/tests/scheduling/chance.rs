@@ -57,6 +57,8 @@ pub(crate) struct Frame {
     pub(crate) forward: bool,
     /// Configuration and nodes stay as they are, and the clocks agree.
     pub(crate) calm: bool,
+    /// There are limits on the cards of queues and people.
+    pub(crate) limits: bool,
 }
 
 /// A configuration.
@@ -86,6 +88,9 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     policy.learn_length = chance.below(2) == 1 && !frame.honest;
     policy.learn_memory = chance.of(&[LearnMemory::Off, LearnMemory::Raise, LearnMemory::Fit]);
     policy.preempt_budget = chance.of(&[100, 1, 0]) as u32;
+    if frame.limits {
+        crate::limits::of(&mut chance, &mut config);
+    }
     config
 }
 
@@ -220,6 +225,7 @@ pub(crate) fn of(key: u128, user: u32, queue: QueueName, request: Request, hold:
         owner: Owner { uid: Uid(user), name: Arc::from(format!("user{user}")) },
         name: "job".into(),
         queue,
+        groups: if user == 1001 { vec!["students".into()] } else { Vec::new() },
         year: 2026,
         request,
         hold,

@@ -9,6 +9,7 @@ mod growing;
 mod holding;
 mod learning;
 mod ledger;
+mod limits;
 mod naive;
 mod ordering;
 mod reserve;

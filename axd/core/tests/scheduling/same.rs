@@ -40,7 +40,7 @@ fn restarted(controller: &Controller) -> Controller {
     Controller::restore(serde_json::from_str::<Snapshot>(&text).unwrap())
 }
 
-fn is_as_if_made_anew(controller: &Controller) {
+pub(crate) fn is_as_if_made_anew(controller: &Controller) {
     let anew = Controller::restore(controller.snapshot());
     assert_eq!(controller.snapshot(), anew.snapshot());
     assert!(controller.nodes().eq(anew.nodes()), "nodes give out something else");

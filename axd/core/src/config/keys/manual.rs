@@ -106,6 +106,10 @@ const BLOCKS: &[(&str, &str)] = &[
         "queues[]",
         "A list of queues. Without it there is one, named default; a list without queues is refused, and so is a name that stands twice. A queue that unfinished jobs use can't be removed or renamed: it is given the state closed and runs out.",
     ),
+    (
+        "limits[]",
+        "A list of limits on what people may have of the cards. All that concern a job hold, with those of its queue.",
+    ),
     ("policy", "How jobs are chosen, limited and ended."),
     ("accounting", "What is kept of finished jobs."),
     ("paths", "Where files lie. A change holds from the next start of the daemon."),

@@ -19,7 +19,7 @@ pub use table::KEYS;
 pub(super) use alias::alias;
 pub(super) use kind::found;
 
-use super::{Config, GpuNode, Queue};
+use super::{CardLimit, Config, GpuNode, Queue};
 
 /// One key of the configuration.
 pub struct Key {
@@ -63,12 +63,14 @@ pub struct Draft {
     pub queue: Queue,
     /// The node whose keys are being read.
     pub node: GpuNode,
+    /// The limit whose keys are being read.
+    pub limit: CardLimit,
 }
 
 impl Draft {
-    /// A draft of this configuration; no queue or node is at hand.
+    /// A draft of this configuration; no queue, node or limit is at hand.
     pub fn of(config: Config) -> Draft {
-        Draft { config, queue: blank_queue(), node: blank_node() }
+        Draft { config, queue: blank_queue(), node: blank_node(), limit: CardLimit::default() }
     }
 }
 

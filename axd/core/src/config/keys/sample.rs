@@ -28,6 +28,18 @@ queues:
   - name: default
 ";
 
+const LIMITS: &str = "
+# Limits on what people may have of the cards, each for a user or a group:
+#
+#   limits:
+#     - user: li
+#       cards: [gpu-01:0, gpu-01:1]
+#     - group: students
+#       max_cards: 4
+#
+#limits: []
+";
+
 /// The whole file.
 pub fn sample() -> String {
     let mut file = HEAD.to_owned();
@@ -38,6 +50,7 @@ pub fn sample() -> String {
     file.push_str(NODES);
     file.push_str(QUEUES);
     keys(&mut file, "queues[]", "    ");
+    file.push_str(LIMITS);
     for block in ["policy", "accounting", "paths"] {
         file.push_str(&format!("\n{block}:\n"));
         keys(&mut file, block, "  ");

@@ -201,7 +201,19 @@ pub static KEYS: &[Key] = &[
         "A job on slices that has run for so long begins anew at the next checkpoint that it tells of with \
          'ax checkpointed', which gives fragmented memory back.").absent(),
     key("queues[].cards", List(&CARD, |d| &mut d.queue.cards), "[]",
-        "The only cards that its jobs may use, as host:index or by UUID; an empty list means all.").later(),
+        "The only cards that its jobs may use, as host:index or by UUID; an empty list means all."),
+    key("queues[].max_cards", Count(1, MOST, |d| &mut d.queue.max_cards), "none",
+        "Most cards that its jobs hold at once; a slice counts as a card.").absent(),
+    // limits
+    key("limits[].user", Word(&USER, |d| &mut d.limit.user), "none",
+        "The user whom it concerns; an entry names a user or a group.").absent(),
+    key("limits[].group", Word(&GROUP, |d| &mut d.limit.group), "none",
+        "The group whose members it concerns, all together; it holds for jobs that are submitted from then on.").absent(),
+    key("limits[].cards", List(&CARD, |d| &mut d.limit.cards), "[]",
+        "The only cards that their jobs may use, as host:index or by UUID; an empty list means all."),
+    key("limits[].max_cards", Count(1, MOST, |d| &mut d.limit.max_cards), "none",
+        "Most cards that their jobs hold at once; a slice counts as a card. Nobody under a limit passes whoever waits \
+         for it.").absent(),
     // policy
     key("policy.scheduler", Enum(SCHEDULERS, |d| &mut d.config.policy.scheduler), "fifo",
         "fifo goes by rank of the queue, then its order, and lets jobs pass that delay nobody who has a place kept; \

@@ -120,7 +120,7 @@ proptest! {
             for (cards, slice, cpus) in asks.iter().copied() {
                 let (request, length) = (request(cards, slice, cpus), Span(length));
                 let all = || Search {
-                    rules: &rules, nodes: nodes.as_slice(), timeline: &timeline, request: &request, length, best: None,
+                    rules: &rules, nodes: nodes.as_slice(), timeline: &timeline, asks: (&request).into(), length, best: None,
                 };
                 let mut now = all();
                 now.all(0..nodes.as_slice().len(), NOW);

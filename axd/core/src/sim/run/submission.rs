@@ -102,6 +102,7 @@ impl Submissions {
             owner: Owner { uid, name: Arc::clone(&task.user) },
             name: task.name.as_ref().into(),
             queue: task.queue.clone(),
+            groups: Vec::new(),
             year: YEAR,
             request,
             hold: false,

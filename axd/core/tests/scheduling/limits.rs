@@ -1,0 +1,127 @@
+//! Law 16: limits on cards hold whenever anything starts, who waits for one is told, and what is kept up to date of them
+//! is what would be found anew.
+
+use std::collections::BTreeMap;
+
+use ax_core::controller::Decision;
+use ax_core::explain::Condition;
+use ax_core::id::HostName;
+use ax_core::invariants;
+use ax_core::job::Job;
+use ax_core::node::Allocation;
+use proptest::prelude::*;
+
+use crate::chance::{self, Frame};
+use crate::ledger::Ledger;
+use crate::same::is_as_if_made_anew;
+use crate::world::World;
+use crate::{histories, history};
+
+const LIMITED: Frame = Frame {
+    scheduler: None,
+    preemption: None,
+    unlimited: false,
+    honest: false,
+    first_come: false,
+    alike: false,
+    forward: false,
+    calm: false,
+    limits: true,
+};
+
+/// Of each limit that concerns a job: the names of cards, and how many.
+fn limits_of(ledger: &Ledger, job: &Job) -> Vec<(String, Vec<String>, Option<u32>)> {
+    let config = &ledger.config;
+    let queue = config.queue(job.queue.as_str()).unwrap();
+    let mut found = vec![(format!("queue {}", queue.name), queue.cards.clone(), queue.max_cards)];
+    for limit in &config.limits {
+        let user = limit.user.as_deref() == Some(&*job.owner.name);
+        let group = limit.group.as_ref().is_some_and(|group| job.groups.iter().any(|own| **own == **group));
+        if user || group {
+            let who = limit.user.clone().map_or_else(|| "group".to_owned(), |user| format!("user {user}"));
+            found.push((who, limit.cards.clone(), limit.max_cards));
+        }
+    }
+    found
+}
+
+/// Who counts where: found by looking at all that is held.
+fn holds(ledger: &Ledger, whose: &str, jobs: &BTreeMap<u32, Job>) -> u32 {
+    let counts = |job: &Job| match whose.split_once(' ') {
+        Some(("queue", queue)) => job.queue.as_str() == queue,
+        Some((_, user)) => *job.owner.name == *user,
+        None => !job.groups.is_empty(),
+    };
+    let held = ledger.held.values().filter(|held| jobs.get(&held.name.job.number.0).is_some_and(counts));
+    held.map(|held| held.allocation.cards.len() as u32).sum()
+}
+
+fn is_named(names: &[String], node: &HostName, index: u32, uuid: &str) -> bool {
+    names.iter().any(|name| *name == format!("{node}:{index}") || name == uuid)
+}
+
+fn the_limits_hold(ledger: &Ledger, given: &Allocation, job: &Job, jobs: &BTreeMap<u32, Job>) {
+    if given.cards.is_empty() {
+        return;
+    }
+    for (whose, names, max) in limits_of(ledger, job) {
+        for card in given.cards.iter().filter(|_| !names.is_empty()) {
+            assert!(is_named(&names, &given.node, card.index, &card.uuid), "{} by {whose}: {card:?}", job.id);
+        }
+        let held = holds(ledger, &whose, jobs);
+        let all = held + given.cards.len() as u32;
+        assert!(max.is_none_or(|max| all <= max), "{} makes {all} of {max:?} for {whose}", job.id);
+    }
+}
+
+proptest! {
+    #![proptest_config(histories())]
+
+    #[test]
+    fn law_16_limits_on_cards_hold_whenever_anything_starts(history in history(40)) {
+        let mut ledger = Ledger::default();
+        let mut jobs: BTreeMap<u32, Job> = BTreeMap::new();
+        World::play(history.0, LIMITED, history.1, &mut |seen| {
+            jobs.extend(seen.controller.jobs().map(|job| (job.id.number.0, job.clone())));
+            ledger.follow(seen, &mut |ledger, decision| {
+                if let Decision::Launch { attempt, allocation, .. } = decision {
+                    the_limits_hold(ledger, allocation, &jobs[&attempt.job.number.0], &jobs);
+                }
+            });
+            invariants::check(seen.controller).unwrap();
+        });
+    }
+
+    #[test]
+    fn law_16_what_is_kept_of_limits_is_as_if_made_anew_and_who_waits_is_told(history in history(25)) {
+        World::play(history.0, LIMITED, history.1, &mut |seen| {
+            is_as_if_made_anew(seen.controller);
+            let told = seen.controller.explain_waiting(seen.now).map(|(job, told)| (job.id, told));
+            for (job, told) in told {
+                let starts = told.conditions == [Condition::StartsNow];
+                let later = seen.controller.next_wake().boot.is_some() || seen.controller.config().policy.preemption;
+                assert!(!told.reasons.is_empty() && (!starts || later), "{job}: {told:?}");
+            }
+        });
+    }
+}
+
+/// Limits for the queues and users of random configurations.
+pub(crate) fn of(chance: &mut chance::Chance, config: &mut ax_core::config::Config) {
+    let names =
+        [&["gpu-01:0", "gpu-02:1"][..], &["gpu-02-0"], &["gpu-01:0", "gpu-01:1", "gpu-02:0", "gpu-02:2"]];
+    for queue in &mut config.queues {
+        queue.max_cards = chance.of(&[None, Some(2), Some(1), Some(3)]);
+        if chance.below(3) == 2 {
+            queue.cards = chance.of(&names).iter().map(|name| (*name).to_owned()).collect();
+        }
+    }
+    let user = "user1000".to_owned();
+    let max_cards = chance.of(&[Some(2), None, Some(1), Some(4)]);
+    let cards = if chance.below(3) == 2 { chance.of(&names) } else { &[] };
+    let cards = cards.iter().map(|name| (*name).to_owned()).collect();
+    config.limits.push(ax_core::config::CardLimit { user: Some(user), group: None, cards, max_cards });
+    let max_cards = chance.of(&[None, Some(3), Some(2)]);
+    let group = Some("students".to_owned());
+    config.limits.push(ax_core::config::CardLimit { user: None, group, cards: Vec::new(), max_cards });
+}
