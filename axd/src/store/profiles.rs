@@ -86,7 +86,10 @@ impl Store {
             history.add(job.owner.uid, thing, &run);
         }
         let tx = self.connection.unchecked_transaction().doing("begin a change of", database)?;
-        for (user, thing, runs) in history.iter() {
+        // What was learnt from a run is exact; the accounts know less of it.
+        let learnt = "SELECT EXISTS (SELECT 1 FROM profiles)";
+        let has_learnt: bool = tx.query_row(learnt, [], |row| row.get(0)).doing("read", database)?;
+        for (user, thing, runs) in history.iter().filter(|_| !has_learnt) {
             write(&tx, &Learnt { user, thing, runs: runs.clone() }).doing("write to", database)?;
         }
         meta::set(&tx, meta::PROFILES, "1").doing("write to", database)?;
