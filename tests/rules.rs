@@ -272,3 +272,24 @@ fn what_is_left_to_do_names_its_issue_and_no_path_of_one_machine_is_written_down
     }
     none(&found, "write TODO(#123), and no path of one machine");
 }
+
+/// What proves each sentence about cards: `file.rs::test`, a row of check.sh, a patch that must be noticed.
+#[test]
+fn what_is_said_to_prove_a_promise_about_cards_exists() {
+    let table = read(&root().join("tests/gpu/PROOFS.md"));
+    let rows = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    let mut found = Vec::new();
+    for row in rows.skip(1) {
+        let proofs: Vec<&str> = row.rsplit('|').nth(1).unwrap_or("").split('`').skip(1).step_by(2).collect();
+        if proofs.is_empty() {
+            found.push(format!("nothing proves: {row}"));
+        }
+        let missing = proofs.into_iter().filter(|proof| {
+            let (file, name) = proof.split_once("::").unwrap_or((proof, ""));
+            let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+            text.is_empty() || !(name.is_empty() || text.contains(&format!("{name}(")))
+        });
+        found.extend(missing.map(|proof| format!("there is no {proof}")));
+    }
+    none(&found, "tests/gpu/PROOFS.md names tests that exist");
+}

@@ -398,6 +398,19 @@ fn cards_with_jobs_are_looked_at_more_often_and_jobs_are_no_strangers_as_root() 
 }
 
 #[test]
+fn cards_that_others_are_on_are_looked_at_often_without_any_job() {
+    let mut cluster = Cluster::stopped("");
+    let fake = FakeCards::new(&cluster, TWO);
+    // The next look at cards that nobody is on would be after longer than any test waits.
+    cluster.configure(&format!("{}resources:\n  gpu_sample: 8s\n", fake.config()));
+    fake.add(&format!("process {} GPU-bbbb 700", std::process::id()));
+    cluster.start();
+    wait_for("the first look", || card(&cluster, "GPU-bbbb")["used_mb"] == 700);
+    fake.add(&format!("process {} GPU-aaaa 900", std::process::id()));
+    wait_for("another look", || card(&cluster, "GPU-aaaa")["used_mb"] == 900);
+}
+
+#[test]
 fn nobody_but_the_daemon_is_answered_by_the_process_that_asks() {
     let cluster = Cluster::stopped("");
     for user in [ROOT, ALICE] {

@@ -50,12 +50,18 @@ impl Engine {
         }
     }
 
-    /// Jobs have come to cards, or have left them.
+    /// Jobs have come to cards, or have left them. While others are on them, too, it is looked often: whoever waits for
+    /// them to go is not to wait for a look, and whoever comes is to be seen before a card is given out beside him.
     pub(super) fn pace_cards(&mut self) {
         let with_cards = |job: &ax_core::job::Job| {
             job.attempt.as_ref().is_some_and(|attempt| !attempt.allocation.cards.is_empty())
         };
-        let busy = self.controller.active_jobs().any(with_cards);
+        let held = |card: &CardSeen| !card.holders.is_empty();
+        let own = self.controller.nodes().find(|node| node.inventory.name == self.local.inventory.name);
+        let barred = |node: &Node| node.card_states().values().any(|state| !state.holders.is_empty());
+        let busy = self.controller.active_jobs().any(with_cards)
+            || self.sample.cards.iter().any(held)
+            || own.is_some_and(barred);
         if let Some(cards) = &mut self.cards {
             cards.set_busy(busy, now().boot);
         }
