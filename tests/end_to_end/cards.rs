@@ -398,6 +398,25 @@ fn cards_with_jobs_are_looked_at_more_often_and_jobs_are_no_strangers_as_root() 
 }
 
 #[test]
+fn a_card_whose_memory_nobody_says_is_given_to_one_job_at_a_time() {
+    let cluster = Cluster::with_config(&format!(
+        "resources:\n  cpus: 4\n  gpu_nodes:\n    - {{host: {}, gpus: 1}}\n",
+        crate::asking::host()
+    ));
+    let until_go = "#!/bin/sh\necho \"[$AX_GPU_MEM_MB]\"\nwhile ! [ -e go ]; do sleep 0.05; done\n";
+    let first =
+        cluster.submit(ALICE, &["--gpus=1", "--cpus-per-task=1", "--ram=100", "--output=first"], until_go);
+    cluster.wait_state(&first, &["RUNNING"]);
+    let second = cluster.submit(ALICE, &["--gpus=1", "--cpus-per-task=1", "--ram=100"], "#!/bin/sh\n");
+    let third = cluster.submit(ALICE, &["--cpus-per-task=1", "--ram=100"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&third)["state"], "SUCCEEDED");
+    assert_eq!(cluster.state(&second), "READY");
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&second)["state"], "SUCCEEDED");
+    assert_eq!(cluster.read(ALICE, "first").trim(), "[]");
+}
+
+#[test]
 fn cards_that_others_are_on_are_looked_at_often_without_any_job() {
     let mut cluster = Cluster::stopped("");
     let fake = FakeCards::new(&cluster, TWO);

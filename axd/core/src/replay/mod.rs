@@ -5,6 +5,7 @@ mod document;
 
 pub use document::each_entry;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,7 @@ impl Replay {
 
     fn begin(&mut self, seq: i64, now: Now, snapshot: Snapshot) -> Option<Difference> {
         self.snapshots += 1;
-        let what = self.controller.as_ref().map(|before| what_differs(&before.snapshot(), &snapshot));
+        let what = self.controller.as_ref().map(|before| what_differs(&before.snapshot(), &snapshot, now));
         self.controller = Some(Controller::restore(snapshot));
         match what {
             // While a daemon runs the whole is recorded with a step.
@@ -151,12 +152,15 @@ impl Replay {
 }
 
 /// What outlives the daemon and differs between what steps led to and what was recorded. Configuration and nodes may be
-/// others after a start, numbers of attempts are taken in ranges, and jobs that have ended leave memory at a start.
-pub fn what_differs(led_to: &Snapshot, recorded: &Snapshot) -> Option<String> {
-    let (ours, theirs) = (living(led_to), living(recorded));
+/// others after a start, numbers of attempts are taken in ranges, jobs that have ended leave memory at a start, and a pause
+/// that has passed while a job was held is nothing that anybody writes down.
+pub fn what_differs(led_to: &Snapshot, recorded: &Snapshot, now: Now) -> Option<String> {
+    let (ours, theirs) = (living(led_to, now), living(recorded, now));
     let numbers: BTreeSet<&JobNumber> = ours.keys().chain(theirs.keys()).collect();
-    if let Some(number) = numbers.into_iter().find(|number| ours.get(number) != theirs.get(number)) {
-        return Some(format!("job {number}: {}", of_job(ours.get(number), theirs.get(number))));
+    let mut differing = numbers.into_iter().filter(|number| ours.get(number) != theirs.get(number));
+    if let Some(number) = differing.next() {
+        let (ours, theirs) = (ours.get(number), theirs.get(number));
+        return Some(format!("job {number}: {}", of_job(ours.map(|job| &**job), theirs.map(|job| &**job))));
     }
     if led_to.next_number != recorded.next_number {
         return Some(format!("the next number: {} and {}", led_to.next_number, recorded.next_number));
@@ -171,7 +175,7 @@ pub fn what_differs(led_to: &Snapshot, recorded: &Snapshot) -> Option<String> {
 }
 
 /// What differs of a job, in words.
-fn of_job(led_to: Option<&&Job>, recorded: Option<&&Job>) -> String {
+fn of_job(led_to: Option<&Job>, recorded: Option<&Job>) -> String {
     match (led_to, recorded) {
         (Some(led_to), Some(recorded)) => {
             let fields = |job: &Job| serde_json::to_value(job).unwrap_or_default();
@@ -189,8 +193,13 @@ fn of_job(led_to: Option<&&Job>, recorded: Option<&&Job>) -> String {
     }
 }
 
-/// The jobs that a restart needs.
-fn living(snapshot: &Snapshot) -> BTreeMap<JobNumber, &Job> {
+/// The jobs that a restart needs, without pauses that have passed.
+fn living(snapshot: &Snapshot, now: Now) -> BTreeMap<JobNumber, Cow<'_, Job>> {
     let lives = |job: &&Job| !job.state.is_final() || job.state == JobState::FailedUnknownState;
-    snapshot.jobs.iter().filter(lives).map(|job| (job.id.number, job)).collect()
+    let rested = |job: &Job| job.backoff_until.is_some_and(|until| until <= now.boot);
+    let kept = |job| match rested(job) {
+        true => Cow::Owned(Job { backoff_until: None, ..Job::clone(job) }),
+        false => Cow::Borrowed(job),
+    };
+    snapshot.jobs.iter().filter(lives).map(|job| (job.id.number, kept(job))).collect()
 }
