@@ -77,6 +77,7 @@ fn cards_are_found_with_all_that_the_driver_says_of_them() {
     assert_eq!(hardware["links"], serde_json::json!([["GPU-bbbb", 4]]));
     wait_for("a sample", || card(&cluster, "GPU-aaaa")["temperature"] == 34);
     assert_eq!(card(&cluster, "GPU-aaaa")["health"], "healthy");
+    assert_eq!(card(&cluster, "GPU-aaaa")["limit"], "env", "frameworks are told, and what is seen is watched");
     // What somebody has on a card is seen, and who it is.
     let own = std::process::id();
     fake.add(&format!("process {own} GPU-bbbb 21000"));
@@ -113,6 +114,12 @@ fn without_a_library_declared_cards_count_and_nothing_asks_for_others() {
     let all = cards(&cluster);
     assert_eq!((all.len(), &all[0]["health"], &all[0]["used_mb"]), (2, &"healthy".into(), &Value::Null));
     assert_eq!(helpers(&cluster), [0; 0]);
+}
+
+#[test]
+fn without_settings_of_frameworks_what_is_seen_is_watched() {
+    let (cluster, _fake) = with_cards(TWO, "  gpu_mem_hints: none\n");
+    assert_eq!(card(&cluster, "GPU-aaaa")["limit"], "watch");
 }
 
 #[test]

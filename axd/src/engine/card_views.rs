@@ -2,6 +2,7 @@
 
 use ax_core::api::{CardView, HeldView};
 use ax_core::gpu::CardSeen;
+use ax_core::gpu::frameworks::with_settings;
 use ax_core::gpu::seen::memory_of;
 use ax_core::job::{Attempt, Job};
 use ax_core::node::{Card, CardShare, Node};
@@ -43,7 +44,8 @@ impl Engine {
             reserved_mb: reserved.0,
             jobs: held.iter().map(|held| held.job).collect(),
             held,
-            limit: card.hardware.limit.to_string(),
+            limit: with_settings(card.hardware.limit, self.controller.config().resources.gpu_mem_hints)
+                .to_string(),
             foreign: state.holders,
             health: state.health.to_string(),
             why: state.why,

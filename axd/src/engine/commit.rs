@@ -430,26 +430,7 @@ mod tests {
     use crate::store::testing::TempDir;
 
     fn submit(controller: &mut Controller, key: u128) -> JobId {
-        let request = Request {
-            cpus: 1,
-            ram: Megabytes(1),
-            cards: None,
-            exclusive: false,
-            only_nodes: Vec::new(),
-            not_nodes: Vec::new(),
-            time_limit: None,
-            estimate: None,
-            begin: None,
-            priority: 50,
-            idempotent: true,
-            requeue: true,
-            retries: 0,
-            retry_delay: Span::seconds(2),
-            retry_on: Vec::new(),
-            preempt: ax_core::job::spec::PreemptMode::Requeue,
-            special: None,
-            fit_memory: false,
-        };
+        let request = Request::plain(1, Megabytes(1));
         let submission = Submission {
             key: SubmissionKey(key),
             owner: Owner { uid: Uid(1000), name: Arc::from("li") },

@@ -8,6 +8,8 @@ use crate::fixture::*;
 
 /// Runs of so many things, each twice; the last ones end last.
 fn runs(place: &Place, things: u64) -> History {
+    // As at the first start of a daemon: from then on the accounts are not asked.
+    place.open().restore(at(0).wall).unwrap();
     let (writer, mut cluster) = (place.writer(), Cluster::new());
     for run in 0..2 * things {
         let ms = run * 5000;

@@ -29,7 +29,12 @@ const TENSORFLOW: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
 /// `None`: it has no slices, and nothing to be held to.
 pub fn enforced(held: &[HeldCard], hints: MemHints) -> Option<Rung> {
     let weakest = held.iter().filter(|card| card.slice.is_some()).map(|card| card.limit).max()?;
-    Some(if hints == MemHints::None { weakest } else { weakest.min(Rung::Env) })
+    Some(with_settings(weakest, hints))
+}
+
+/// The rung of a card, or the settings here where nothing stronger holds.
+pub fn with_settings(rung: Rung, hints: MemHints) -> Rung {
+    if hints == MemHints::None { rung } else { rung.min(Rung::Env) }
 }
 
 /// Sets what there is to set for these cards, of which the driver and its libraries take `context` for themselves.
