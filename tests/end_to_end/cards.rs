@@ -77,7 +77,11 @@ fn cards_are_found_with_all_that_the_driver_says_of_them() {
     assert_eq!(hardware["links"], serde_json::json!([["GPU-bbbb", 4]]));
     wait_for("a sample", || card(&cluster, "GPU-aaaa")["temperature"] == 34);
     assert_eq!(card(&cluster, "GPU-aaaa")["health"], "healthy");
-    assert_eq!(card(&cluster, "GPU-aaaa")["limit"], "env", "frameworks are told, and what is seen is watched");
+    assert_eq!(
+        card(&cluster, "GPU-aaaa")["limit"],
+        "env",
+        "frameworks are told, and what is seen is watched"
+    );
     // What somebody has on a card is seen, and who it is.
     let own = std::process::id();
     fake.add(&format!("process {own} GPU-bbbb 21000"));

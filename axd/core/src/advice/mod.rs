@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Queue, QueueState};
-use crate::controller::{Controller, Look, Trial};
+use crate::controller::{Controller, Look, Trial, UserPlaces};
 use crate::id::{HostName, JobNumber};
 use crate::job::Job;
 use crate::job::state::JobState;
@@ -139,7 +139,7 @@ impl Search<'_> {
             .config()
             .queue(self.job.queue.as_str())
             .filter(|queue| self.controller.may_start(queue))
-            .filter(|_| self.controller.user_limit(self.job, false).is_none())?;
+            .filter(|_| self.controller.user_limit(self.job, &UserPlaces::default()).is_none())?;
         let features = self.job.request.features().map(|_| Remedy::AnyFeatures);
         if let Some(found) = self.first_of(self.kinds().into_iter().chain(features).collect()) {
             return Some(found);

@@ -56,7 +56,12 @@ impl Controller {
         };
         // Only a person gives a drained card back.
         if before.health == Health::Drained {
-            state = CardState { health: before.health, why: before.why, faulty: before.faulty, ..state };
+            state = CardState {
+                health: before.health,
+                why: before.why,
+                faulty: before.faulty || state.faulty,
+                ..state
+            };
         }
         self.set_card(name, uuid, state, &Actor::Ax, out);
     }
@@ -158,7 +163,7 @@ impl Controller {
         let state = match wish {
             NodeWish::Drain { why } => {
                 let why = Some(format!("by {}: {why}", actor.name()));
-                CardState { health: Health::Drained, why, faulty: false, ..before }
+                CardState { health: Health::Drained, why, ..before }
             }
             NodeWish::Resume if before.health == Health::Healthy => {
                 return refused(format!("{who} is not drained"));

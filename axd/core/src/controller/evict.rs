@@ -20,6 +20,7 @@ use crate::time::{Now, WallTime};
 
 use super::blocked::Blocked;
 use super::bounds::Turns;
+use super::places::UserPlaces;
 use super::{Controller, Decision};
 
 impl Controller {
@@ -39,6 +40,10 @@ impl Controller {
             let Some((job, claim)) = self.job(number).and_then(|job| Some((job, job.claim.as_ref()?))) else {
                 continue;
             };
+            // What was made free stays kept until something can be started there.
+            if self.is_in_trouble(&claim.node) && self.starts_nothing(now) {
+                continue;
+            }
             let place = self.claimed(job);
             let node = self.nodes.get(&claim.node);
             if node.is_some_and(|node| claim.victims.iter().any(|victim| node.held().contains_key(victim))) {
@@ -47,11 +52,19 @@ impl Controller {
             let fits = |place: &Place| node.is_some_and(|node| self.still_fits(job, node, place));
             let victims = claim.victims.len();
             let limits = || Turns::default().take(&self.limits, job).is_ok();
-            let may = || self.startable(&job.queue, &[]) && self.user_limit(job, false).is_none() && limits();
+            let may = || {
+                self.startable(&job.queue, &[])
+                    && self.user_limit(job, &UserPlaces::default()).is_none()
+                    && limits()
+            };
             let place = place.filter(|place| may() && fits(place));
-            self.drop_claim(number);
-            if let Some(place) = place {
-                self.assign(now, number, &place, Chosen::MadeRoom(victims), out);
+            match place {
+                Some(place) => {
+                    self.drop_claim(number);
+                    self.assign(now, number, &place, Chosen::MadeRoom(victims), out);
+                    self.tries_one(now, place.node);
+                }
+                None => self.give_up_claim(number, out),
             }
         }
     }
@@ -63,13 +76,22 @@ impl Controller {
         }
     }
 
+    /// A job can't have the room that was made for it. Noted so that the job is written down without its claim.
+    fn give_up_claim(&mut self, number: JobNumber, out: &mut Vec<Decision>) {
+        self.drop_claim(number);
+        if let Some(job) = self.job(number).map(|job| job.id) {
+            let what = "can't have the room that was made for it".to_owned();
+            out.push(Decision::Noted { job, actor: Actor::Ax.name().into(), what });
+        }
+    }
+
     /// Nobody counts any more on what was to be free on a node.
-    pub(super) fn drop_claims_on(&mut self, node: &HostName) {
+    pub(super) fn drop_claims_on(&mut self, node: &HostName, out: &mut Vec<Decision>) {
         let there = |job: &&Job| job.claim.as_ref().is_some_and(|claim| claim.node == *node);
         let jobs = self.claims.iter().filter_map(|number| self.job(*number));
         let dropped: Vec<JobNumber> = jobs.filter(there).map(|job| job.id.number).collect();
         for number in dropped {
-            self.drop_claim(number);
+            self.give_up_claim(number, out);
         }
     }
 
@@ -101,7 +123,8 @@ impl Controller {
         }
         let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
         let options = self.nodes.iter().enumerate().filter_map(|(position, node)| {
-            if !node.inventory.admits(&job.request) {
+            // Nobody is ended for a start that will most likely come to nothing.
+            if !node.inventory.admits(&job.request) || self.is_in_trouble(&node.inventory.name) {
                 return None;
             }
             let kept: Vec<&Reservation> = claims.iter().copied().filter(|r| r.node == position).collect();

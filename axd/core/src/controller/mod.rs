@@ -13,6 +13,7 @@ mod idle;
 mod learn;
 mod overuse;
 mod person;
+mod places;
 mod schedule;
 mod sketch;
 mod snapshot;
@@ -20,6 +21,7 @@ mod submit;
 mod trouble;
 mod witness;
 
+pub(crate) use places::UserPlaces;
 pub(crate) use schedule::UserLimit;
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
@@ -76,6 +78,8 @@ pub struct Controller {
     losses: Losses,
     /// The time of the last event.
     seen: WallTime,
+    /// The same by the boot clock.
+    seen_boot: BootTime,
     /// What was asked of cards lately.
     mix: Mix,
     /// What is known of nodes that have not registered.
@@ -171,11 +175,11 @@ impl Controller {
     /// For simulations of systems that decide at fixed intervals.
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Decision> {
         let mut out = Vec::new();
-        self.seen = now.wall;
+        (self.seen, self.seen_boot) = (now.wall, now.boot);
         self.pass_time(now, &mut out);
         match event {
             Event::ConfigLoaded(config) => self.config_loaded(*config),
-            Event::NodeRegistered(inventory) => self.node_registered(inventory),
+            Event::NodeRegistered(inventory) => self.node_registered(inventory, &mut out),
             Event::Submitted(submission) => self.submitted(now, *submission, &mut out),
             Event::Wished { job, actor, wish, why } => {
                 self.wished(now, &Asked { id: job, actor: &actor, why: why.as_deref() }, wish, &mut out);
@@ -249,12 +253,12 @@ impl Controller {
         self.enter_order_anew();
     }
 
-    fn node_registered(&mut self, inventory: crate::node::Inventory) {
+    fn node_registered(&mut self, inventory: crate::node::Inventory, out: &mut Vec<Decision>) {
         let mut node = Node::new(inventory);
         self.remember(&mut node);
         hold_what_jobs_hold(&self.jobs, &mut node);
         // What was to be free there may be gone.
-        self.drop_claims_on(&node.inventory.name);
+        self.drop_claims_on(&node.inventory.name, out);
         self.nodes.insert(node);
         self.enter_order_anew();
     }

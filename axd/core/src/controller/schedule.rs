@@ -18,6 +18,7 @@ use crate::time::{Now, Span, WallTime};
 
 use super::blocked::Blocked;
 use super::bounds::{Limits, Turns};
+use super::places::UserPlaces;
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
 
@@ -51,8 +52,8 @@ struct Standing {
     reserved: BTreeSet<QueueName>,
     /// What is left of the limits on cards.
     turns: Turns,
-    /// The users of those for whom a place is kept.
-    users_kept: BTreeSet<Uid>,
+    /// The same by user.
+    users_kept: UserPlaces,
 }
 
 impl Controller {
@@ -167,7 +168,7 @@ impl Controller {
                 continue;
             }
             let Some(job) = self.job(waiting.number) else { continue };
-            if let Some(limit) = self.user_limit(job, standing.users_kept.contains(&job.owner.uid)) {
+            if let Some(limit) = self.user_limit(job, &standing.users_kept) {
                 walk.leave_user(job.owner.uid, limit.queue.as_ref());
                 continue;
             }
@@ -197,7 +198,7 @@ impl Controller {
             witness.passed.add(&waiting);
             if let Some(reservation) = self.keep_place(&rules, job, &waiting, queue, &mut standing) {
                 witness.keeps(&reservation);
-                standing.users_kept.insert(job.owner.uid);
+                standing.users_kept.keep(job);
                 standing.timeline.reserve(reservation);
             }
         }
@@ -215,7 +216,7 @@ impl Controller {
         claiming().for_each(|job| turns.keep(job));
         Standing {
             turns,
-            users_kept: claiming().map(|job| job.owner.uid).collect(),
+            users_kept: UserPlaces::claimed(claiming()),
             kept: claiming().map(|job| job.queue.clone()).collect(),
             reserved: BTreeSet::new(),
             timeline: self.timeline(now.wall),
@@ -293,13 +294,13 @@ impl Controller {
         self.config.queue(queue.as_str()).is_some_and(|queue| self.order.may_start(queue, beside))
     }
 
-    /// The limit of its owner that keeps a job from starting, beside one that has a place kept for it.
-    pub(crate) fn user_limit(&self, job: &Job, beside: bool) -> Option<UserLimit> {
+    /// The limit of its owner that keeps a job from starting, beside those that have a place kept for them.
+    pub(crate) fn user_limit(&self, job: &Job, kept: &UserPlaces) -> Option<UserLimit> {
         let of_queue = self.config.queue(job.queue.as_str())?.max_running_per_user;
         let limits = [(Some(job.queue.clone()), of_queue), (None, self.config.policy.max_running_per_user)];
         limits.into_iter().find_map(|(queue, max)| {
             let (max, active) = (max?, self.order.active_of(job.owner.uid, queue.as_ref()));
-            (active + u32::from(beside) >= max).then_some(UserLimit { queue, active, max })
+            (active + kept.beside(job, queue.as_ref()) >= max).then_some(UserLimit { queue, active, max })
         })
     }
 

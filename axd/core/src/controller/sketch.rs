@@ -29,6 +29,7 @@ impl Controller {
             history: Arc::clone(&self.history),
             losses: self.losses.clone(),
             seen: self.seen,
+            seen_boot: self.seen_boot,
             mix: self.mix.clone(),
             absent: BTreeMap::new(),
             claims: BTreeSet::new(),

@@ -16,7 +16,7 @@ use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::Usages;
-use crate::time::WallTime;
+use crate::time::{BootTime, WallTime};
 
 use super::attempt::hold_what_jobs_hold;
 use super::bounds::Limits;
@@ -96,6 +96,7 @@ impl Controller {
             times: snapshot.times,
             usages: snapshot.usages,
             seen: WallTime::default(),
+            seen_boot: BootTime(0),
             mix: snapshot.mix,
             absent,
             history: Arc::new(snapshot.history),

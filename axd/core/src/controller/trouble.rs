@@ -118,9 +118,15 @@ impl Controller {
         true
     }
 
-    /// When the next is to be tried.
+    /// When the next is to be tried. Where it is time already and nobody could be tried, whatever happens next tries.
     pub(super) fn next_trial(&self) -> Option<BootTime> {
-        let until = self.troubles.nodes.values().filter_map(Trouble::rests_until).min()?;
+        let times = self.troubles.nodes.values().filter_map(Trouble::rests_until);
+        let until = times.filter(|until| *until > self.seen_boot).min()?;
         self.order.anybody_waits().then_some(until)
+    }
+
+    /// Whether a node is known to start nothing until one that is tried there has shown otherwise.
+    pub(super) fn is_in_trouble(&self, node: &HostName) -> bool {
+        self.troubles.nodes.get(node).is_some_and(|trouble| trouble.rests_until.is_some())
     }
 }

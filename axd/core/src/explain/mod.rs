@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{QueueState, Scheduler};
 use crate::controller::bounds::{Sum, Turns};
-use crate::controller::{Controller, Rehearsal, UserLimit};
-use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
+use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
+use crate::id::{HostName, JobId, JobNumber, QueueName};
 use crate::job::Job;
 use crate::job::bounds::Asks;
 use crate::job::state::{JobState, Outcome};
@@ -146,7 +146,7 @@ impl Controller {
     }
 
     /// The limit of its owner that keeps a job from starting.
-    fn user_full(&self, job: &Job, kept: bool) -> Option<Condition> {
+    fn user_full(&self, job: &Job, kept: &UserPlaces) -> Option<Condition> {
         let UserLimit { queue, active, max } = self.user_limit(job, kept)?;
         let jobs = self.first_active(|other| {
             other.owner.uid == job.owner.uid && queue.as_ref().is_none_or(|queue| other.queue == *queue)
@@ -253,8 +253,8 @@ struct Story<'a> {
     reserved: BTreeSet<QueueName>,
     /// What those before leave of the limits on cards.
     turns: Turns,
-    /// The users for whose jobs it has kept a place, and for which first.
-    users_kept: BTreeMap<Uid, JobId>,
+    /// The same by user.
+    users_kept: UserPlaces,
     /// The nodes as jobs of one shape find them.
     known: BTreeMap<Shape, Rc<NodesFor>>,
     plan: Plan,
@@ -272,7 +272,7 @@ impl<'a> Story<'a> {
             timeline: pass.after.timeline(now.wall),
             kept: pass.after.claiming().map(|job| (job.queue.clone(), job.id)).collect(),
             reserved: BTreeSet::new(),
-            users_kept: pass.after.claiming().map(|job| (job.owner.uid, job.id)).collect(),
+            users_kept: UserPlaces::claimed(pass.after.claiming()),
             pass,
             controller,
             now,
@@ -303,7 +303,7 @@ impl<'a> Story<'a> {
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
             self.timeline.reserve(place);
             self.turns.keep(job);
-            self.users_kept.entry(job.owner.uid).or_insert(job.id);
+            self.users_kept.keep(job);
             if self.reserved.insert(job.queue.clone()) {
                 self.kept.push((job.queue.clone(), job.id));
             }
@@ -316,8 +316,7 @@ impl<'a> Story<'a> {
         let mut found = self.controller.queue_conditions(job);
         found.extend(limited);
         found.extend(self.place_in_queue(job).filter(|_| found.is_empty() && !misfit));
-        let kept = self.users_kept.get(&job.owner.uid).is_some_and(|other| *other != job.id);
-        found.extend(self.controller.user_full(job, kept).filter(|_| !misfit));
+        found.extend(self.controller.user_full(job, &self.users_kept).filter(|_| !misfit));
         if self.controller.nodes().next().is_none() {
             found.push(Condition::NoNodes);
         } else if misfit {
@@ -340,10 +339,9 @@ impl<'a> Story<'a> {
     /// What limits on cards say to a job that could start otherwise.
     fn limited(&mut self, job: &Job, misfit: bool) -> Option<Condition> {
         let queue = self.controller.config().queue(job.queue.as_str());
-        let kept = self.users_kept.get(&job.owner.uid).is_some_and(|other| *other != job.id);
         let stands = misfit
             || queue.is_none_or(|queue| !self.controller.may_start(queue))
-            || self.controller.user_limit(job, kept).is_some();
+            || self.controller.user_limit(job, &self.users_kept).is_some();
         if stands || self.pass.started(job.id.number) || self.pass.after.claim_of(job.id.number).is_some() {
             return None;
         }

@@ -204,13 +204,16 @@ impl Memory {
                 false => bad(Health::Suspect, std::slice::from_ref(odd), false),
             };
         }
+        if before.health == Health::Healthy {
+            self.clean_since = None;
+            return Verdict::default();
+        }
+        // Whoever made it suspect: from the first clean look after that on.
         let since = *self.clean_since.get_or_insert(at);
-        if before.health == Health::Suspect && at - since < patience {
+        if at - since < patience {
             return before.clone();
         }
-        if before.health == Health::Suspect {
-            self.clean_since = None;
-        }
+        self.clean_since = None;
         Verdict::default()
     }
 }
@@ -275,6 +278,20 @@ mod tests {
         assert_eq!(looks(&long).0.health, Health::Suspect, "it had been trusted again");
         long.push((501, xids(&[120])));
         assert_eq!(looks(&long).0.health, Health::Drained);
+    }
+
+    #[test]
+    fn whoever_made_it_suspect_it_is_clean_from_the_first_clean_look_after_that_on() {
+        let mut memory = Memory::default();
+        let clean = Signs::default();
+        let mut look = |seconds: u64, before: &Verdict| {
+            memory.look(BootTime(seconds * 1000), before, &clean, PATIENCE).0
+        };
+        assert_eq!(look(0, &Verdict::default()), Verdict::default());
+        assert_eq!(look(1000, &Verdict::default()), Verdict::default());
+        let suspect = Verdict { health: Health::Suspect, why: Some("by others".to_owned()), faulty: false };
+        assert_eq!((look(1001, &suspect), look(1300, &suspect)), (suspect.clone(), suspect.clone()));
+        assert_eq!(look(1301, &suspect), Verdict::default());
     }
 
     #[test]

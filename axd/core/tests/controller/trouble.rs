@@ -1,7 +1,8 @@
 //! A node that can start nothing is given a rest, and a job by way of trial now and then.
 
-use ax_core::controller::{Controller, Decision, Event, Troubles};
+use ax_core::controller::{Controller, Decision, Event, Troubles, Wish};
 use ax_core::id::AttemptName;
+use ax_core::job::Actor;
 
 use super::{at, config, launched, ready, request, submission, submit};
 
@@ -111,4 +112,25 @@ fn one_job_alone_is_no_sign_and_neither_is_what_an_earlier_daemon_left() {
         controller.step(at(10), never(attempt));
     }
     assert!(controller.trouble(&node).is_none());
+}
+
+#[test]
+fn a_trial_that_nobody_can_be_is_not_waited_for_again_and_again() {
+    let mut controller = ready(config());
+    let running = launched(&submit(&mut controller, 0, submission(1, request(4))).1)[0];
+    controller.step(at(1), Event::AttemptStarted { attempt: running, at: at(1).wall });
+    let mut jobs = Vec::new();
+    for key in 2..5 {
+        let (job, out) = submit(&mut controller, 5, submission(key, request(4)));
+        jobs.push(job);
+        all_in_vain(&mut controller, 10, out);
+    }
+    for job in jobs {
+        let (actor, wish) = (Actor::Ax, Wish::Cancel);
+        controller.step(at(20), Event::Wished { job, actor, wish, why: None });
+    }
+    submit(&mut controller, 30, submission(9, request(8)));
+    let wake = controller.next_wake().boot.unwrap();
+    assert!(launched(&controller.step(at(wake.0), Event::Tick)).is_empty());
+    assert!(controller.next_wake().boot.is_none_or(|next| next > wake), "{:?}", controller.next_wake());
 }
