@@ -31,6 +31,9 @@ pub(super) fn describe(holders: &[Holder], groups: &[PathBuf]) -> Vec<HolderSeen
     all
 }
 
+/// Names of containers are their owners' to choose, and as long as they like.
+const LONGEST_NAME: usize = 64;
+
 fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
     let pid = i32::try_from(holder.pid).unwrap_or(0);
     let mut seen = HolderSeen {
@@ -55,7 +58,7 @@ fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
         seen.start_ticks = Some(before);
         seen.uid = uid;
         seen.command = command;
-        seen.container = container(&lines);
+        seen.container = container(&lines).map(|name| name.chars().take(LONGEST_NAME).collect());
         seen.attempt = attempt;
     }
     seen

@@ -34,6 +34,9 @@ impl Engine {
         };
         let held: Vec<HeldView> =
             holders.iter().filter(|(job, ..)| self.may_see(job.id, person)).map(held).collect();
+        // What says of others' work who they are and what they do.
+        let config = self.controller.config();
+        let all = !config.cluster.private_jobs || person.is_admin(config);
         let mut view = CardView {
             node: node.inventory.name.to_string(),
             index: card.index,
@@ -46,9 +49,9 @@ impl Engine {
             held,
             limit: with_settings(card.hardware.limit, self.controller.config().resources.gpu_mem_hints)
                 .to_string(),
-            foreign: state.holders,
+            foreign: if all { state.holders } else { sum_of_others(state.foreign) },
             health: state.health.to_string(),
-            why: state.why,
+            why: state.why.filter(|_| all),
             p95_mb: figures.map(|figures| figures.p95.0),
             unexplained_mb: seen.map(|_| state.unexplained.0),
             hardware: card.hardware.clone(),
@@ -110,4 +113,9 @@ impl Engine {
 
 fn used_by(seen: &CardSeen, attempt: &Attempt, share: &CardShare) -> Option<Megabytes> {
     memory_of(seen, attempt.name, share.slice.is_none())
+}
+
+/// Strangers, for whom it is nobody's business who they are.
+fn sum_of_others(mem: Megabytes) -> Vec<String> {
+    (mem > Megabytes::ZERO).then(|| format!("{} held by others", mem.of_card())).into_iter().collect()
 }

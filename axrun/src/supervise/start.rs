@@ -10,7 +10,7 @@ use ax_core::record::{Assignment, FORMAT, ProcessMark, Started};
 use ax_sys::cgroup::Station;
 use ax_sys::lease::Lease;
 use ax_sys::path::Dir;
-use ax_sys::process::errand;
+use ax_sys::process::{ErrandError, errand};
 use ax_sys::shared_word::Fence;
 use ax_sys::socket::Interest;
 use ax_sys::{Result, SysError, clock, crash_point};
@@ -86,7 +86,9 @@ impl Attempt {
         let Some(limits) = &self.assignment.card_limits else { return Ok(()) };
         let patience = Duration::from_millis(limits.patience.0);
         if let Err(error) = errand(&limits.set, patience) {
-            self.facts.limit_refused = true;
+            // That no process could be had for it says nothing of the driver.
+            self.facts.limit_refused =
+                matches!(error, ErrandError::Refused { .. } | ErrandError::Late { .. });
             return Err(error.to_string());
         }
         crash_point!("cards limited");

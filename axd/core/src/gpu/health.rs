@@ -2,6 +2,8 @@
 //! takes the card, never the node; what programs do wrong is noted with their jobs and takes nothing. Nobody is ended
 //! for it. Only a person leads out of drained; suspect passes when nothing has happened for a while.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::text::listed;
 use crate::time::{BootTime, Span};
 
@@ -122,7 +124,13 @@ pub struct Memory {
     ecc: Option<u64>,
     /// Since when nothing has happened.
     clean_since: Option<BootTime>,
+    /// Errors of programs, and when each was noted last.
+    noted: BTreeMap<u32, BootTime>,
 }
+
+/// A program that goes on making the same mistake is told so this often: what it does is written into the stories of its
+/// neighbours, too.
+const NOTED_EVERY: Span = Span::seconds(600);
 
 /// What a card is now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -146,8 +154,13 @@ impl Memory {
         patience: Span,
     ) -> (Verdict, Vec<String>) {
         let (mut drains, mut suspects, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-        for number in &signs.xids {
-            match known(*number) {
+        self.noted.retain(|_, noted| at - *noted < NOTED_EVERY);
+        for number in signs.xids.iter().copied().collect::<BTreeSet<u32>>() {
+            if known(number).is_none_or(|xid| xid.class == Class::Program) && self.noted.contains_key(&number)
+            {
+                continue;
+            }
+            match known(number) {
                 None => notes.push(format!("Xid {number}, of which ax knows nothing")),
                 Some(xid) => match xid.class {
                     Class::Drain => drains.push(xid.in_words()),
@@ -155,6 +168,7 @@ impl Memory {
                     Class::Program => notes.push(xid.in_words()),
                 },
             }
+            self.noted.insert(number, at);
         }
         if signs.retirement_pending {
             drains
@@ -278,6 +292,15 @@ mod tests {
         assert_eq!(looks(&long).0.health, Health::Suspect, "it had been trusted again");
         long.push((501, xids(&[120])));
         assert_eq!(looks(&long).0.health, Health::Drained);
+    }
+
+    #[test]
+    fn a_mistake_that_is_made_again_and_again_is_noted_now_and_then() {
+        assert_eq!(looks(&[(0, xids(&[31, 31, 31]))]).1.len(), 1);
+        assert_eq!(looks(&[(0, xids(&[31])), (599, xids(&[31, 13]))]).1.len(), 1, "the other one is new");
+        assert_eq!(looks(&[(0, xids(&[31])), (600, xids(&[31]))]).1.len(), 1);
+        let (verdict, _) = looks(&[(0, xids(&[79; 500]))]);
+        assert_eq!(verdict.why.unwrap().matches("Xid 79").count(), 1);
     }
 
     #[test]

@@ -66,14 +66,26 @@ impl Leavings {
         self.troubles.iter().find(|((_, of), _)| of == card).map(|(_, why)| why.as_str())
     }
 
-    /// Says of processes that are on their way out, and in no group any more, whose they were: they are no strangers.
+    /// Says of processes that are on their way out, and in no group any more, whose they were: they are no strangers. A
+    /// number that has been listed without a break since it was another process's is nobody's: a driver may list a dead
+    /// one's memory on under a number that a neighbour has by now.
     pub fn recognize(&self, sample: &mut Sample) {
         for holder in sample.cards.iter_mut().flat_map(|card| &mut card.holders) {
-            if holder.attempt.is_none() && holder.pid > 0 {
+            if holder.attempt.is_some() && self.was_another(holder) {
+                holder.attempt = None;
+            } else if holder.attempt.is_none() && holder.pid > 0 {
                 let mut all = self.seen.keys().copied();
                 holder.attempt = all.find(|attempt| self.was(*attempt, holder.pid, holder.start_ticks));
             }
         }
+    }
+
+    fn was_another(&self, holder: &HolderSeen) -> bool {
+        let Some(start) = holder.start_ticks else { return false };
+        let of_number = |seen: &BTreeSet<(i32, u64)>| {
+            seen.range((holder.pid, 0)..=(holder.pid, u64::MAX)).any(|(_, other)| *other != start)
+        };
+        self.seen.values().any(of_number)
     }
 
     /// Takes in a look at the cards that was begun at this time. Those whose cards were seen clean since they were over
@@ -169,6 +181,12 @@ impl Leavings {
             {
                 self.seen.entry(attempt).or_default().insert((holder.pid, start));
             }
+        }
+        // A number that is not listed any more says nothing of who has it next.
+        if sample.unseen.is_empty() {
+            let all = sample.cards.iter().flat_map(|card| &card.holders);
+            let listed: BTreeSet<i32> = all.map(|holder| holder.pid).collect();
+            self.seen.values_mut().for_each(|seen| seen.retain(|(pid, _)| listed.contains(pid)));
         }
     }
 }
@@ -296,6 +314,24 @@ mod tests {
         leavings.recognize(&mut now);
         let whose: Vec<_> = now.cards[0].holders.iter().map(|holder| holder.attempt).collect();
         assert_eq!(whose, [Some(name(1)), Some(name(1)), None, None, None]);
+    }
+
+    #[test]
+    fn a_number_that_changes_hands_makes_nobody_the_owner_of_a_dead_one_s_memory() {
+        let mut leavings = Leavings::default();
+        leavings.look(BootTime(1), &sample(vec![holder(7, Some(70), Some(name(1)))]), |_| true);
+        // Dead, and its number a neighbour's, while the driver lists it on.
+        let mut now = sample(vec![holder(7, Some(90), Some(name(2)))]);
+        leavings.recognize(&mut now);
+        assert_eq!(now.cards[0].holders[0].attempt, None);
+        // Once it was not listed, the number is whoever has it.
+        leavings.look(BootTime(2), &sample(vec![]), |_| true);
+        let mut dead = sample(vec![holder(7, None, None)]);
+        leavings.recognize(&mut dead);
+        assert_eq!(dead.cards[0].holders[0].attempt, None);
+        let mut new = sample(vec![holder(7, Some(90), Some(name(2)))]);
+        leavings.recognize(&mut new);
+        assert_eq!(new.cards[0].holders[0].attempt, Some(name(2)));
     }
 
     #[test]
