@@ -2,6 +2,7 @@
 //! a bare controller, gives the same decisions byte for byte, and what the
 //! controller then holds is what the tables hold.
 
+use std::fs::File;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use axd::store::Store;
 use axd::store::events::{Entry, EventReader, Recorded};
 use serde_json::{Value, json};
 
-use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, signal, supervisor_of, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, ran, signal, supervisor_of, wait_for};
 
 /// Numbers that look like chance and are the same each time.
 struct Dice(u64);
@@ -180,6 +181,10 @@ fn replay_by_command(cluster: &Cluster, steps: u64) {
     assert_eq!(again.code, 0, "{again:?}");
     let told: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!((told["steps"].as_u64(), told["differences"].as_u64()), (Some(steps), Some(0)), "{told}");
+    let mut piped = cluster.command(ROOT, cluster.program("axctl"));
+    piped.args(["simulate", "--replay", "-", "--json"]).stdin(File::open(&file).unwrap());
+    let piped = ran(piped.output().unwrap());
+    assert_eq!((piped.code, piped.out), (0, again.out.clone()), "{}", piped.err);
     let words = cluster.run(ROOT, "axctl", &["simulate", "--replay", file.to_str().unwrap()]);
     assert!(words.out.ends_with("all is decided again as it was\n"), "{words:?}");
     // One decision that was another.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use ax_core::api::ErrorClass;
@@ -42,12 +43,14 @@ fn said(path: &Path, error: &BadWorkload) -> Failure {
 
 /// Where a record is read from: a file, packed or not, or `-`, the standard input.
 pub(super) fn record(path: &Path) -> Result<Box<dyn Read>, Failure> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(io::stdin().lock()));
-    }
     let no_input = |error: io::Error| {
         Failure::said(ErrorClass::NoInput, format!("cannot read {}: {}", path.display(), plain(&error)))
     };
+    if path.as_os_str() == "-" {
+        // Not by its lock, which whoever runs commands holds.
+        let own = io::stdin().as_fd().try_clone_to_owned().map_err(no_input)?;
+        return Ok(Box::new(BufReader::new(fs::File::from(own))));
+    }
     let mut file = BufReader::new(fs::File::open(path).map_err(no_input)?);
     if gzip::is_gzip(file.fill_buf().map_err(no_input)?) {
         return Ok(Box::new(io::Cursor::new(text(path)?)));

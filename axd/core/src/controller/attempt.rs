@@ -106,16 +106,16 @@ impl Controller {
         let idle = attempt_idle(self.jobs.get_mut(&name.job.number));
         out.extend(idle.map(|idle| Decision::Counted { attempt: name, idle }));
         let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
-        match end.outcome {
-            Outcome::Preempted => {
-                let renewed = job.attempt.as_deref().is_some_and(|attempt| attempt.renewed);
-                job.evictions += u32::from(!renewed);
-                job.saved = job.saved + safe_work(job);
-            }
-            Outcome::OutOfMemory if grow => grow_slice(job, &end, largest),
-            _ => {}
+        if end.outcome == Outcome::Preempted {
+            let renewed = job.attempt.as_deref().is_some_and(|attempt| attempt.renewed);
+            job.evictions += u32::from(!renewed);
+            job.saved = job.saved + safe_work(job);
         }
         let next = what_follows(&job.request, job.retries_used, &end);
+        // One that is over asked for what it asked for.
+        if end.outcome == Outcome::OutOfMemory && grow && !matches!(next, Next::Over(_)) {
+            grow_slice(job, &end, largest);
+        }
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, at, end: end.clone() });
         self.suspect_cards(name.job.number, &end, out);

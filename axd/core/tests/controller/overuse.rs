@@ -59,6 +59,17 @@ fn its_end_counts_as_out_of_memory_however_it_went_and_the_next_slice_is_larger(
 }
 
 #[test]
+fn one_that_is_over_asked_for_what_it_asked_for() {
+    let (mut controller, attempt) = running(0);
+    controller.step(at(2), over(attempt, true));
+    let end = ended(Outcome::OutOfMemory, None);
+    controller.step(at(4), Event::AttemptEnded { attempt, at: WallTime(4), end });
+    let job = controller.job(attempt.job.number).unwrap();
+    let slice = job.request.cards.as_ref().unwrap().slice;
+    assert_eq!((job.state, slice), (JobState::OutOfMemory, Some(Megabytes(20_000))));
+}
+
+#[test]
 fn who_is_ending_or_over_is_left_alone() {
     let (mut controller, attempt) = running(0);
     controller.step(at(2), Event::AttemptEnding { attempt });
