@@ -301,6 +301,8 @@ impl OneCard {
                     || moved(told.taken, state.taken)
                     || much(told) != much(&state)
                     || (told.health, &told.why, told.faulty) != (state.health, &state.why, state.faulty)
+                    // The name of a user is looked up, and may come later than the holder.
+                    || (all_named(&state) && names(told) != names(&state))
             }
         };
         // Whoever decides about its health may have decided meanwhile.
@@ -343,6 +345,16 @@ impl OneCard {
         };
         (state, named.map(|(who, _)| *who).collect())
     }
+}
+
+fn all_named(state: &CardState) -> bool {
+    !state.holders.is_empty() && state.holders.iter().all(|words| words.contains(" held by pid "))
+}
+
+/// Who holds something, without how much.
+fn names(state: &CardState) -> Vec<&str> {
+    let name = |words: &'_ String| words.split_once(" held by ").map_or(0, |(amount, _)| amount.len());
+    state.holders.iter().map(|words| &words[name(words)..]).collect()
 }
 
 #[cfg(test)]

@@ -209,6 +209,27 @@ fn the_shell_is_told_when_it_matters_and_not_otherwise() {
 }
 
 #[test]
+fn a_user_s_name_may_be_known_later_than_the_holder() {
+    let mut ledger = Ledger::default();
+    let sample = Sample { cards: vec![card(&[process(7, 4500, None)], 0)], ..Sample::default() };
+    let mut look = |second: u64, state: CardState, name: Option<&str>| {
+        let given = Given { uuid: "GPU-0".to_owned(), mem: MEM, state, odd: None };
+        let name = |_| name.map(str::to_owned);
+        let around = Around { lives: &|_| true, name: &name, bound: BOUND, patience: Span::seconds(300) };
+        ledger.look(BootTime(second * 1000), &sample, &[given], &around)
+    };
+    let state = |news: &[News]| match news {
+        [News::Changed { state, .. }] => state.clone(),
+        other => panic!("{other:?}"),
+    };
+    let first = state(&look(1, CardState::default(), None));
+    assert!(first.holders[0].contains(" of user 1000"), "{first:?}");
+    let second = state(&look(2, first, Some("li")));
+    assert!(second.holders[0].contains(" of user li"), "{second:?}");
+    assert_eq!(look(3, second, Some("li")), []);
+}
+
+#[test]
 fn a_card_that_is_not_seen_is_suspect_and_keeps_its_holders() {
     let mut desk = Desk::default();
     desk.times(10, &[process(7, 21_000, None)], 0);
