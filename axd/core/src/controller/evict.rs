@@ -1,6 +1,7 @@
 //! Making room for urgent jobs: who is ended for them, and the places that they leave, kept until all have gone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::explain::started::Chosen;
 use crate::id::{HostName, JobNumber};
@@ -71,7 +72,7 @@ impl Controller {
 
     fn drop_claim(&mut self, number: JobNumber) {
         self.claims.remove(&number);
-        if let Some(job) = self.jobs.get_mut(&number) {
+        if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
             job.claim = None;
         }
     }
@@ -200,7 +201,7 @@ impl Controller {
         {
             self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
         }
-        if let Some(job) = self.jobs.get_mut(&urgent) {
+        if let Some(job) = self.jobs.get_mut(&urgent).map(Arc::make_mut) {
             job.claim = Some(Box::new(claim));
             self.claims.insert(urgent);
         }
