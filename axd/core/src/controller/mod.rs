@@ -255,7 +255,7 @@ impl Controller {
 
     fn node_registered(&mut self, inventory: crate::node::Inventory, out: &mut Vec<Decision>) {
         let mut node = Node::new(inventory);
-        self.remember(&mut node);
+        self.remember(&mut node, out);
         hold_what_jobs_hold(&self.jobs, &mut node);
         // What was to be free there may be gone.
         self.drop_claims_on(&node.inventory.name, out);
