@@ -132,6 +132,7 @@ impl Engine {
             known: restored.known,
             history: restored.history,
             losses: restored.losses,
+            zone: Calendar.zone(now().wall),
             config,
         });
         let at = now();

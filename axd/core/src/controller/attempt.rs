@@ -97,6 +97,8 @@ impl Controller {
         let mut end = counted_as(end, attempt);
         end.card_peak = end.card_peak.max(attempt.card_used);
         let end = self.blamed_on_card(name.job.number, end);
+        let ended_late = self.jobs.get(&name.job.number).filter(|_| end.outcome == Outcome::Timeout);
+        let out_of_time = ended_late.is_some_and(|job| self.ran_into_deadline(job));
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
@@ -115,7 +117,10 @@ impl Controller {
             job.evictions += u32::from(!renewed);
             job.saved = job.saved + safe_work(job);
         }
-        let next = what_follows(&job.request, job.retries_used, &end);
+        let next = match out_of_time {
+            true => Next::Over(JobState::Deadline),
+            false => what_follows(&job.request, job.retries_used, &end),
+        };
         // One that is over asked for what it asked for.
         if end.outcome == Outcome::OutOfMemory && grow && !matches!(next, Next::Over(_)) {
             grow_slice(job, &end, largest);
@@ -151,6 +156,9 @@ impl Controller {
             why = format!(
                 "{why}; nobody knows whether its work is done: say so with 'ax resolve {id} succeeded', 'failed' or 'rerun'"
             );
+        }
+        if matches!(next, Next::Over(JobState::Deadline)) {
+            why = format!("was not over by its deadline: {why}");
         }
         match next {
             Next::Over(to) => {

@@ -122,6 +122,11 @@ impl Controller {
         if job.request.priority < blocked.worth(shape).from_priority {
             return None;
         }
+        // They may take that long, and it may be too late for it then.
+        let when_gone = now.wall + self.config.policy.kill_wait;
+        if self.opens(job, when_gone) != Some(when_gone) {
+            return None;
+        }
         let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
         let options = self.nodes.iter().enumerate().filter_map(|(position, node)| {
             // Nobody is ended for a start that will most likely come to nothing.

@@ -7,6 +7,7 @@ use crate::api::{ErrorClass, Resolution};
 use crate::config::QueueState;
 use crate::directive::signals;
 use crate::id::{JobId, JobNumber};
+use crate::job::request::fits_window;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, Job};
 use crate::time::Now;
@@ -190,7 +191,7 @@ impl Controller {
     fn update(&mut self, now: Now, asked: &Asked<'_>, change: Change, out: &mut Vec<Decision>) {
         let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
-        if let Err(why) = self.may_change(job, actor, &change) {
+        if let Err(why) = self.may_change(now, job, actor, &change) {
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
         }
@@ -205,7 +206,7 @@ impl Controller {
         self.settle_waiting(now, id.number, actor, &what, out);
     }
 
-    fn may_change(&self, job: &Job, actor: &Actor, change: &Change) -> Result<(), String> {
+    fn may_change(&self, now: Now, job: &Job, actor: &Actor, change: &Change) -> Result<(), String> {
         if !job.state.is_waiting() {
             return Err(format!("{} is {}: only waiting jobs can be changed", job.id, job.state));
         }
@@ -219,6 +220,14 @@ impl Controller {
         }
         let admin = actor.is_admin();
         let limit = change.time_limit.unwrap_or(job.request.time_limit);
+        let mut changed = job.clone();
+        apply(&mut changed, change.clone());
+        if let Some(window) = changed.request.window() {
+            fits_window(window, limit).map_err(|unmeetable| unmeetable.message)?;
+        }
+        if let Some(why) = self.lapsed(&changed, now.wall) {
+            return Err(why);
+        }
         match queue.max_time {
             Some(max) if !admin && limit.is_none_or(|l| l > max) => {
                 Err(format!("queue '{}' takes no job longer than {max}", queue.name))
@@ -276,6 +285,14 @@ fn apply(job: &mut Job, change: Change) -> String {
     if let Some(begin) = change.begin {
         said.push(format!("begins at {begin}"));
         job.request.begin = Some(begin);
+    }
+    if let Some(window) = change.window {
+        said.push(format!("runs only within {window}"));
+        job.request.set_special(|special| special.window = Some(window));
+    }
+    if let Some(deadline) = change.deadline {
+        said.push(format!("to be over by {deadline}"));
+        job.request.set_special(|special| special.deadline = Some(deadline));
     }
     if said.is_empty() { "nothing changed".to_owned() } else { said.join(", ") }
 }

@@ -263,7 +263,9 @@ impl Controller {
     ) -> Option<Reservation> {
         let left = standing.left.checked_sub(1)?;
         let (timeline, now) = (&standing.timeline, standing.timeline.now());
-        let (from, place) = rules.earliest(&self.nodes, timeline, job, now, waiting.length)?;
+        let found = rules.earliest(&self.nodes, timeline, job, now, waiting.length);
+        // One that is later than its hours or its deadline let it start is of no use to it.
+        let (from, place) = found.filter(|(from, _)| self.opens(job, *from) == Some(*from))?;
         if standing.reserved.insert(queue.clone()) {
             standing.kept.push(queue);
         }

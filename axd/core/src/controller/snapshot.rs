@@ -16,10 +16,11 @@ use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::Usages;
-use crate::time::{BootTime, WallTime};
+use crate::time::{BootTime, WallTime, Zone};
 
 use super::attempt::hold_what_jobs_hold;
 use super::bounds::Limits;
+use super::moments::Moments;
 use super::{Controller, Troubles};
 
 /// What is known of a node beyond what it registers with and what jobs hold of it.
@@ -74,6 +75,9 @@ pub struct Snapshot {
     /// What making room has cost lately.
     #[serde(default)]
     pub losses: Losses,
+    /// The clock that daily hours go by.
+    #[serde(default)]
+    pub zone: Zone,
 }
 
 impl Controller {
@@ -102,6 +106,8 @@ impl Controller {
             history: Arc::new(snapshot.history),
             losses: snapshot.losses,
             claims: BTreeSet::new(),
+            moments: Moments::default(),
+            zone: Arc::new(snapshot.zone),
             pass_due: false,
             nodes,
             jobs: BTreeMap::new(),
@@ -153,6 +159,7 @@ impl Controller {
             known: self.known(),
             history: History::clone(&self.history),
             losses: self.losses.clone(),
+            zone: Zone::clone(&self.zone),
         }
     }
 
