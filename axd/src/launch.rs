@@ -21,6 +21,7 @@ use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::pattern::{Pattern, Values};
 use ax_core::record::{Assignment, CardLimits, Ending, FORMAT, Files, Limits};
+use ax_core::time::Span;
 use ax_sys::crash_point;
 use ax_sys::pidfd::PidFd;
 use thiserror::Error;
@@ -44,6 +45,8 @@ pub(crate) struct Plan<'a> {
     pub allocation: &'a Allocation,
     /// The job.
     pub job: &'a Job,
+    /// How long it may run.
+    pub limit: Option<Span>,
     /// Its options and files.
     pub details: &'a Details,
     /// Its script.
@@ -197,7 +200,7 @@ impl Plan<'_> {
             },
             devices,
             ending: Ending {
-                limit: job.request.time_limit,
+                limit: self.limit,
                 warn: details.spec.policy.signal,
                 kill_wait: details.spec.policy.grace.unwrap_or(policy.kill_wait),
             },
@@ -236,7 +239,7 @@ impl Plan<'_> {
             cards_per_task: spec.resources.gpus_per_task.as_ref().map(|gpus| gpus.count),
             hints: spec.resources.gpu_mem_hints.unwrap_or(resources.gpu_mem_hints),
             context: resources.gpu_context,
-            time_limit: job.request.time_limit,
+            time_limit: self.limit,
             submit_dir: &details.submit_dir,
             work_dir: &work_dir.to_string_lossy(),
             account: spec.account.as_deref(),

@@ -15,6 +15,7 @@ use ax_core::job::Job;
 use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::record::CardLimits;
+use ax_core::time::Span;
 use ax_sys::socket::Waker;
 
 use crate::card_limit::{command_lines, unified_parent};
@@ -39,6 +40,8 @@ pub(crate) struct Order {
     pub allocation: Allocation,
     /// Its job.
     pub job: Job,
+    /// How long it may run.
+    pub limit: Option<Span>,
     /// What came with the submission, if it has come just now; otherwise it is read.
     pub parts: Option<NewParts>,
     /// The configuration in force.
@@ -238,6 +241,7 @@ impl Lane {
             number: order.number,
             allocation: &order.allocation,
             job: &order.job,
+            limit: order.limit,
             details: &parts.details,
             script: &parts.script,
             environment: &parts.environment,

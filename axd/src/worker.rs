@@ -1,9 +1,10 @@
 //! Threads for what may block, one for each kind, so that none waits for another: the name
 //! service, the end of a dead supervisor's job, what ended attempts left on this node and in
-//! the spool, the accounts. What waits for the driver of the cards has a thread each time.
+//! the spool, the accounts; and for what takes long: why jobs wait. What waits for the driver of the cards has a thread
+//! each time.
 //! They report back by messages that wake the loop, and decide nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +25,7 @@ use crate::leftover;
 use crate::people::{self, Answer};
 use crate::settle::{self, Settled};
 use crate::store::Reader;
+use crate::views::{self, Question};
 
 /// Something that may take long.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub(crate) enum Task {
     EndLeftover(OnCard, Vec<String>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
+    /// What somebody asks about jobs that wait.
+    View(Box<Question>),
 }
 
 /// What is to be removed of an attempt.
@@ -106,10 +110,12 @@ pub(crate) enum Done {
     LeftoverEnded(OnCard, Result<bool, String>),
     /// A user's list of jobs is ready.
     Listed(Uid, ConnId, Response),
+    /// So is what was asked about jobs that wait.
+    Viewed(Box<views::Answer>),
 }
 
 /// Kinds of tasks, each with a thread.
-const LANES: [&str; 5] = ["names", "settle", "clean up", "remove", "accounts"];
+const LANES: [&str; 6] = ["names", "settle", "clean up", "remove", "accounts", "views"];
 
 impl Task {
     fn lane(&self) -> usize {
@@ -119,6 +125,7 @@ impl Task {
             Task::CleanUp(_) | Task::EndLeftover(..) => 2,
             Task::Remove(_) => 3,
             Task::Accounts(_) => 4,
+            Task::View(_) => 5,
         }
     }
 }
@@ -130,13 +137,8 @@ pub(crate) struct Worker {
     done: Receiver<Done>,
     report: Sender<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
-    asked: HashMap<Uid, ()>,
-    /// Lists under way, of each user: one who asks and hangs up must not fill the line.
-    lists: HashMap<Uid, u32>,
+    asked: HashSet<Uid>,
 }
-
-/// Most lists under way of a user.
-const MOST_LISTS: u32 = 16;
 
 impl Worker {
     /// Starts the threads; `waker` is used whenever something is done.
@@ -151,7 +153,7 @@ impl Worker {
             Ok(tasks)
         };
         let lanes = LANES.iter().map(start).collect::<std::io::Result<_>>()?;
-        Ok(Worker { lanes, done, report, asked: HashMap::new(), lists: HashMap::new() })
+        Ok(Worker { lanes, done, report, asked: HashSet::new() })
     }
 
     /// Where other threads report to.
@@ -161,20 +163,9 @@ impl Worker {
 
     /// Asks the name service, once at a time for each user.
     pub(crate) fn look_up(&mut self, uid: Uid) {
-        if self.asked.insert(uid, ()).is_none() {
+        if self.asked.insert(uid) {
             self.start_task(Task::LookUp(uid));
         }
-    }
-
-    /// Counts a list that is to be made, unless its user has too many under way.
-    pub(crate) fn admit_list(&mut self, uid: Uid) -> Result<(), ApiError> {
-        let under_way = self.lists.entry(uid).or_default();
-        if *under_way >= MOST_LISTS {
-            let error = format!("{MOST_LISTS} lists of this user are being made already; try again");
-            return Err(ApiError { class: ErrorClass::TryAgain, error });
-        }
-        *under_way += 1;
-        Ok(())
     }
 
     /// Hands over a task.
@@ -186,15 +177,8 @@ impl Worker {
     /// The next thing that is done, if any.
     pub(crate) fn next(&mut self) -> Option<Done> {
         let done = self.done.try_recv().ok()?;
-        match &done {
-            Done::LookedUp(uid, _) => drop(self.asked.remove(uid)),
-            Done::Listed(uid, ..) => {
-                if let Some(left) = self.lists.get_mut(uid) {
-                    *left = left.saturating_sub(1);
-                }
-                self.lists.retain(|_, left| *left > 0);
-            }
-            Done::Settled(..) | Done::NotRemoved(_) | Done::LeftoverEnded(..) => {}
+        if let Done::LookedUp(uid, _) = &done {
+            self.asked.remove(uid);
         }
         Some(done)
     }
@@ -323,6 +307,7 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             let answer = list(paths, *listing);
             Some(Done::Listed(uid, conn, answer.unwrap_or_else(|error| Response::error(&error))))
         }
+        Task::View(question) => Some(Done::Viewed(Box::new(views::answer(*question)))),
     })
 }
 
