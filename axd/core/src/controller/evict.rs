@@ -1,6 +1,7 @@
 //! Making room for urgent jobs: who is ended for them, and the places that they leave, kept until all have gone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::explain::started::Chosen;
 use crate::id::{HostName, JobNumber};
@@ -8,7 +9,7 @@ use crate::job::bounds::Asks;
 use crate::job::spec::PreemptMode;
 use crate::job::state::Outcome;
 use crate::job::{Actor, Attempt, Claim, Job};
-use crate::node::{AttemptKey, Node};
+use crate::node::{AttemptKey, Company, Node};
 use crate::schedule::losses::{Losses, hour_of};
 use crate::schedule::order::ShapeId;
 use crate::schedule::placement::Place;
@@ -31,7 +32,12 @@ impl Controller {
         let has = &self.nodes.as_slice()[node].inventory.cards;
         let card =
             |(index, charge): &(u32, _)| Some((has.iter().position(|card| card.index == *index)?, *charge));
-        Some(Place { node, cards: claim.cards.iter().map(card).collect::<Option<_>>()? })
+        let cards: Vec<_> = claim.cards.iter().map(card).collect::<Option<_>>()?;
+        let first = cards.first().and_then(|(at, _)| has.get(*at));
+        let company = first.map_or(Company::default(), |card| {
+            Asks::from(job).company(card, self.config.resources.gpu_reserve)
+        });
+        Some(Place { node, cards, company })
     }
 
     /// Urgent jobs whose victims have gone start in their places.
@@ -71,7 +77,7 @@ impl Controller {
 
     fn drop_claim(&mut self, number: JobNumber) {
         self.claims.remove(&number);
-        if let Some(job) = self.jobs.get_mut(&number) {
+        if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
             job.claim = None;
         }
     }
@@ -99,9 +105,9 @@ impl Controller {
         let has = &node.inventory;
         let reserve = self.config.resources.gpu_reserve;
         let room = |(at, _): &(usize, Megabytes)| {
-            let charged = node.cards_used().get(*at)?.charged;
-            Some(()).filter(|()| Asks::from(job).may_have(node, &has.cards[*at]))?;
-            node.withheld()[*at].fit(&has.cards[*at], charged, job.request.cards.as_ref()?, reserve)
+            let (used, asks) = (*node.cards_used().get(*at)?, Asks::from(job));
+            Some(()).filter(|()| asks.may_have(node, &has.cards[*at]))?;
+            node.withheld()[*at].fit(&has.cards[*at], used, asks, reserve)
         };
         node.drained().is_none()
             && node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
@@ -205,7 +211,7 @@ impl Controller {
         {
             self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
         }
-        if let Some(job) = self.jobs.get_mut(&urgent) {
+        if let Some(job) = self.jobs.get_mut(&urgent).map(Arc::make_mut) {
             job.claim = Some(Box::new(claim));
             self.claims.insert(urgent);
         }

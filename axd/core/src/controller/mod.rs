@@ -59,8 +59,8 @@ const FINISHED_STAYS: Span = Span::seconds(5);
 pub struct Controller {
     config: Arc<Config>,
     nodes: Nodes,
-    /// Boxed: a tree of values of this size is half empty.
-    jobs: BTreeMap<JobNumber, Box<Job>>,
+    /// Shared with copies that are read elsewhere; a tree of values of this size would be half empty anyhow.
+    jobs: BTreeMap<JobNumber, Arc<Job>>,
     keys: BTreeMap<(Uid, SubmissionKey), JobNumber>,
     /// The job of each living attempt, by epoch.
     by_epoch: BTreeMap<AttemptKey, JobNumber>,
@@ -224,7 +224,7 @@ impl Controller {
         }
         while let Some(&(at, number)) = self.backoffs.first().filter(|(at, _)| *at <= now.boot) {
             self.backoffs.remove(&(at, number));
-            if let Some(job) = self.jobs.get_mut(&number) {
+            if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
                 job.backoff_until = None;
             }
             due.insert(number);
@@ -264,7 +264,7 @@ impl Controller {
 
     fn node_registered(&mut self, inventory: crate::node::Inventory, out: &mut Vec<Decision>) {
         let mut node = Node::new(inventory);
-        self.remember(&mut node);
+        self.remember(&mut node, out);
         hold_what_jobs_hold(&self.jobs, &mut node);
         // What was to be free there may be gone.
         self.drop_claims_on(&node.inventory.name, out);
@@ -282,9 +282,10 @@ impl Controller {
             out.push(Decision::Ignored { job: Some(id), why });
             return false;
         }
-        let Some(mut job) = self.unindex(number) else { return false };
+        let Some(mut kept) = self.unindex(number) else { return false };
+        let job = Arc::make_mut(&mut kept);
         job.state = to;
-        job.claim = job.claim.filter(|_| to == JobState::Ready);
+        job.claim = job.claim.take().filter(|_| to == JobState::Ready);
         // A running job's note stays the reason for which it, and there, was started.
         if cause != Cause::Confirmed {
             job.note = (!why.is_empty()).then(|| why.into());
@@ -296,22 +297,25 @@ impl Controller {
                 let evicted =
                     |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
                 if !job.attempt.as_deref().is_some_and(evicted) {
-                    self.wake_queue(&job);
+                    self.wake_queue(job);
                 }
             }
             _ if to.is_final() => job.ended_at = Some(now.wall),
             _ => {}
         }
-        self.index(job);
+        self.index(kept);
         let (actor, why) = (Arc::from(actor.name()), why.to_owned());
         out.push(Decision::Moved { job: id, from: Some(from), to, cause: Some(cause), actor, why });
         true
     }
 
     /// Enters a job into everything that is derived from it.
-    fn index(&mut self, mut job: Box<Job>) {
+    fn index(&mut self, mut job: Arc<Job>) {
         let number = job.id.number;
-        job.bounds = self.limits.bounds(&job);
+        let bounds = self.limits.bounds(&job);
+        if job.bounds != bounds {
+            Arc::make_mut(&mut job).bounds = bounds;
+        }
         if job.state.is_active() {
             self.limits.started(&job);
         }
@@ -347,7 +351,7 @@ impl Controller {
     }
 
     /// Takes a job out of everything that is derived from it.
-    fn unindex(&mut self, number: JobNumber) -> Option<Box<Job>> {
+    fn unindex(&mut self, number: JobNumber) -> Option<Arc<Job>> {
         let job = self.jobs.remove(&number)?;
         self.claims.remove(&number);
         self.moments.set(number, None);

@@ -122,7 +122,7 @@ impl Controller {
         warned: bool,
         out: &mut Vec<Decision>,
     ) {
-        let Some(job) = self.jobs.get_mut(&number) else { return };
+        let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return };
         let Some(attempt) = &mut job.attempt else { return };
         attempt.ending.get_or_insert_with(|| (outcome, message.as_str().into()));
         let (id, attempt) = (job.id, attempt.name);
@@ -156,7 +156,7 @@ impl Controller {
             return;
         }
         let waiting = job.state.is_waiting();
-        if let Some(job) = self.jobs.get_mut(&id.number) {
+        if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
             job.hold = Some(actor.name().into());
         }
         let said = asked.said("held");
@@ -180,7 +180,7 @@ impl Controller {
             out.push(Decision::Refused { class, why });
             return;
         }
-        if let Some(job) = self.jobs.get_mut(&id.number) {
+        if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
             job.hold = None;
         }
         let what = asked.said("released");
@@ -197,7 +197,7 @@ impl Controller {
         }
         let Some(mut job) = self.unindex(id.number) else { return };
         let moves = change.queue.as_ref().is_some_and(|queue| *queue != job.queue);
-        let what = asked.said(&format!("{},", apply(&mut job, change)));
+        let what = asked.said(&format!("{},", apply(Arc::make_mut(&mut job), change)));
         if moves && job.state == JobState::Ready {
             self.wake_queue(&job);
         }

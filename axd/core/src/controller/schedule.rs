@@ -2,6 +2,7 @@
 //! places for the first that don't, making room for urgent ones.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
@@ -103,6 +104,7 @@ impl Controller {
             from,
             until: from + self.planned(job),
             cards: place.cards.clone(),
+            company: place.company,
             cpus: has.map_or(0, |has| has.cpus_for(&job.request)),
             ram: has.map_or_else(Default::default, |has| has.ram_for(&job.request)),
         }
@@ -321,12 +323,12 @@ impl Controller {
         let planned = self.planned_with(job, job.length().into_iter().chain(learnt.length).min());
         let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
         let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
-        let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
+        let allocation = node.allocation(&**job, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
         let (why, passed) = (self.why_started(job, &allocation, chosen), chosen.passed());
         let charged = self.charge(&queue, share, planned);
-        let Some(job) = self.jobs.get_mut(&number) else { return false };
+        let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
         job.attempt = Some(Box::new(Attempt {
@@ -353,7 +355,9 @@ impl Controller {
         }
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
         // Not before: its place in the order hung on what was learnt when it came.
-        if let Some(job) = self.jobs.get_mut(&number).filter(|_| learnt != Learnt::default()) {
+        if let Some(job) =
+            self.jobs.get_mut(&number).map(Arc::make_mut).filter(|_| learnt != Learnt::default())
+        {
             job.learnt = Some(Box::new(learnt));
         }
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why, passed });
@@ -411,7 +415,10 @@ impl Controller {
         self.limits = Limits::of(&self.config, &self.nodes);
         let mut jobs = std::mem::take(&mut self.jobs);
         for job in jobs.values_mut() {
-            job.bounds = self.limits.bounds(job);
+            let bounds = self.limits.bounds(job);
+            if job.bounds != bounds {
+                Arc::make_mut(job).bounds = bounds;
+            }
             if job.state.is_active() {
                 self.limits.started(job);
             }

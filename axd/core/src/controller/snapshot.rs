@@ -49,7 +49,7 @@ pub struct Snapshot {
     /// Nodes, without what is given out of them: the jobs say that.
     pub nodes: Vec<Inventory>,
     /// Jobs that have not ended, or only just.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<Arc<Job>>,
     /// The number that the next job gets.
     pub next_number: JobNumber,
     /// The epoch that the next attempt gets.
@@ -124,7 +124,8 @@ impl Controller {
             config: Arc::new(snapshot.config),
         };
         let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
-        for mut job in snapshot.jobs {
+        for mut kept in snapshot.jobs {
+            let job = Arc::make_mut(&mut kept);
             // Ten thousand jobs of one user in one queue share these texts, as they did when they came.
             match owners.get(&job.owner.name) {
                 Some(known) => job.owner.name = Arc::clone(known),
@@ -134,7 +135,7 @@ impl Controller {
                 job.queue = queue.name.clone();
             }
             this.next_number = this.next_number.max(JobNumber(job.id.number.0.saturating_add(1)));
-            this.index(Box::new(job));
+            this.index(kept);
         }
         for node in this.nodes.iter_mut() {
             hold_what_jobs_hold(&this.jobs, node);
@@ -148,7 +149,7 @@ impl Controller {
         Snapshot {
             config: Config::clone(&self.config),
             nodes: self.nodes.iter().map(|n| n.inventory.clone()).collect(),
-            jobs: self.jobs().cloned().collect(),
+            jobs: self.jobs.values().map(Arc::clone).collect(),
             next_number: self.next_number,
             next_epoch: self.next_epoch,
             times: self.times.clone(),

@@ -32,7 +32,7 @@ impl Controller {
         let id = JobId { year, number: self.next_number };
         self.next_number = after;
         let actor = Actor::User { uid: owner.uid, name: Arc::clone(&owner.name), admin: false };
-        let mut job = Box::new(Job {
+        let mut job = Job {
             id,
             key,
             name,
@@ -57,7 +57,7 @@ impl Controller {
             attempt: None,
             note: None,
             owner,
-        });
+        };
         job.bounds = self.limits.bounds(&job);
         if let Some(why) = self.out_of_bounds(&job).or_else(|| self.lapsed(&job, now.wall)) {
             self.next_number = id.number;
@@ -78,7 +78,7 @@ impl Controller {
             self.mix.count(wanted);
         }
         let to = job.state;
-        self.index(job);
+        self.index(Arc::new(job));
         out.push(Decision::Accepted { key, job: id });
         let (actor, why) = (Arc::from(actor.name()), "submitted".to_owned());
         out.push(Decision::Moved { job: id, from: None, to, cause: None, actor, why });
