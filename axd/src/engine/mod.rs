@@ -269,6 +269,7 @@ impl Engine {
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
                 Done::Listed(_, conn, response) => self.respond(conn, &response),
                 Done::LeftoverEnded(left, ended) => self.on_leftover_ended(&left, ended),
+                Done::MpsSwept(swept) => self.on_mps_swept(swept),
                 Done::NotRemoved(failed) => {
                     for (chore, error) in failed {
                         self.on_not_removed(chore, &error);
