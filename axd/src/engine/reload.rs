@@ -80,6 +80,7 @@ impl Engine {
         let pace = super::cards::pace(&host, &config);
         self.on_cards(|cards, poller, now| cards.look_again(poller, pace, now));
         self.local = local::look(&host, &config, self.cards.as_ref().map(Cards::known));
+        self.look_for_mps(&config);
         self.rungs.mark(&mut self.local.inventory);
         self.step(Event::ConfigLoaded(Box::new(config)));
         self.step(Event::NodeRegistered(self.local.inventory.clone()));

@@ -19,7 +19,7 @@ fn facts(held: &[HeldCard]) -> Facts<'_> {
         tasks: 1,
         cpus_per_task: Some(4),
         ram: Megabytes(8000),
-        cards: JobCards { held, naming: Naming::Index, fenced: false },
+        cards: JobCards { held, naming: Naming::Index, fenced: false, mps: None },
         cards_per_task: None,
         hints: MemHints::Usual,
         context: Megabytes(512),

@@ -15,7 +15,7 @@ fn held(index: u32, uuid: &str, slice: Option<u64>) -> HeldCard {
 }
 
 fn job(held: &[HeldCard], naming: Naming, fenced: bool) -> JobCards<'_> {
-    JobCards { held, naming, fenced }
+    JobCards { held, naming, fenced, mps: None }
 }
 
 fn value<'a>(all: &'a [(&'static str, String)], name: &str) -> &'a str {
