@@ -76,7 +76,7 @@ static FIELDS: [Field<Row>; 20] = [
 
 /// All cards are of one maker: its name says nothing.
 fn short_name(name: &str) -> &str {
-    name.strip_prefix("NVIDIA ").unwrap_or(name)
+    ["NVIDIA ", "nvidia-"].iter().find_map(|maker| name.strip_prefix(maker)).unwrap_or(name)
 }
 
 fn job_ids(card: &CardView) -> String {
