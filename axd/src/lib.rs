@@ -30,6 +30,7 @@ mod spool;
 mod starter;
 pub mod store;
 mod submission;
+mod views;
 mod worker;
 
 pub use command::main;

@@ -1,6 +1,7 @@
 //! Making room for urgent jobs: who is ended for them, and the places that they leave, kept until all have gone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::explain::started::Chosen;
 use crate::id::{HostName, JobNumber};
@@ -76,7 +77,7 @@ impl Controller {
 
     fn drop_claim(&mut self, number: JobNumber) {
         self.claims.remove(&number);
-        if let Some(job) = self.jobs.get_mut(&number) {
+        if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
             job.claim = None;
         }
     }
@@ -124,6 +125,11 @@ impl Controller {
     ) -> Option<Eviction> {
         // Whoever can't make others go could not if it were less urgent either.
         if job.request.priority < blocked.worth(shape).from_priority {
+            return None;
+        }
+        // They may take that long, and it may be too late for it then.
+        let when_gone = now.wall + self.config.policy.kill_wait;
+        if self.opens(job, when_gone) != Some(when_gone) {
             return None;
         }
         let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
@@ -205,7 +211,7 @@ impl Controller {
         {
             self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
         }
-        if let Some(job) = self.jobs.get_mut(&urgent) {
+        if let Some(job) = self.jobs.get_mut(&urgent).map(Arc::make_mut) {
             job.claim = Some(Box::new(claim));
             self.claims.insert(urgent);
         }

@@ -3,6 +3,7 @@
 //! the scheduler itself goes by: the next pass is made on a copy.
 
 mod condition;
+mod pending;
 mod plan;
 pub mod started;
 
@@ -17,7 +18,7 @@ use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Asks;
-use crate::job::state::{JobState, Outcome};
+use crate::job::state::JobState;
 use crate::node::{Company, Lack, Node};
 use crate::schedule::order::Shape;
 use crate::schedule::timeline::{Reservation, Timeline};
@@ -76,7 +77,7 @@ impl Controller {
     pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
         let Some(job) = self.job(number) else { return Explanation::default() };
         match job.state {
-            JobState::Pending => explain_pending(job, now),
+            JobState::Pending => self.explain_pending(job, now),
             JobState::Ready => {
                 let mut story = Story::new(self, now);
                 let found = self.ready_jobs().find_map(|each| {
@@ -114,7 +115,7 @@ impl Controller {
         let mut story = Story::new(self, now);
         let ready = self.ready_jobs().map(move |job| (job, story.next(job, true)));
         let pending = self.jobs().filter(|j| j.state == JobState::Pending);
-        ready.chain(pending.map(move |job| (job, explain_pending(job, now))))
+        ready.chain(pending.map(move |job| (job, self.explain_pending(job, now))))
     }
 
     fn queue_conditions(&self, job: &Job) -> Vec<Condition> {
@@ -189,45 +190,6 @@ fn few_lines(lacks: Vec<Lack>, line: impl Fn(Lack) -> Condition) -> Vec<Conditio
         lines.push(Condition::MoreNodes { nodes: more });
     }
     lines
-}
-
-fn explain_pending(job: &Job, now: Now) -> Explanation {
-    let expected = match expected_begin(job, now) {
-        Some(begin) => Expected::at(begin, Basis::Itself),
-        None => Expected::never(Basis::Somebody),
-    };
-    Explanation::new(now.wall, own_conditions(job, now), expected)
-}
-
-fn own_conditions(job: &Job, now: Now) -> Vec<Condition> {
-    let mut found = Vec::new();
-    if let Some(who) = &job.hold {
-        found.push(Condition::Held { job: job.id, by: who.to_string() });
-    }
-    if let Some(at) = job.request.begin.filter(|b| *b > now.wall) {
-        found.push(Condition::Begin { at });
-    }
-    if let Some(until) = job.backoff_until {
-        let at = now.wall + (until - now.boot);
-        let end = job.attempt.as_ref().and_then(|attempt| attempt.end.as_ref());
-        found.push(match end.filter(|end| end.outcome == Outcome::LaunchFailed) {
-            // Not a retry that the job asked for, but another try of what never began.
-            Some(end) => {
-                let why = end.message.as_deref().unwrap_or("never started").to_owned();
-                Condition::NeverStarted { at, why }
-            }
-            None => Condition::Retry { at, used: job.retries_used, of: job.request.retries },
-        });
-    }
-    found
-}
-
-fn expected_begin(job: &Job, now: Now) -> Option<WallTime> {
-    if job.hold.is_some() {
-        return None;
-    }
-    let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
-    backoff.max(job.request.begin)
 }
 
 /// The nodes as jobs of one shape find them.

@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod features;
+pub mod hours;
 pub mod idle;
 pub mod request;
 pub mod spec;

@@ -59,6 +59,8 @@ pub(crate) struct Frame {
     pub(crate) calm: bool,
     /// There are limits on the cards of queues and people.
     pub(crate) limits: bool,
+    /// Many jobs have daily hours, or a deadline.
+    pub(crate) hours: bool,
 }
 
 /// A configuration.
@@ -200,6 +202,9 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
     }
     let hold = chance.once_in(8);
     request.fit_memory = chance.below(2) == 1;
+    if frame.hours {
+        crate::hours::of(&mut chance, &mut request, now);
+    }
     let mut submission = of(key, user, queue, request, hold);
     submission.name = chance.of(&["job", "train-1.sh", "train-2"]).into();
     New { submission, takes }

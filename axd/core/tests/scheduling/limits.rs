@@ -27,6 +27,7 @@ const LIMITED: Frame = Frame {
     forward: false,
     calm: false,
     limits: true,
+    hours: false,
 };
 
 /// Of each limit that concerns a job: the names of cards, and how many.

@@ -7,6 +7,7 @@ mod conserving;
 mod evicting;
 mod growing;
 mod holding;
+mod hours;
 mod learning;
 mod ledger;
 mod limits;

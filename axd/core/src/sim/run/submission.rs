@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::controller::Submission;
 use crate::id::{SubmissionKey, Uid};
 use crate::job::Owner;
-use crate::job::request::{Request, card_request, resolve};
+use crate::job::request::{Request, Times, card_request, resolve};
 use crate::job::spec::{GpuCount, JobSpec, RamRequest};
 use crate::node::{Inventory, Node};
 use crate::schedule::history::{History, Run, Signature};
@@ -117,7 +117,8 @@ impl Submissions {
         let largest: Vec<&Node> = self.shapes.first().into_iter().collect();
         let request = match task.asked.as_deref().filter(|_| self.at_home) {
             Some(asked) => asked.clone(),
-            None => resolve(&spec(task), None, config, queue, &largest).map_err(|why| why.to_string())?,
+            None => resolve(&spec(task), Times::default(), config, queue, &largest)
+                .map_err(|why| why.to_string())?,
         };
         if self.shapes.iter().any(|node| node.could_ever_hold(&request, reserve)) {
             return Ok(request);
