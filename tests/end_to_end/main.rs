@@ -29,6 +29,7 @@ mod false_daemon;
 mod first_job;
 mod hostile_requests;
 mod hostile_submissions;
+mod hours;
 mod inside_job;
 mod job_life;
 mod keyed;

@@ -8,6 +8,7 @@ pub mod holders;
 pub mod idle;
 pub mod leaving;
 pub mod ledger;
+pub mod model;
 mod sample;
 pub mod seen;
 mod slices;

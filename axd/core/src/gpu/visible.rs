@@ -1,7 +1,8 @@
 //! What a process is told of its cards: the variables by which programs choose theirs. Pure: from the cards of a job,
 //! which of its tasks asks, and whether the device fence hides the others.
 //!
-//! A job without cards gets the same names, empty: unset means "all" to every program that reads them.
+//! A job without cards gets the same names, empty: unset means "all" to every program that reads them. To Intel's so does
+//! empty: there it is a card that there is not.
 
 use std::fmt;
 use std::ops::Range;
@@ -138,6 +139,9 @@ const MASKS: [&str; 10] = [
     "ZE_AFFINITY_MASK",
 ];
 
+/// To Intel's driver an empty list means all cards; a number that no card has means none.
+const NO_CARD_OF_INTEL: &str = "65535";
+
 /// Whether a variable says which cards a process may use, or what it holds of them.
 pub fn is_mask(name: &str) -> bool {
     MASKS.contains(&name) || name == "AX_GPUS" || name.starts_with("AX_GPU_")
@@ -222,11 +226,12 @@ fn for_containers(held: &[HeldCard], nvidia: bool, uuids: String) -> String {
 /// cards from the layer that reads the others, which so count from 0.
 fn other_makers(held: &[HeldCard], nvidia: bool, names: String) -> [(&'static str, String); 4] {
     let (all, left) = if nvidia { (String::new(), String::new()) } else { (names, join(0..held.len())) };
+    let of_intel = if all.is_empty() { NO_CARD_OF_INTEL.to_owned() } else { all.clone() };
     [
-        ("ROCR_VISIBLE_DEVICES", all.clone()),
+        ("ROCR_VISIBLE_DEVICES", all),
         ("HIP_VISIBLE_DEVICES", left.clone()),
         ("GPU_DEVICE_ORDINAL", left),
-        ("ZE_AFFINITY_MASK", all),
+        ("ZE_AFFINITY_MASK", of_intel),
     ]
 }
 
