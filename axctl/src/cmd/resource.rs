@@ -71,9 +71,7 @@ static FIELDS: [Field<Row>; 20] = [
     left("slices", "SLICES", Goes, |row, _| Cell::new(&row.slices)),
     left("jobs", "JOBS", Goes, |row, _| Cell::new(job_ids(&row.card))),
     left("holders", "HOLDERS", Freely(12), |row, _| Cell::new(&row.holders)),
-    left("note", "NOTE", Freely(6), |row, _| {
-        Cell::new(remarks(&row.card).unwrap_or_else(|| "-".to_owned()))
-    }),
+    left("note", "NOTE", Freely(6), |row, _| Cell::new(remarks(&row.card).unwrap_or_else(|| "-".to_owned()))),
 ];
 
 /// All cards are of one maker: its name says nothing.
