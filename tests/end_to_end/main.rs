@@ -10,6 +10,7 @@ mod axrun_outside;
 mod bad_words;
 mod books;
 mod card_fence;
+mod card_keepers;
 mod card_limits;
 mod card_mps;
 mod card_rounds;
