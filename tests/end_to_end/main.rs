@@ -32,6 +32,7 @@ mod hours;
 mod inside_job;
 mod job_life;
 mod keyed;
+mod limits;
 mod long_requests;
 mod other_users;
 mod queue_rights;

@@ -215,7 +215,7 @@ impl Controller {
         let most = if strict { 0 } else { policy.reservations as usize };
         let claiming = || self.claims.iter().filter_map(|number| self.job(*number));
         let mut turns = Turns::default();
-        claiming().for_each(|job| turns.keep(job));
+        claiming().for_each(|job| turns.keep(&self.limits, job));
         Standing {
             turns,
             users_kept: UserPlaces::claimed(claiming()),
@@ -271,7 +271,7 @@ impl Controller {
             standing.kept.push(queue);
         }
         standing.left = left;
-        standing.turns.keep(job);
+        standing.turns.keep(&self.limits, job);
         Some(self.reservation(job, &place, from))
     }
 

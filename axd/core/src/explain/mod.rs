@@ -13,7 +13,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{QueueState, Scheduler};
-use crate::controller::bounds::{Sum, Turns};
+use crate::controller::bounds::{Sum, Turns, counts_in};
 use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
@@ -175,7 +175,10 @@ impl Controller {
         let lacking = lacking.filter(|(_, needs)| !needs.is_empty());
         let mut found = vec![Condition::FitsNowhere];
         let sum = self.card_limits().too_small(job);
-        found.extend(sum.map(|sum| Condition::CardsTooMany { whose: sum.whose.clone(), max: sum.max }));
+        found.extend(sum.map(|sum| {
+            let (whose, key) = (sum.whose.clone(), sum.key.clone());
+            Condition::LimitTooSmall { whose, key, what: sum.what, max: sum.max }
+        }));
         found.extend(self.confined(job));
         found.extend(few_lines(Lack::collected(lacking), Condition::TooSmall));
         found
@@ -228,7 +231,7 @@ impl<'a> Story<'a> {
     fn new(controller: &'a Controller, now: Now) -> Story<'a> {
         let pass = controller.rehearse(now);
         let mut turns = Turns::default();
-        pass.after.claiming().for_each(|job| turns.keep(job));
+        pass.after.claiming().for_each(|job| turns.keep(pass.after.card_limits(), job));
         Story {
             turns,
             timeline: pass.after.timeline(now.wall),
@@ -264,7 +267,7 @@ impl<'a> Story<'a> {
         self.first.get_or_insert(job.id);
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
             self.timeline.reserve(place);
-            self.turns.keep(job);
+            self.turns.keep(self.pass.after.card_limits(), job);
             self.users_kept.keep(job);
             if self.reserved.insert(job.queue.clone()) {
                 self.kept.push((job.queue.clone(), job.id));
@@ -298,7 +301,7 @@ impl<'a> Story<'a> {
         resting.into_iter().chain(found).collect()
     }
 
-    /// What limits on cards say to a job that could start otherwise.
+    /// What limits on what is held say to a job that could start otherwise.
     fn limited(&mut self, job: &Job, misfit: bool) -> Option<Condition> {
         let queue = self.controller.config().queue(job.queue.as_str());
         let stands = misfit
@@ -309,9 +312,12 @@ impl<'a> Story<'a> {
         }
         let limits = self.pass.after.card_limits();
         let barred = self.turns.take(limits, job).err()?;
-        let Sum { whose, max, held } = limits.sums().get(barred.sum)?.clone();
-        let wanted = job.request.cards.as_ref().map_or(0, |cards| cards.count);
-        Some(Condition::CardsFull { whose, held, max, wanted, first: barred.first })
+        let Sum { whose, key, what, max, held } = limits.sum_of(barred.sum)?.clone();
+        let counts = |job: &Job| counts_in(job, barred.sum);
+        let (jobs, holders) = (self.pass.after.first_active(counts), self.pass.after.active_jobs());
+        let holders = holders.filter(|job| counts(job)).count() as u32;
+        let (wanted, first) = (what.of(job), barred.first);
+        Some(Condition::LimitFull { whose, key, what, held, max, wanted, jobs, holders, first })
     }
 
     /// For whom the last places of its queue are kept.

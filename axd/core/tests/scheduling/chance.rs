@@ -91,7 +91,7 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     policy.learn_memory = chance.of(&[LearnMemory::Off, LearnMemory::Raise, LearnMemory::Fit]);
     policy.preempt_budget = chance.of(&[100, 1, 0]) as u32;
     if frame.limits {
-        crate::limits::of(&mut chance, &mut config);
+        crate::limits::given(&mut chance, &mut config);
     }
     config
 }
