@@ -49,6 +49,7 @@ mod spool_attacks;
 mod spool_cron;
 mod stays_small;
 mod stored;
+mod stories;
 mod storm;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;

@@ -15,7 +15,7 @@ use crate::node::{Allocation, Nodes};
 use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
-use crate::time::Now;
+use crate::time::{Now, WallTime};
 
 use super::bounds::{Left, Limits};
 use super::{Controller, Decision, Event};
@@ -145,6 +145,11 @@ impl Controller {
         remedy.apply(Arc::make_mut(&mut job));
         self.index(job);
         Some(self)
+    }
+
+    /// The time of the last event.
+    pub(crate) fn last_seen(&self) -> WallTime {
+        self.seen
     }
 
     /// Limits on cards, and what is held under them.

@@ -199,6 +199,34 @@ pub enum Condition {
         /// So many other nodes on which it fits are kept for others.
         more: u32,
     },
+    /// Its queue has had more for its weight than another, whose jobs go first.
+    QueueAhead {
+        /// Its queue.
+        queue: QueueName,
+        /// The weight of that.
+        weight: u32,
+        /// So much more, in thousandths of the unit.
+        thousandths: u64,
+        /// `start`, `card-hour` or `CPU-hour`.
+        unit: String,
+        /// Than this one.
+        than: QueueName,
+        /// The first job of that.
+        first: JobId,
+    },
+    /// Its owner has had more lately than another user, whose job goes first for that.
+    UserAhead {
+        /// Its owner.
+        user: String,
+        /// So much of what all users had, in thousandths.
+        per_mille: u32,
+        /// The other.
+        than: String,
+        /// So much the other had.
+        others: u32,
+        /// The job.
+        first: JobId,
+    },
     /// Others go before it.
     Behind {
         /// How many.
@@ -345,6 +373,20 @@ impl Condition {
                 let strict = if *strict { ", and nobody passes (policy.scheduler)" } else { "" };
                 format!("{least}{} before it, the first is {first}{strict}", count(*jobs, "job"))
             }
+            Condition::QueueAhead { queue, weight, thousandths, unit, than, first } => format!(
+                "queue {queue} has had more than its share, by {}.{:03} {unit}s for its weight of {weight}, beside queue \
+                 {than}: {first} of that goes first (policy.scheduler)",
+                thousandths / 1000,
+                thousandths % 1000
+            ),
+            Condition::UserAhead { user, per_mille, than, others, first } => format!(
+                "user {user} has had {}.{} % and user {than} {}.{} % of what all users had lately: so {first} goes \
+                 first, which would not by priority and waiting (policy.user_share)",
+                per_mille / 10,
+                per_mille % 10,
+                others / 10,
+                others % 10
+            ),
             Condition::Resting { node, why } => format!("{node} can start nothing: {why}"),
             Condition::StartsNow => "nothing is in its way: it starts when it is next looked at".to_owned(),
             Condition::Unknown => "waits for something that this program does not know".to_owned(),

@@ -5,6 +5,7 @@
 mod condition;
 mod pending;
 mod plan;
+mod shares;
 pub mod started;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ use crate::time::{Now, Span, WallTime};
 pub use condition::Condition;
 pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
+use shares::Before;
 
 /// Why a job waits and until when.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -225,6 +227,8 @@ struct Story<'a> {
     plan: Plan,
     before: usize,
     first: Option<JobId>,
+    /// Those before it, as far as shares put them there.
+    by_shares: Before,
 }
 
 impl<'a> Story<'a> {
@@ -245,6 +249,7 @@ impl<'a> Story<'a> {
             plan: Plan::of(controller, now.wall),
             before: 0,
             first: None,
+            by_shares: Before::default(),
         }
     }
 
@@ -263,6 +268,7 @@ impl<'a> Story<'a> {
             return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
         }
         let expected = self.foretell(job);
+        self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
@@ -288,6 +294,9 @@ impl<'a> Story<'a> {
             found.extend(self.controller.too_small(job));
         } else {
             found.extend(self.places(job));
+        }
+        if !misfit {
+            found.extend(self.by_shares.conditions(self.controller, job, self.now));
         }
         if let Some(first) = self.first.filter(|_| !misfit) {
             let at_least = self.controller.is_sketch() && self.before >= PLANNED;

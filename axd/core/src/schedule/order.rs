@@ -355,7 +355,8 @@ impl WaitingOrder {
     }
 }
 
-fn rank_in(job: &Job, config: &Config, share: Share) -> Rank {
+/// The rank of a job in its queue; users' shares are not in it.
+pub(crate) fn rank_in(job: &Job, config: &Config, share: Share) -> Rank {
     let order = config.queue(job.queue.as_str()).map_or(QueueOrder::Prio, |queue| queue.order);
     let length = job.length().unwrap_or(config.policy.unplanned());
     rank(job, order, &config.policy, share.area(length))
