@@ -24,6 +24,10 @@ const WRONG: &[(&str, &str)] = &[
         "c:4:5: the limit of 'li' is listed twice",
     ),
     (
+        "limits:\n  - user: li\n    cards: [vm:x]\n",
+        "c:3:13: limits[].cards: 'vm:x' is not a card, as host:index or by UUID",
+    ),
+    (
         "limits:\n  - user: li\n    max_cards: 0\n",
         "c:3:16: limits[].max_cards: '0' is out of range: 1 to 1000000",
     ),

@@ -11,6 +11,7 @@ mod bad_words;
 mod books;
 mod card_fence;
 mod card_limits;
+mod card_mps;
 mod card_rounds;
 mod card_use;
 mod card_watch;

@@ -104,6 +104,9 @@ struct Limit {
     max: Option<u64>,
 }
 
+/// Which limits concern a job, in which sums it counts, for whom its slice is under MPS.
+type Concerned = (Vec<usize>, Vec<SumId>, Option<Uid>);
+
 /// All limits, and what is held under them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
@@ -111,7 +114,7 @@ pub(crate) struct Limits {
     limits: Vec<Limit>,
     sums: BTreeMap<SumId, Sum>,
     /// What jobs are bound to that the same limits hold for: there are many jobs and few of these.
-    known: BTreeMap<(Vec<usize>, Vec<SumId>, Option<Uid>), Arc<Bounds>>,
+    known: BTreeMap<Concerned, Arc<Bounds>>,
     /// Queues whose slices are under MPS.
     mps: BTreeSet<QueueName>,
 }
@@ -396,11 +399,13 @@ impl Turns {
         let is_full =
             |id: SumId| limits.sums.get(&id).is_some_and(|sum| self.left_of(id, sum) < sum.what.of(job));
         let own: Vec<(SumId, bool)> = sums_of(job).iter().map(|id| (*id, is_full(*id))).collect();
-        let full = || own.iter().filter(|(_, full)| *full).map(|(id, _)| *id);
-        let (Some(least), Some(last)) = (full().next(), full().last()) else { return Ok(()) };
+        let full: Vec<SumId> = own.iter().filter(|(_, full)| *full).map(|(id, _)| *id).collect();
+        let (Some(&least), Some(&last)) = (full.first(), full.last()) else { return Ok(()) };
         let barred = Barred { sum: least, first: self.first.get(&least).copied() };
         if limits.too_small(job).is_none() {
-            full().for_each(|id| drop(self.first.entry(id).or_insert(job.id)));
+            for id in full {
+                self.first.entry(id).or_insert(job.id);
+            }
             if self.first.get(&last) == Some(&job.id) {
                 let before = own.iter().filter(|(id, full)| !full && *id < last);
                 before.for_each(|(id, _)| self.keep_in(limits, *id, job));
