@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::config::{Cost, Scheduler};
+use crate::config::{Cost, QueueOrder, Scheduler};
 use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::state::{Cause, JobState};
@@ -133,6 +133,14 @@ impl Controller {
     /// The share of the cluster that a job takes.
     pub(crate) fn share(&self, job: &Job) -> Share {
         self.measure.share(&job.request)
+    }
+
+    /// How large a job is by the order of its queue.
+    pub(super) fn size(&self, job: &Job) -> Share {
+        match self.config.queue(job.queue.as_str()).map(|queue| queue.order) {
+            Some(QueueOrder::Lpf) => self.measure.part(&job.request, self.config.resources.gpu_reserve),
+            _ => self.share(job),
+        }
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
@@ -452,7 +460,8 @@ impl Controller {
             if self.fits_nowhere(job) {
                 self.order.insert_misfit(job.id.number);
             } else {
-                self.order.insert(job, &self.config, self.planned(job), self.share(job));
+                let (share, size) = (self.share(job), self.size(job));
+                self.order.insert(job, &self.config, self.planned(job), share, size);
             }
         }
         if job.state.is_active() {

@@ -99,7 +99,8 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
 fn queue(name: &str, weight: u32, chance: &mut Chance, frame: Frame) -> Queue {
     let mut queue = Queue::named(name.parse().unwrap());
     queue.priority = weight;
-    queue.order = chance.of(&[QueueOrder::Prio, QueueOrder::Fifo, QueueOrder::Saf, QueueOrder::Laf]);
+    queue.order =
+        chance.of(&[QueueOrder::Prio, QueueOrder::Fifo, QueueOrder::Saf, QueueOrder::Laf, QueueOrder::Lpf]);
     if frame.first_come {
         (queue.priority, queue.order) = (1, QueueOrder::Fifo);
     }
