@@ -65,11 +65,11 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Confirmed, "start", out) else { return };
         attempt.started_at = Some(at);
-        let until = at + attempt.planned;
+        let ends = attempt.ends();
         let node = attempt.allocation.node.clone();
         self.can_start(&node);
         if let Some(node) = self.nodes.get_mut(&node) {
-            node.expect_end(name, until);
+            node.expect_end(name, ends);
         }
         let step = Move::by_ax(Cause::Confirmed, JobState::Running, "its script runs");
         self.shift(now, name.job.number, step, out);
@@ -363,8 +363,7 @@ fn in_words(end: &AttemptEnd) -> String {
 pub(super) fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Arc<Job>>, node: &mut Node) {
     for job in jobs.values().filter(|j| j.state.is_active()) {
         if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == node.inventory.name) {
-            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
-            node.hold(attempt.name, attempt.allocation.clone(), start + attempt.planned);
+            node.hold(attempt.name, attempt.allocation.clone(), attempt.ends());
             if let Some(used) = attempt.card_used {
                 node.charge_at_least(attempt.name, used);
             }

@@ -124,8 +124,8 @@ impl Ends {
 
 /// When enough is free, if its jobs end one after the other and at least one has to.
 fn bound(node: &Node, want: Want) -> Option<WallTime> {
-    let mut ends: Vec<_> = node.held.values().map(|holding| (holding.until, holding)).collect();
-    ends.sort_unstable_by_key(|(until, _)| *until);
+    let mut ends: Vec<_> = node.held.values().map(|holding| (holding.likely, holding)).collect();
+    ends.sort_unstable_by_key(|(likely, _)| *likely);
     let (mut cpus, mut ram) = (node.free_cpus(), node.free_ram());
     let free = |(card, withheld, used): (&Card, Withheld, CardUse)| {
         let missing = if want.whole { Megabytes::ZERO } else { withheld.taken };
@@ -144,5 +144,5 @@ fn bound(node: &Node, want: Want) -> Option<WallTime> {
         }
         enough >= want.count && cpus >= want.cpus && ram >= want.ram
     });
-    end.map(|(until, _)| until)
+    end.map(|(likely, _)| likely)
 }

@@ -178,6 +178,15 @@ impl Card {
     }
 }
 
+/// When an attempt is expected to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndTimes {
+    /// By what is said of it: what is kept for others counts on that.
+    pub until: WallTime,
+    /// By what is known of it, which is not later.
+    pub likely: WallTime,
+}
+
 /// What a living attempt holds of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
@@ -188,6 +197,8 @@ pub struct Holding {
     pub charges: Vec<(usize, Megabytes)>,
     /// When it is expected to end.
     pub until: WallTime,
+    /// When it most likely ends, which is not later.
+    pub likely: WallTime,
 }
 
 /// What is charged on one card.
@@ -322,7 +333,7 @@ impl Node {
     }
 
     /// Gives out what was placed, until then as far as is known.
-    pub fn hold(&mut self, attempt: AttemptName, allocation: Allocation, until: WallTime) {
+    pub fn hold(&mut self, attempt: AttemptName, allocation: Allocation, ends: EndTimes) {
         let charge = |share: &CardShare| {
             let has = &self.inventory;
             let position = has.cards.iter().position(|card| card.is_of(share, &has.name))?;
@@ -337,7 +348,8 @@ impl Node {
             card.charged = card.charged + *charge;
             card.holders += 1;
         }
-        self.held.insert(attempt.epoch.0, Holding { allocation, charges, until });
+        self.held
+            .insert(attempt.epoch.0, Holding { allocation, charges, until: ends.until, likely: ends.likely });
     }
 
     /// Charges a job that was seen to use more of a card than it asked for with what it uses.
@@ -352,9 +364,9 @@ impl Node {
     }
 
     /// Sets when an attempt is expected to end.
-    pub fn expect_end(&mut self, attempt: AttemptName, until: WallTime) {
+    pub fn expect_end(&mut self, attempt: AttemptName, ends: EndTimes) {
         if let Some(holding) = self.held.get_mut(&attempt.epoch.0) {
-            holding.until = until;
+            (holding.until, holding.likely) = (ends.until, ends.likely);
         }
     }
 

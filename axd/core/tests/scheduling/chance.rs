@@ -88,6 +88,7 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     let policy = &mut config.policy;
     // Who says the truth is believed.
     policy.learn_length = chance.below(2) == 1 && !frame.honest;
+    policy.learnt_ends = chance.below(2) == 1;
     policy.learn_memory = chance.of(&[LearnMemory::Off, LearnMemory::Raise, LearnMemory::Fit]);
     policy.preempt_budget = chance.of(&[100, 1, 0]) as u32;
     if frame.limits {

@@ -136,7 +136,7 @@ fn ours(case: &Value) -> Vec<String> {
     if case["known"].is_array() {
         options.history = (0..3).flat_map(|_| workload.tasks.clone()).collect();
         let policy = &mut options.config.policy;
-        (policy.learn_length, policy.learn_memory) = (true, LearnMemory::Fit);
+        (policy.learn_length, policy.learnt_ends, policy.learn_memory) = (true, true, LearnMemory::Fit);
     }
     let run = simulate(&workload, &options).unwrap();
     let line = |stay: &ax_core::sim::run::Stay| {

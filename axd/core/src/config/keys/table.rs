@@ -248,6 +248,9 @@ pub static KEYS: &[Key] = &[
     key("policy.learn_length", Bool(|d| &mut d.config.policy.learn_length), "true",
         "Whether a job is planned with the mean of what its owner's last two runs of the same thing took, and never \
          longer than it says; its time limit is what ends it."),
+    key("policy.learnt_ends", Bool(|d| &mut d.config.policy.learnt_ends), "false",
+        "Whether places are kept from when running jobs will have taken as long as the last runs of the same thing did, \
+         rather than as long as they say. If they take longer, whoever has a place kept starts later than promised."),
     key("policy.learn_memory", Enum(LEARNING, |d| &mut d.config.policy.learn_memory), "raise",
         "raise charges a job more of a card than it asks for if its owner's last three or more runs of the same thing \
          used more, fit also less if they used less and the job says --mem-fit, off what it asks for."),
