@@ -180,7 +180,8 @@ mod tests {
             cards,
         };
         let none_held = allocation(Vec::new());
-        let held = allocation(vec![CardShare { index: 0, uuid: "here-0".to_owned(), slice: None }]);
+        let held =
+            allocation(vec![CardShare { index: 0, uuid: "here-0".to_owned(), slice: None, mps: None }]);
         let none = Ground::None("there are no groups".to_owned());
         let of = |mode, ground, held| of_attempt(mode, ground, &cards, held);
         let absent = |fence: Result<Fence, String>| fence.unwrap().absent.unwrap();

@@ -1,15 +1,19 @@
-//! What people ask about jobs that wait: why, until when, what would start them at once, and what would become of a
-//! submission. Answered beside the loop, out of a copy of the controller: with many jobs and nodes it takes long.
-//! Nothing is decided here.
+//! What people ask about jobs that wait: why, until when, what would start them at once; what would become of a
+//! submission; how the scheduler fares. Answered beside the loop, out of a copy of the controller: with many jobs and
+//! nodes it takes long. Nothing is decided here.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use ax_core::api::{ApiError, ErrorClass, Forecast, JobView, JobsAnswer, JobsQuery, SubmitAnswer};
+use ax_core::api::{
+    ApiError, DiagView, ErrorClass, Forecast, JobView, JobsAnswer, JobsQuery, QueueDiag, SubmitAnswer,
+};
+use ax_core::config::Queue;
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::explain::Explanation;
 use ax_core::id::{JobNumber, QueueName, Uid};
 use ax_core::job::Job;
+use ax_core::job::state::JobState;
 use ax_core::time::{Now, Span, WallTime};
 
 use crate::api::http::Response;
@@ -52,6 +56,8 @@ pub(crate) enum About {
         /// What the asker should know.
         warnings: Vec<String>,
     },
+    /// How the scheduler fares: the rest of what the measures say.
+    Scheduler(Box<DiagView>),
     /// What would become of a submission.
     Submission {
         /// The submission.
@@ -111,6 +117,7 @@ pub(crate) fn answer(question: Question) -> Answer {
                 false => Made::Whole(Response::json(200, &answer)),
             }
         }
+        About::Scheduler(view) => Made::Whole(Response::json(200, &scheduler(&copy, at, *view))),
         About::Submission { checked, no_room, queues } => {
             Made::Whole(Response::json(200, &foretold(&copy, at, *checked, no_room, &queues)))
         }
@@ -129,7 +136,8 @@ fn job(
     let job = controller.job(number)?;
     let mut view = explained(job, controller.explain(at, number));
     let advice = advised.map(|queues| controller.advise(at, number, &|queue| queues.contains(&queue.name)));
-    view.advice = advice.flatten();
+    let starts = view.expected_start.is_some();
+    view.advice = advice.flatten().map(|advice| if starts { advice.to_one_who_starts() } else { advice });
     if let Some(stored) = stored {
         take_stored(&mut view, *stored);
     }
@@ -246,6 +254,8 @@ fn foretold(
         (None, None, Some(job)) => {
             let told = copy.explain(at, job.number);
             let advice = copy.advise(at, job.number, &|queue| queues.contains(&queue.name));
+            let starts = told.expected_start.is_some();
+            let advice = advice.map(|advice| if starts { advice.to_one_who_starts() } else { advice });
             Forecast::Waits {
                 reasons: told.reasons,
                 expected_start: told.expected_start,
@@ -263,5 +273,26 @@ fn foretold(
         warnings: checked.warnings,
         forecast: Some(foretold.sentence(ToString::to_string)),
         foretold: Some(foretold),
+    }
+}
+
+fn scheduler(controller: &Controller, at: Now, view: DiagView) -> DiagView {
+    let queues = controller.config().queues.iter().map(|queue| queue_diag(controller, queue)).collect();
+    DiagView { queues, kept: controller.kept_places(at), ..view }
+}
+
+fn queue_diag(controller: &Controller, queue: &Queue) -> QueueDiag {
+    let of_queue = || controller.jobs().filter(|job| job.queue == queue.name);
+    let count = |which: fn(JobState) -> bool| of_queue().filter(|job| which(job.state)).count() as u64;
+    let misfits = of_queue().filter(|job| controller.is_misfit(job.id.number)).count();
+    QueueDiag {
+        name: queue.name.to_string(),
+        state: queue.state.word().to_owned(),
+        priority: queue.priority,
+        ready: count(|state| state == JobState::Ready),
+        pending: count(|state| state == JobState::Pending),
+        active: count(JobState::is_active),
+        max_running: queue.max_running,
+        misfits: misfits as u64,
     }
 }

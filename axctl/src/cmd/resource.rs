@@ -76,7 +76,7 @@ static FIELDS: [Field<Row>; 20] = [
 
 /// All cards are of one maker: its name says nothing.
 fn short_name(name: &str) -> &str {
-    name.strip_prefix("NVIDIA ").unwrap_or(name)
+    ["NVIDIA ", "nvidia-"].iter().find_map(|maker| name.strip_prefix(maker)).unwrap_or(name)
 }
 
 fn job_ids(card: &CardView) -> String {
@@ -117,9 +117,11 @@ impl Arguments {
         }
         let free = free_in_words(&cards);
         let rows: Vec<Row> = cards.into_iter().map(Row::new).collect();
+        // Who wants a line to be a card and nothing else says so.
+        let bare = self.noheader || self.format.is_some();
         let note = |row: &Row| {
             let holders = Some(row.holders.clone()).filter(|holders| narrow && holders != "-");
-            let remarks = remarks(&row.card).filter(|_| session.screen.terminal && !self.long);
+            let remarks = remarks(&row.card).filter(|_| (session.screen.terminal || !bare) && !self.long);
             let both: Vec<String> = holders.into_iter().chain(remarks).collect();
             (!both.is_empty()).then(|| both.join("; "))
         };
@@ -128,7 +130,7 @@ impl Arguments {
             table.keep_all();
         }
         session.table(&table, !self.noheader, self.long)?;
-        if session.screen.terminal && !self.noheader && self.format.is_none() {
+        if !bare {
             session.print(&free)?;
         }
         Ok(0)

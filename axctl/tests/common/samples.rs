@@ -19,7 +19,7 @@ pub fn at(seconds: i64) -> WallTime {
 fn advice() -> Advice {
     let text = "with --gpus 4 at once on gpu-01 cards 4,5,6,7".into();
     let node = Some("gpu-01".parse().unwrap());
-    Advice { remedy: None, option: Some("--gpus 4".into()), node, cards: vec![4, 5, 6, 7], text }
+    Advice { remedy: None, option: Some("--gpus 4".into()), node, cards: vec![4, 5, 6, 7], text, room: None }
 }
 
 /// A waiting job of alice's.
@@ -54,6 +54,7 @@ pub fn waiting() -> JobView {
         cpus: 16,
         ram_mb: Some(65_536),
         gpus: 8,
+        gpu_type: None,
         gpu_uuids: vec![],
         gpu_mem_mb: None,
         time_limit_s: Some(28_800),
@@ -93,6 +94,7 @@ pub fn running() -> JobView {
         node: Some("gpu-01".into()),
         nodes: vec!["gpu-01".into()],
         gpus: 2,
+        gpu_type: None,
         gpu_uuids: vec!["GPU-1b2c".into(), "GPU-3d4e".into()],
         gpu_mem_mb: Some(38_146),
         attempt: 2,

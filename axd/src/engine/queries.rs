@@ -62,7 +62,6 @@ impl Engine {
             ["nodes", node] => self.show_node(node, person),
             ["nodes"] => Ok(Response::json(200, &self.nodes(person))),
             ["cards"] => Ok(Response::json(200, &self.cards(person))),
-            ["diag"] => self.diag(person).map(|view| Response::json(200, &view)),
             ["status"] => Ok(Response::json(200, &self.daemon())),
             _ => return None,
         };

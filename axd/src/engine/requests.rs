@@ -136,6 +136,7 @@ impl Engine {
                 Err(error) => self.respond(conn, &Response::error(&error)),
             },
             (Method::Get, ["jobs", job, "wait"]) => self.wait(request, conn, person, job),
+            (Method::Get, ["diag"]) => self.diag(conn, person),
             (Method::Get, ["jobs"]) => self.list_jobs(request, conn, person),
             (Method::Get, ["jobs", job, "usage"]) => self.job_usage(job, conn, person),
             (Method::Get, ["cards", "history"]) => self.card_history(request, conn, person),

@@ -47,6 +47,7 @@ pub fn of_job(job: &Job) -> JobView {
         cpus: held.map_or(job.request.cpus, |a| u32::try_from(a.cpus.len()).unwrap_or(u32::MAX)),
         ram_mb: Some(held.map_or(job.request.ram, |a| a.ram).0),
         gpus: cards.map_or(0, |c| c.count),
+        gpu_type: cards.and_then(|c| c.kind.clone()),
         gpu_uuids: attempt
             .map(|a| a.allocation.cards.iter().map(|c| c.uuid.clone()).collect())
             .unwrap_or_default(),

@@ -9,7 +9,7 @@ use crate::job::bounds::Asks;
 use crate::job::spec::PreemptMode;
 use crate::job::state::Outcome;
 use crate::job::{Actor, Attempt, Claim, Job};
-use crate::node::{AttemptKey, Node};
+use crate::node::{AttemptKey, Company, Node};
 use crate::schedule::losses::{Losses, hour_of};
 use crate::schedule::order::ShapeId;
 use crate::schedule::placement::Place;
@@ -32,7 +32,12 @@ impl Controller {
         let has = &self.nodes.as_slice()[node].inventory.cards;
         let card =
             |(index, charge): &(u32, _)| Some((has.iter().position(|card| card.index == *index)?, *charge));
-        Some(Place { node, cards: claim.cards.iter().map(card).collect::<Option<_>>()? })
+        let cards: Vec<_> = claim.cards.iter().map(card).collect::<Option<_>>()?;
+        let first = cards.first().and_then(|(at, _)| has.get(*at));
+        let company = first.map_or(Company::default(), |card| {
+            Asks::from(job).company(card, self.config.resources.gpu_reserve)
+        });
+        Some(Place { node, cards, company })
     }
 
     /// Urgent jobs whose victims have gone start in their places.
@@ -100,9 +105,9 @@ impl Controller {
         let has = &node.inventory;
         let reserve = self.config.resources.gpu_reserve;
         let room = |(at, _): &(usize, Megabytes)| {
-            let charged = node.cards_used().get(*at)?.charged;
-            Some(()).filter(|()| Asks::from(job).may_have(node, &has.cards[*at]))?;
-            node.withheld()[*at].fit(&has.cards[*at], charged, job.request.cards.as_ref()?, reserve)
+            let (used, asks) = (*node.cards_used().get(*at)?, Asks::from(job));
+            Some(()).filter(|()| asks.may_have(node, &has.cards[*at]))?;
+            node.withheld()[*at].fit(&has.cards[*at], used, asks, reserve)
         };
         node.drained().is_none()
             && node.cpus_used() + has.cpus_for(&job.request) <= has.cpus

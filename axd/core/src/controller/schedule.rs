@@ -104,6 +104,7 @@ impl Controller {
             from,
             until: from + self.planned(job),
             cards: place.cards.clone(),
+            company: place.company,
             cpus: has.map_or(0, |has| has.cpus_for(&job.request)),
             ram: has.map_or_else(Default::default, |has| has.ram_for(&job.request)),
         }
@@ -338,7 +339,7 @@ impl Controller {
         let taken_for = self.taken_for(job, planned);
         let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
         let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
-        let allocation = node.allocation(&job.request, &cards, self.config.resources.gpu_reserve);
+        let allocation = node.allocation(&**job, &cards, self.config.resources.gpu_reserve);
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
         let (why, passed) = (self.why_started(job, &allocation, chosen), chosen.passed());

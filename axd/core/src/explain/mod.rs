@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::config::{QueueState, Scheduler};
 use crate::controller::bounds::{Sum, Turns};
 use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
-use crate::id::{HostName, JobId, JobNumber, QueueName};
+use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Asks;
 use crate::job::state::JobState;
-use crate::node::{Lack, Node};
+use crate::node::{Company, Lack, Node};
 use crate::schedule::order::Shape;
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
@@ -367,6 +367,7 @@ impl<'a> Story<'a> {
         let fitting = fitting.into_iter().map(|(position, _)| position).collect();
         let mut lacks = few_lines(lacks, Condition::Lacks);
         lacks.extend(self.withheld_from(job));
+        lacks.extend(self.in_other_company(job));
         lacks.extend(self.controller.confined(job).filter(|_| !lacks.is_empty()));
         let known = Rc::new(NodesFor { lacks, fitting });
         self.known.insert(shape, Rc::clone(&known));
@@ -375,13 +376,12 @@ impl<'a> Story<'a> {
 
     /// The cards that it could have and that are withheld from jobs.
     fn withheld_from(&self, job: &Job) -> Vec<Condition> {
-        let Some(wanted) = &job.request.cards else { return Vec::new() };
         let reserve = self.controller.config().resources.gpu_reserve;
         let asks = Asks::from(job);
         let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
         let nodes = self.pass.after.nodes().filter(open);
         let withheld = nodes.flat_map(|node| {
-            node.withheld_from(wanted, reserve)
+            node.withheld_from(asks, reserve)
                 .filter(move |card| asks.may_have(node, card))
                 .map(move |card| (node, card))
         });
@@ -391,6 +391,33 @@ impl<'a> Story<'a> {
         let more = withheld.count() as u32;
         lines.extend((more > 0).then_some(Condition::MoreWithheld { cards: more }));
         lines
+    }
+
+    /// The cards with room for it that are others' under MPS, or that it can't have under MPS for those who are on them.
+    fn in_other_company(&self, job: &Job) -> Vec<Condition> {
+        let reserve = self.controller.config().resources.gpu_reserve;
+        let asks = Asks::from(job);
+        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
+        let nodes = self.pass.after.nodes().filter(open);
+        let taken = nodes.flat_map(|node| {
+            let cards = node.taken_by_company(asks, reserve);
+            cards
+                .filter(move |(card, _)| asks.may_have(node, card))
+                .map(move |(card, on_it)| (node, card, on_it))
+        });
+        let words = taken.map(|(node, card, on_it)| {
+            let name = |user: Uid| {
+                let mut owners = self.controller.active_jobs().map(|job| &job.owner);
+                let owner = owners.find(|owner| owner.uid == user);
+                owner.map_or_else(|| user.to_string(), |owner| owner.name.to_string())
+            };
+            let what = match on_it {
+                Company::Mps(user) => format!("is under MPS for user {}", name(user)),
+                _ => "is shared without MPS".to_owned(),
+            };
+            Condition::Withheld { why: format!("{} card {} {what}", node.inventory.name, card.index) }
+        });
+        words.take(LINES).collect()
     }
 
     /// On which of the nodes where it would fit it may run longest, and whose place ends that.

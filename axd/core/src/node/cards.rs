@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use crate::gpu::{CardState, Health};
-use crate::job::request::CardRequest;
+use crate::job::bounds::Asks;
 use crate::size::Megabytes;
 
-use super::{Card, CardUse, Node};
+use super::{Card, CardUse, Company, Node};
 
 /// What others than jobs take of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,15 +32,19 @@ pub struct Fitting {
     pub charge: Megabytes,
     /// What is left of the card then.
     pub left: Megabytes,
+    /// With whom it would be shared.
+    pub company: Company,
 }
 
 impl Withheld {
-    /// What a request would take of this card with so much charged on it; `None`: it does not fit.
-    pub fn fit(self, card: &Card, charged: Megabytes, wanted: &CardRequest, reserve: u32) -> Option<Fitting> {
+    /// What a request would take of this card beside what is used of it; `None`: it does not fit.
+    pub fn fit(self, card: &Card, used: CardUse, asks: Asks<'_>, reserve: u32) -> Option<Fitting> {
+        let wanted = asks.request.cards.as_ref()?;
         let demand = card.demand(wanted, reserve).filter(|_| !self.barred)?;
-        let others = if demand.slice.is_some() { charged + self.taken } else { charged };
-        let all = others + demand.charge;
-        (all <= demand.limit).then(|| Fitting { charge: demand.charge, left: card.mem - all })
+        let others = if demand.slice.is_some() { used.charged + self.taken } else { used.charged };
+        let (all, company) = (others + demand.charge, asks.company(card, reserve));
+        let fits = all <= demand.limit && used.is_open_to(company);
+        fits.then(|| Fitting { charge: demand.charge, left: card.mem - all, company })
     }
 
     /// Memory for slices with so much charged.
@@ -93,6 +97,12 @@ impl Node {
         at.map_or(Megabytes::ZERO, |at| self.withheld[at].free(card, self.cards[at].charged))
     }
 
+    /// Whether the slices that are on a card are under MPS.
+    pub fn is_under_mps(&self, card: &Card) -> bool {
+        let at = self.inventory.cards.iter().position(|each| each.uuid == card.uuid);
+        at.is_some_and(|at| matches!(self.cards[at].company, Company::Mps(_)))
+    }
+
     /// Why a card is given to nobody, or not all of it; nothing: it is as it should be.
     pub fn card_in_words(&self, uuid: &str) -> Option<String> {
         let at = self.inventory.cards.iter().position(|card| card.uuid == uuid);
@@ -110,13 +120,26 @@ impl Node {
     }
 
     /// The cards that a request can't have, or not as much of as it wants, for what others hold of them.
-    pub fn withheld_from(&self, wanted: &CardRequest, reserve: u32) -> impl Iterator<Item = &Card> {
+    pub fn withheld_from<'a>(&'a self, asks: Asks<'a>, reserve: u32) -> impl Iterator<Item = &'a Card> {
         let free = Withheld::default();
         let barred = move |(card, withheld, used): &(&Card, Withheld, CardUse)| {
-            let fits = |w: Withheld| w.fit(card, used.charged, wanted, reserve).is_some();
+            let fits = |w: Withheld| w.fit(card, *used, asks, reserve).is_some();
             fits(free) && !fits(*withheld)
         };
         self.each_card().filter(barred).map(|(card, _, _)| card)
+    }
+
+    /// The cards with room for a request that it can't have for those who are on them, and those.
+    pub fn taken_by_company<'a>(
+        &'a self,
+        asks: Asks<'a>,
+        reserve: u32,
+    ) -> impl Iterator<Item = (&'a Card, Company)> {
+        let closed = move |(card, withheld, used): &(&Card, Withheld, CardUse)| {
+            let fits = |used: CardUse| withheld.fit(card, used, asks, reserve).is_some();
+            !fits(*used) && fits(CardUse { holders: 0, ..*used })
+        };
+        self.each_card().filter(closed).map(|(card, _, used)| (card, used.company))
     }
 
     /// Each card with what is withheld of it and what is charged on it now.

@@ -18,6 +18,15 @@ const KNOWN: usize = 128;
 /// Changes that are remembered; who has missed more begins anew.
 const REMEMBERED: usize = 4096;
 
+/// When an attempt is expected to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndTimes {
+    /// By what is said of it: what is kept for others counts on that.
+    pub until: WallTime,
+    /// By what is known of it, which is not later.
+    pub likely: WallTime,
+}
+
 /// What has to be free of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Want {

@@ -58,6 +58,9 @@ pub enum Need {
         all: u32,
         /// All of the type.
         of_type: u32,
+        /// Those of them that are given to nobody: not fit, or held by others.
+        #[serde(default)]
+        barred: u32,
     },
 }
 
@@ -131,9 +134,9 @@ impl Lack {
 
 impl Node {
     /// Cards that can take a share of the request now.
-    fn cards_free_for(&self, wanted: &CardRequest, asks: Asks<'_>, reserve: u32) -> u32 {
+    fn cards_free_for(&self, asks: Asks<'_>, reserve: u32) -> u32 {
         let fits = |(card, withheld, used): &(&Card, Withheld, CardUse)| {
-            asks.may_have(self, card) && withheld.fit(card, used.charged, wanted, reserve).is_some()
+            asks.may_have(self, card) && withheld.fit(card, *used, asks, reserve).is_some()
         };
         self.each_card().filter(fits).count() as u32
     }
@@ -178,9 +181,12 @@ impl Node {
         if request.exclusive && !self.held().is_empty() {
             found.push(Need::WholeNode { used_by: self.held().len() as u32 });
         }
-        found.extend(request.cards.as_ref().and_then(|wanted| {
-            self.card_need(wanted, self.cards_free_for(wanted, asks, reserve), asks, reserve)
-        }));
+        found.extend(
+            request
+                .cards
+                .as_ref()
+                .and_then(|wanted| self.card_need(wanted, self.cards_free_for(asks, reserve), asks, reserve)),
+        );
         found
     }
 
@@ -209,6 +215,9 @@ impl Node {
         let of_type = self.inventory.cards_of(wanted.kind.as_deref());
         let of_type = of_type.filter(|card| asks.may_have(self, card)).count() as u32;
         let all = self.cards_big_enough(wanted, asks, reserve);
-        (free < wanted.count).then(|| Need::Cards { wanted: wanted.clone(), free, all, of_type })
+        let serves = |card: &Card| card.demand(wanted, reserve).is_some() && asks.may_have(self, card);
+        let barred = self.each_card().filter(|(card, withheld, _)| withheld.barred && serves(card)).count();
+        let barred = u32::try_from(barred).unwrap_or(u32::MAX);
+        (free < wanted.count).then(|| Need::Cards { wanted: wanted.clone(), free, all, of_type, barred })
     }
 }

@@ -24,23 +24,8 @@ const SCALE: i128 = 2520 << 10;
 
 /// Virtual time of a queue, in scaled megabyte-milliseconds for each unit of weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct VirtualTime(pub i128);
-
-// As text: readers of JSON keep numbers to 53 or 64 bits.
-impl From<VirtualTime> for String {
-    fn from(time: VirtualTime) -> String {
-        time.0.to_string()
-    }
-}
-
-impl TryFrom<String> for VirtualTime {
-    type Error = std::num::ParseIntError;
-
-    fn try_from(text: String) -> Result<VirtualTime, Self::Error> {
-        text.parse().map(VirtualTime)
-    }
-}
+#[serde(transparent)]
+pub struct VirtualTime(#[serde(with = "crate::text::number")] pub i128);
 
 impl VirtualTime {
     /// Later by a cost under a weight.
@@ -103,15 +88,15 @@ impl Measure {
         let cpus: u64 = nodes.iter().map(|node| u64::from(node.inventory.cpus)).sum();
         let all: Megabytes = cards().sum();
         let thousand_cpus = if all == Megabytes::ZERO { 1_000_000 } else { all.0 * 1000 / cpus.max(1) };
-        let mut kinds: BTreeMap<Vec<(Megabytes, Option<&str>)>, (Vec<Card>, u64)> = BTreeMap::new();
+        let mut kinds: Vec<(Vec<Card>, u64)> = Vec::new();
         for node in nodes.iter() {
             let has = &node.inventory.cards;
-            let mut kind: Vec<_> = has.iter().map(|card| (card.mem, card.kind.as_deref())).collect();
-            kind.sort_unstable();
-            kinds.entry(kind).or_insert_with(|| (has.clone(), 0)).1 += 1;
+            match kinds.iter_mut().find(|(known, _)| are_alike(known, has)) {
+                Some((_, nodes)) => *nodes += 1,
+                None => kinds.push((has.clone(), 1)),
+            }
         }
-        let kinds = kinds.into_values().collect();
-        Measure { largest: cards().max().unwrap_or_default(), all, kinds, thousand_cpus }
+        Measure { largest: cards().max().unwrap_or_default(), all, kinds: kinds.into(), thousand_cpus }
     }
 
     /// What a request keeps from others like it: all cards, divided by how many such requests they could hold at once
@@ -142,6 +127,12 @@ impl Measure {
             None => Share(u64::from(request.cpus) * self.thousand_cpus / 1000),
         }
     }
+}
+
+/// Whether the cards of two nodes hold the same jobs.
+fn are_alike(some: &[Card], others: &[Card]) -> bool {
+    let alike = |(one, other): (&Card, &Card)| one.mem == other.mem && one.kind == other.kind;
+    some.len() == others.len() && some.iter().zip(others).all(alike)
 }
 
 /// How many jobs that want so many different cards each there is room for, where a card has room for so many: the most

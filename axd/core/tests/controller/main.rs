@@ -12,6 +12,7 @@ mod identity;
 mod idle;
 mod learning;
 mod limits;
+mod mps;
 mod overuse;
 mod room;
 mod shares;

@@ -127,7 +127,11 @@ pub(crate) fn node(which: u64, more: u64) -> Inventory {
         _ => (6, 32_000, 1, 80_000, "large", vec!["new"]),
     };
     let name = format!("gpu-0{}", which % 3 + 1);
-    let card = |index| Card::new(index, format!("{name}-{index}"), Some(kind.to_owned()), Megabytes(mem));
+    let card = |index| {
+        let mut card = Card::new(index, format!("{name}-{index}"), Some(kind.to_owned()), Megabytes(mem));
+        card.hardware.mps = (kind == "large").then(Vec::new);
+        card
+    };
     Inventory {
         name: name.parse().unwrap(),
         epoch: 1 + more,

@@ -6,6 +6,7 @@ use super::slot::{
     COSTS, FENCES, HINTS, LEARNING, LEASES, NAMINGS, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES,
 };
 use super::{Effect, Fallback, Key};
+use crate::config::MPS_CONTROL;
 use crate::id::{HostName, QueueName};
 use crate::size::Megabytes;
 use crate::text::escaped;
@@ -57,6 +58,13 @@ fn plain(text: &str, also: &str) -> bool {
     (1..=128).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
 }
 
+/// With a colon it is a host and a number; no UUID has one.
+fn is_card(text: &str) -> bool {
+    let place =
+        |(host, index): (&str, &str)| host.parse::<HostName>().is_ok() && index.parse::<u32>().is_ok();
+    plain(text, "._-:") && text.rsplit_once(':').is_none_or(place)
+}
+
 fn user(text: &str) -> bool {
     one_line(text) && !text.starts_with(['-', '@']) && !text.contains([' ', ':', ',', '/'])
 }
@@ -86,7 +94,7 @@ static QUEUE: Form =
 static TYPE: Form =
     Form { expected: "a type of card such as h200", fits: |text| plain(text, "._-"), lower: true };
 static FEATURE: Form = form("a feature (letters, digits, '.', '_', '-', ':')", |text| plain(text, "._-:"));
-static CARD: Form = form("a card, as host:index or by UUID", |text| plain(text, "._-:"));
+static CARD: Form = form("a card, as host:index or by UUID", is_card);
 static PATH: Form = form("a path from the root", is_path);
 
 /// All keys. By hand a row is two lines, which reads as the table that it is.
@@ -205,6 +213,9 @@ pub static KEYS: &[Key] = &[
         "The only cards that its jobs may use, as host:index or by UUID; an empty list means all."),
     key("queues[].max_cards", Count(1, MOST, |d| &mut d.queue.max_cards), "none",
         "Most cards that its jobs hold at once; a slice counts as a card.").absent(),
+    key("queues[].mps", Bool(|d| &mut d.queue.mps), "false",
+        "Whether slices of a card of its jobs are held by an MPS server where the driver has no limit for them: one \
+         user a card at a time; see ax-gpu(7)."),
     // limits
     key("limits[].user", Word(&USER, |d| &mut d.limit.user), "none",
         "The user whom it concerns; an entry names a user or a group.").absent(),
@@ -305,6 +316,8 @@ pub static KEYS: &[Key] = &[
         "The daemon's log, /var/log/ax-controller.log.").absent(),
     key("paths.nvml", Word(&PATH, |d| &mut d.config.paths.nvml), "standard",
         "The library libnvidia-ml.so.1 of the NVIDIA driver; by default the one that the loader finds.").absent(),
+    key("paths.mps_control", Word(&PATH, |d| &mut d.config.paths.mps_control), MPS_CONTROL,
+        "The program nvidia-cuda-mps-control of the NVIDIA driver, for queues with mps: true.").absent(),
     key("mail", Later, "", "Mail about jobs.").later(),
     key("hooks", Later, "", "Programs that run before and after jobs.").later(),
     key("http", Later, "", "The API on TCP.").later(),
