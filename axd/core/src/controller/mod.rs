@@ -357,7 +357,7 @@ impl Controller {
         self.claims.remove(&number);
         self.moments.set(number, None);
         if job.state == JobState::Ready {
-            self.order.remove(&job, &self.config, self.share(&job));
+            self.order.remove(&job, &self.config, self.size(&job));
         }
         if let Some(begin) = job.request.begin {
             self.begins.remove(&(begin, number));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::config::{Cost, Scheduler};
+use crate::config::{Cost, QueueOrder, Scheduler};
 use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::state::{Cause, JobState};
@@ -124,6 +124,13 @@ impl Controller {
         if job.saved == Span(0) { all } else { Span(all.0.saturating_sub(job.saved.0)).max(SHORTEST) }
     }
 
+    /// For how long others count on its place being taken, if that is longer than is planned: it may not be as short as its
+    /// last runs, and whoever has a place kept is not to start later for that.
+    fn taken_for(&self, job: &Job, planned: Span) -> Option<Span> {
+        let declared = job.declared().filter(|_| !self.config.policy.learnt_ends)?;
+        Some(self.planned_with(job, Some(declared))).filter(|taken| *taken > planned)
+    }
+
     /// All nodes, by position.
     pub(crate) fn all_nodes(&self) -> &Nodes {
         &self.nodes
@@ -137,6 +144,14 @@ impl Controller {
     /// The share of the cluster that a job takes.
     pub(crate) fn share(&self, job: &Job) -> Share {
         self.measure.share(&job.request)
+    }
+
+    /// How large a job is by the order of its queue.
+    pub(super) fn size(&self, job: &Job) -> Share {
+        match self.config.queue(job.queue.as_str()).map(|queue| queue.order) {
+            Some(QueueOrder::Lpf) => self.measure.part(&job.request, self.config.resources.gpu_reserve),
+            _ => self.share(job),
+        }
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
@@ -324,6 +339,7 @@ impl Controller {
         learnt.length = self.length_at_start(job);
         let (share, queue) = (self.share(job), job.queue.clone());
         let planned = self.planned_with(job, job.length().into_iter().chain(learnt.length).min());
+        let taken_for = self.taken_for(job, planned);
         let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
         let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
         let allocation = node.allocation(&**job, &cards, self.config.resources.gpu_reserve);
@@ -334,12 +350,13 @@ impl Controller {
         let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
-        job.attempt = Some(Box::new(Attempt {
+        let attempt = Attempt {
             name,
             number: attempt_number,
             allocation: allocation.clone(),
             assigned_at: now.wall,
             planned,
+            taken_for,
             charged,
             started_at: None,
             checkpoint_at: None,
@@ -348,10 +365,12 @@ impl Controller {
             renewed: false,
             ending: None,
             end: None,
-        }));
+        };
+        let ends = attempt.ends();
+        job.attempt = Some(Box::new(attempt));
         let owner = job.owner.uid;
         if let Some(node) = self.nodes.get_mut(&allocation.node) {
-            node.hold(name, allocation.clone(), now.wall + planned);
+            node.hold(name, allocation.clone(), ends);
         }
         if self.config.policy.scheduler == Scheduler::FairShare {
             self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
@@ -468,7 +487,8 @@ impl Controller {
             if self.fits_nowhere(job) {
                 self.order.insert_misfit(job.id.number);
             } else {
-                self.order.insert(job, &self.config, self.planned(job), self.share(job));
+                let (share, size) = (self.share(job), self.size(job));
+                self.order.insert(job, &self.config, self.planned(job), share, size);
             }
         }
         if job.state.is_active() {
