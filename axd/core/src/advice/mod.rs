@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Queue, QueueState};
 use crate::controller::{Controller, Look, Trial, UserPlaces};
+use crate::hostlist::compress;
 use crate::id::{HostName, JobNumber};
 use crate::job::Job;
 use crate::job::state::JobState;
@@ -52,7 +53,7 @@ pub struct Advice {
     pub remedy: Option<Remedy>,
     /// The same as it is typed: `--mem 30`.
     pub option: Option<String>,
-    /// Where it would start.
+    /// Where it would start; of several nodes on the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<HostName>,
     /// On which of its cards.
@@ -68,8 +69,12 @@ impl Advice {
         Advice { remedy: None, option: None, node: None, cards: Vec::new(), text }
     }
 
-    fn of(remedy: Remedy, job: &Job, given: &Allocation) -> Advice {
-        let cards: Vec<u32> = given.cards.iter().map(|card| card.index).collect();
+    fn of(remedy: Remedy, job: &Job, given: &[Allocation]) -> Advice {
+        let cards: Vec<u32> = match given {
+            [one] => one.cards.iter().map(|card| card.index).collect(),
+            _ => Vec::new(),
+        };
+        let hosts = compress(&given.iter().map(|part| part.node.as_str()).collect::<Vec<_>>());
         let numbers = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let on = match cards.len() {
             0 => String::new(),
@@ -82,8 +87,9 @@ impl Advice {
             Remedy::AnyFeatures => "without --constraint".to_owned(),
             _ => format!("with {option}{any}"),
         };
-        let text = format!("{with} at once on {}{on}", given.node);
-        Advice { remedy: Some(remedy), option: Some(option), node: Some(given.node.clone()), cards, text }
+        let text = format!("{with} at once on {hosts}{on}");
+        let node = given.first().map(|part| part.node.clone());
+        Advice { remedy: Some(remedy), option: Some(option), node, cards, text }
     }
 }
 
@@ -103,7 +109,7 @@ impl Controller {
 }
 
 /// A change that helps, and what the job would be given.
-type Found = (Remedy, Allocation);
+type Found = (Remedy, Vec<Allocation>);
 
 struct Search<'a> {
     controller: &'a Controller,
@@ -146,7 +152,7 @@ impl Search<'_> {
         }
         let mut left = self.amounts();
         left.sort_by(|(a, most), (b, other)| a.compare(*most, b, *other));
-        let mut best: Option<(Scale, u64, Allocation)> = None;
+        let mut best: Option<(Scale, u64, Vec<Allocation>)> = None;
         for (scale, most) in left {
             if best.as_ref().is_some_and(|(least, steps, _)| least.compare(*steps, &scale, most).is_le()) {
                 break;
@@ -214,7 +220,7 @@ impl Search<'_> {
     }
 
     /// The least reduction of an amount with which the job starts, from so many steps down.
-    fn least(&mut self, scale: &Scale, mut most: u64) -> Option<(u64, Allocation)> {
+    fn least(&mut self, scale: &Scale, mut most: u64) -> Option<(u64, Vec<Allocation>)> {
         for _ in 0..PASSES {
             let job = self.with(&scale.remedy(most));
             let rank = self.controller.before(&job);
@@ -237,15 +243,16 @@ impl Search<'_> {
 
     fn has_room(&self, job: &Job) -> bool {
         let (nodes, nothing) = (self.controller.all_nodes(), Timeline::new(self.now.wall));
-        self.controller.rules().place(nodes, &nothing, job, self.now.wall, Span::ZERO).is_some()
+        self.controller.rules().places(nodes, &nothing, job, self.now.wall, Span::ZERO).is_some()
     }
 }
 
 impl Look {
     fn has_room(&self, controller: &Controller, job: &Job) -> bool {
         let (now, length) = (self.timeline.now(), controller.planned(job));
-        let cards = job.request.cards.as_ref().map_or(0, |cards| cards.count);
-        let place = || controller.rules().place(&self.nodes, &self.timeline, job, now, length);
+        let cards =
+            job.request.cards.as_ref().map_or(0, |cards| cards.count.saturating_mul(job.request.nodes().min));
+        let place = || controller.rules().places(&self.nodes, &self.timeline, job, now, length);
         cards <= self.cards && place().is_some()
     }
 }

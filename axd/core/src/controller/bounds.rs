@@ -193,9 +193,9 @@ fn sums_of(job: &Job) -> &[usize] {
     job.bounds.as_ref().map_or(&[], |bounds| &bounds.sums)
 }
 
-/// Cards that a job counts for: a slice counts as a card.
+/// Cards that a job counts for, on all of its nodes: a slice counts as a card.
 fn count(job: &Job) -> u32 {
-    job.request.cards.as_ref().map_or(0, |cards| cards.count)
+    job.request.cards.as_ref().map_or(0, |cards| cards.count.saturating_mul(job.width()))
 }
 
 /// What a walk along the waiting jobs leaves of the limits.

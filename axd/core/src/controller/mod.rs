@@ -9,6 +9,7 @@ pub(crate) mod bounds;
 mod cards;
 mod event;
 mod evict;
+mod gang;
 mod idle;
 mod learn;
 mod overuse;
@@ -46,6 +47,7 @@ use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime};
 use attempt::hold_what_jobs_hold;
 use bounds::Limits;
+use gang::PartEnd;
 use person::Asked;
 
 /// How long a finished job stays in memory, so that what is on its way about it
@@ -187,6 +189,9 @@ impl Controller {
             Event::AttemptStarted { attempt, at } => self.attempt_started(now, attempt, at, &mut out),
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
+            Event::PartEnded { attempt, node, at, end } => {
+                self.part_ended(now, attempt, PartEnd { node, at, end }, &mut out);
+            }
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
             Event::CardsIdle { attempt, lasted } => self.cards_idle(now, attempt, lasted, &mut out),

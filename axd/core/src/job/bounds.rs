@@ -8,6 +8,7 @@ use crate::node::{Card, Node};
 
 use super::Job;
 use super::request::Request;
+use super::spec::NodeCount;
 
 /// Cards, by node and number there.
 pub type Cards = BTreeMap<HostName, BTreeSet<u32>>;
@@ -28,21 +29,31 @@ pub struct Asks<'a> {
     pub request: &'a Request,
     /// The only cards that may serve.
     pub only: Option<&'a Cards>,
+    /// On at least and at most so many nodes.
+    pub nodes: NodeCount,
 }
 
 impl<'a> From<&'a Request> for Asks<'a> {
     fn from(request: &'a Request) -> Self {
-        Asks { request, only: None }
+        Asks { request, only: None, nodes: request.nodes() }
     }
 }
 
 impl<'a> From<&'a Job> for Asks<'a> {
     fn from(job: &'a Job) -> Self {
-        Asks { request: &job.request, only: job.bounds.as_ref().and_then(|bounds| bounds.only.as_ref()) }
+        let only = job.bounds.as_ref().and_then(|bounds| bounds.only.as_ref());
+        Asks { request: &job.request, only, nodes: job.request.nodes() }
     }
 }
 
 impl Asks<'_> {
+    /// On so many nodes at most, if that is not less than it needs.
+    #[must_use]
+    pub fn at_most(mut self, nodes: u32) -> Self {
+        self.nodes.max = self.nodes.max.min(nodes).max(self.nodes.min);
+        self
+    }
+
     /// Whether a card of a node may serve.
     pub fn may_have(&self, node: &Node, card: &Card) -> bool {
         let named =

@@ -8,7 +8,7 @@ use ax_core::controller::Submission;
 use ax_core::id::{QueueName, SubmissionKey, Uid};
 use ax_core::job::Owner;
 use ax_core::job::request::{CardRequest, Request};
-use ax_core::job::spec::PreemptMode;
+use ax_core::job::spec::{NodeCount, PreemptMode};
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::time::{Span, WallTime};
@@ -59,6 +59,8 @@ pub(crate) struct Frame {
     pub(crate) calm: bool,
     /// There are limits on the cards of queues and people.
     pub(crate) limits: bool,
+    /// Every job runs on one node.
+    pub(crate) alone: bool,
 }
 
 /// A configuration.
@@ -198,6 +200,11 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
     request.fit_memory = chance.below(2) == 1;
     let mut submission = of(key, user, queue, request, hold);
     submission.name = chance.of(&["job", "train-1.sh", "train-2"]).into();
+    let nodes = chance.of(&[(1, 1), (1, 1), (2, 2), (1, 3), (3, 3), (2, 3)]);
+    if nodes != (1, 1) && !frame.alone {
+        let several = Some(NodeCount { min: nodes.0, max: nodes.1 });
+        submission.request.set_special(|special| special.nodes = several);
+    }
     New { submission, takes }
 }
 

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use crate::chance::Frame;
 use crate::ledger::Ledger;
-use crate::naive::fits_empty;
+use crate::naive::fits_somewhere;
 use crate::world::{Seen, World};
 use crate::{histories, history};
 
@@ -97,7 +97,7 @@ fn charge(ledger: &Ledger, log: &Log, job: &Job) -> Option<Megabytes> {
     let mut request = job.request.clone();
     request.cards = Some(CardRequest { slice: Some(usual), ..wanted.clone() });
     let reserve = ledger.config.resources.gpu_reserve;
-    let somewhere = ledger.nodes.values().any(|node| fits_empty(node, &request, reserve));
+    let somewhere = fits_somewhere(ledger, &request, reserve);
     Some(if wants && (somewhere || usual < asked) { usual } else { asked })
 }
 

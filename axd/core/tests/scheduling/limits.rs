@@ -27,6 +27,7 @@ const LIMITED: Frame = Frame {
     forward: false,
     calm: false,
     limits: true,
+    alone: false,
 };
 
 /// Of each limit that concerns a job: the names of cards, and how many.
@@ -53,23 +54,25 @@ fn holds(ledger: &Ledger, whose: &str, jobs: &BTreeMap<u32, Job>) -> u32 {
         None => !job.groups.is_empty(),
     };
     let held = ledger.held.values().filter(|held| jobs.get(&held.name.job.number.0).is_some_and(counts));
-    held.map(|held| held.allocation.cards.len() as u32).sum()
+    let parts = held.flat_map(|held| ledger.parts(held.name.epoch));
+    parts.map(|part| part.allocation.cards.len() as u32).sum()
 }
 
 fn is_named(names: &[String], node: &HostName, index: u32, uuid: &str) -> bool {
     names.iter().any(|name| *name == format!("{node}:{index}") || name == uuid)
 }
 
-fn the_limits_hold(ledger: &Ledger, given: &Allocation, job: &Job, jobs: &BTreeMap<u32, Job>) {
-    if given.cards.is_empty() {
+fn the_limits_hold(ledger: &Ledger, given: &[Allocation], job: &Job, jobs: &BTreeMap<u32, Job>) {
+    let cards = || given.iter().flat_map(|part| part.cards.iter().map(|card| (&part.node, card)));
+    if cards().next().is_none() {
         return;
     }
     for (whose, names, max) in limits_of(ledger, job) {
-        for card in given.cards.iter().filter(|_| !names.is_empty()) {
-            assert!(is_named(&names, &given.node, card.index, &card.uuid), "{} by {whose}: {card:?}", job.id);
+        for (node, card) in cards().filter(|_| !names.is_empty()) {
+            assert!(is_named(&names, node, card.index, &card.uuid), "{} by {whose}: {card:?}", job.id);
         }
         let held = holds(ledger, &whose, jobs);
-        let all = held + given.cards.len() as u32;
+        let all = held + cards().count() as u32;
         assert!(max.is_none_or(|max| all <= max), "{} makes {all} of {max:?} for {whose}", job.id);
     }
 }
@@ -84,8 +87,9 @@ proptest! {
         World::play(history.0, LIMITED, history.1, &mut |seen| {
             jobs.extend(seen.controller.jobs().map(|job| (job.id.number.0, job.clone())));
             ledger.follow(seen, &mut |ledger, decision| {
-                if let Decision::Launch { attempt, allocation, .. } = decision {
-                    the_limits_hold(ledger, allocation, &jobs[&attempt.job.number.0], &jobs);
+                if let Decision::Launch { attempt, allocation, others, .. } = decision {
+                    let given: Vec<Allocation> = std::iter::once(allocation).chain(others).cloned().collect();
+                    the_limits_hold(ledger, &given, &jobs[&attempt.job.number.0], &jobs);
                 }
             });
             invariants::check(seen.controller).unwrap();

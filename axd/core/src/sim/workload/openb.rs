@@ -66,6 +66,7 @@ fn task(at: usize, row: &Row<'_>, has_ends: bool, texts: &mut Texts) -> Result<O
         runtime,
         estimate: runtime,
         cards: cards as u32,
+        nodes: 1,
         mem,
         mem_true: mem.unwrap_or_default(),
         priority,
