@@ -3,8 +3,17 @@
 //! doubled one the earlier.
 
 use ax_core::job::spec::When;
-use ax_core::time::WallTime;
+use ax_core::time::{Offset, WallTime, Zone};
 use chrono::{DateTime, Datelike, Days, Duration, Local, LocalResult, NaiveDate, NaiveDateTime, TimeZone};
+
+/// Milliseconds.
+const DAY: i64 = 86_400_000;
+
+/// Days.
+const YEAR: i64 = 366;
+
+/// No daemon runs longer than this without being started anew.
+const YEARS: i64 = 20;
 
 /// The calendar of a zone.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,6 +48,25 @@ impl Calendar {
                 self.at(date.unwrap_or(today), clock)
             }
         }
+    }
+
+    /// The clock of this place, for the core: as it goes from a year before now on for many years.
+    pub(crate) fn zone(self, now: WallTime) -> Zone {
+        let ahead = |at: WallTime| i64::from(self.local(at).offset().local_minus_utc());
+        let day = |number: i64| WallTime(now.0.saturating_add(number * DAY));
+        let mut offsets = vec![Offset { from: day(-YEAR), seconds: ahead(day(-YEAR)) }];
+        for number in -YEAR..YEARS * YEAR {
+            let (mut before, mut after) = (day(number), day(number + 1));
+            if ahead(before) == ahead(after) {
+                continue;
+            }
+            while after.0 - before.0 > 1 {
+                let middle = WallTime(before.0 + (after.0 - before.0) / 2);
+                if ahead(middle) == ahead(before) { before = middle } else { after = middle }
+            }
+            offsets.push(Offset { from: after, seconds: ahead(after) });
+        }
+        Zone::of(offsets)
     }
 
     fn at(self, date: NaiveDate, clock: u32) -> WallTime {
@@ -77,5 +105,24 @@ mod tests {
         assert_eq!(eleven - noon, Span::seconds(23 * 3600));
         assert_eq!(calendar.resolve(When::In(Span::seconds(5)), noon) - noon, Span::seconds(5));
         assert_eq!(calendar.year(noon), 2026);
+    }
+
+    #[test]
+    fn the_core_s_clock_is_the_place_s() {
+        let calendar = Calendar;
+        let now = calendar.resolve(When::Date { year: 2026, month: 11, day: 29, clock: 0 }, WallTime(0));
+        let zone = calendar.zone(now);
+        for hours in 0..30_000 {
+            let at = now + Span::seconds(hours * 3 * 3600);
+            let local = calendar.local(at);
+            let day = local.date_naive().signed_duration_since(NaiveDate::default()).num_days();
+            assert_eq!(zone.day(at), day, "{local}");
+            let (date, minutes) = (local.date_naive(), (hours * 37 % 1440) as u16);
+            assert_eq!(
+                zone.instant(day, minutes),
+                calendar.at(date, u32::from(minutes) * 60),
+                "{date} {minutes}"
+            );
+        }
     }
 }

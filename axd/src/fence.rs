@@ -4,15 +4,19 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use ax_core::config::FenceMode;
-use ax_core::gpu::fence::{CARDS, DeviceRule, Devices, one_by_one, rules};
+use ax_core::gpu::fence::{CARDS, DeviceRule, Devices, one_by_one, others, rules};
 use ax_core::node::{Allocation, Card};
 use ax_sys::cgroup::device_filter::{self, DeviceFilter};
 use ax_sys::cgroup::{JobGroup, Limits, Place};
 
 /// The group that is made to try it. No attempt has such a name.
 const TRIAL: &str = "fence-trial";
+
+/// A fence that can't be had is tried again with the next start, but not for each of many.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// NVIDIA, on the bus.
 const VENDOR: &str = "0x10de";
@@ -33,8 +37,35 @@ pub(crate) enum Ground {
 pub(crate) struct Fence {
     /// For its supervisor; empty: there is none.
     pub rules: Vec<DeviceRule>,
-    /// Why there is none where there should be one.
+    /// Why there is none where there should be one, or one with gaps.
     pub absent: Option<String>,
+}
+
+impl Fence {
+    /// Whether the job can open no cards but its own.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.rules.is_empty() && self.absent.is_none()
+    }
+
+    /// Whether it can't open those of others that are known, and perhaps some that are not.
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.rules.is_empty() && self.absent.is_some()
+    }
+}
+
+/// What was found out about the ground, which may have been in the way for a moment only.
+#[derive(Debug, Default)]
+pub(crate) struct Tried(Option<(Ground, Instant)>);
+
+impl Tried {
+    /// What is known; tried out where nothing is, or where it could not be had some time ago.
+    pub(crate) fn ground(&mut self, parents: &[String]) -> &Ground {
+        let stale = |tried: &Ground, at: &Instant| matches!(tried, Ground::None(_)) && at.elapsed() >= AGAIN;
+        if self.0.as_ref().is_none_or(|(tried, at)| stale(tried, at)) {
+            self.0 = None;
+        }
+        &self.0.get_or_insert_with(|| (Ground::try_out(parents), Instant::now())).0
+    }
 }
 
 impl Ground {
@@ -85,20 +116,23 @@ pub(crate) fn of_attempt(
         return Ok(Fence::default());
     }
     let devices = look(cards);
+    let written = |rules: Vec<DeviceRule>| match ground {
+        Ground::Legacy => one_by_one(&rules, &devices),
+        Ground::Unified | Ground::None(_) => rules,
+    };
     let made = match ground {
-        Ground::None(why) => Err(why.clone()),
-        Ground::Unified => rules(cards, held, &devices).map_err(|unknown| unknown.to_string()),
-        Ground::Legacy => match rules(cards, held, &devices) {
-            Ok(rules) => Ok(one_by_one(&rules, &devices)),
-            Err(unknown) => Err(unknown.to_string()),
-        },
+        Ground::None(why) => Err((why.clone(), Vec::new())),
+        Ground::Unified | Ground::Legacy => {
+            let all = rules(cards, held, &devices);
+            all.map_err(|unknown| (unknown.to_string(), others(cards, held, &devices)))
+        }
     };
     match made {
-        Ok(rules) => Ok(Fence { rules, absent: None }),
-        Err(why) if mode == FenceMode::Require => {
+        Ok(rules) => Ok(Fence { rules: written(rules), absent: None }),
+        Err((why, _)) if mode == FenceMode::Require => {
             Err(format!("other cards can't be fenced off, and resources.gpu_fence requires it: {why}"))
         }
-        Err(why) => Ok(Fence { rules: Vec::new(), absent: Some(why) }),
+        Err((why, certain)) => Ok(Fence { rules: written(certain), absent: Some(why) }),
     }
 }
 
@@ -146,7 +180,8 @@ mod tests {
             cards,
         };
         let none_held = allocation(Vec::new());
-        let held = allocation(vec![CardShare { index: 0, uuid: "here-0".to_owned(), slice: None }]);
+        let held =
+            allocation(vec![CardShare { index: 0, uuid: "here-0".to_owned(), slice: None, mps: None }]);
         let none = Ground::None("there are no groups".to_owned());
         let of = |mode, ground, held| of_attempt(mode, ground, &cards, held);
         let absent = |fence: Result<Fence, String>| fence.unwrap().absent.unwrap();
@@ -159,6 +194,15 @@ mod tests {
         // Nobody says which file a card has that is only declared: its job has no fence, others keep away from it.
         assert!(absent(of(FenceMode::Auto, &Ground::Unified, &held)).contains("card 0"));
         assert!(of(FenceMode::Require, &Ground::Unified, &held).unwrap_err().contains("card 0"));
+        let mut known = Card::new(1, "GPU-1".to_owned(), None, Megabytes(1));
+        known.hardware.minor = Some(4);
+        let both = [cards[0].clone(), known];
+        let gaps = of_attempt(FenceMode::Auto, &Ground::Unified, &both, &held).unwrap();
+        assert!(
+            gaps.has_gaps() && gaps.absent.as_ref().is_some_and(|why| why.contains("card 0")),
+            "{gaps:?}"
+        );
+        assert_eq!(gaps.rules, [DeviceRule { allow: false, major: 195, minor: Some(4) }]);
         let others = of(FenceMode::Require, &Ground::Unified, &none_held).unwrap();
         assert!(others.rules.contains(&DeviceRule { allow: false, major: 195, minor: None }));
         assert_eq!(of(FenceMode::Off, &none, &held), Ok(Fence::default()));

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
 use std::path::Path;
 
 use ax_core::config::Config;
+use ax_core::config::Naming;
 use ax_core::directive::is_program;
 use ax_core::environment::{Environment, Facts, TooLarge, environment};
 use ax_core::gpu::fence::DeviceRule;
@@ -20,6 +21,7 @@ use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::pattern::{Pattern, Values};
 use ax_core::record::{Assignment, CardLimits, Ending, FORMAT, Files, Limits};
+use ax_core::time::Span;
 use ax_sys::crash_point;
 use ax_sys::pidfd::PidFd;
 use thiserror::Error;
@@ -43,6 +45,8 @@ pub(crate) struct Plan<'a> {
     pub allocation: &'a Allocation,
     /// The job.
     pub job: &'a Job,
+    /// How long it may run.
+    pub limit: Option<Span>,
     /// Its options and files.
     pub details: &'a Details,
     /// Its script.
@@ -196,7 +200,7 @@ impl Plan<'_> {
             },
             devices,
             ending: Ending {
-                limit: job.request.time_limit,
+                limit: self.limit,
                 warn: details.spec.policy.signal,
                 kill_wait: details.spec.policy.grace.unwrap_or(policy.kill_wait),
             },
@@ -226,11 +230,16 @@ impl Plan<'_> {
             tasks: spec.resources.ntasks.or(spec.resources.ntasks_per_node).unwrap_or(1),
             cpus_per_task: spec.resources.cpus_per_task,
             ram: self.allocation.ram,
-            cards: JobCards { held: &held, naming: resources.gpu_visible, fenced: !fence.rules.is_empty() },
+            cards: JobCards {
+                held: &held,
+                // Behind a fence with gaps nobody knows how programs number what they find.
+                naming: if fence.has_gaps() { Naming::Uuid } else { resources.gpu_visible },
+                fenced: fence.is_whole(),
+            },
             cards_per_task: spec.resources.gpus_per_task.as_ref().map(|gpus| gpus.count),
             hints: spec.resources.gpu_mem_hints.unwrap_or(resources.gpu_mem_hints),
             context: resources.gpu_context,
-            time_limit: job.request.time_limit,
+            time_limit: self.limit,
             submit_dir: &details.submit_dir,
             work_dir: &work_dir.to_string_lossy(),
             account: spec.account.as_deref(),
@@ -245,7 +254,8 @@ fn told(made: &Environment, fence: &Fence) -> Option<String> {
     let value = |name: &str| made.variables.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
     let mut words = format!("sees its cards as CUDA_VISIBLE_DEVICES={}", value("CUDA_VISIBLE_DEVICES")?);
     words.push_str(match (&fence.absent, fence.rules.is_empty()) {
-        (Some(_), _) => "; can open others, too: ",
+        (Some(_), true) => "; can open others, too: ",
+        (Some(_), false) => "; can open no others whose files are known: ",
         (None, true) => "; can open others, too: resources.gpu_fence is off",
         (None, false) => "; can open no others",
     });

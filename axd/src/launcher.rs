@@ -15,11 +15,12 @@ use ax_core::job::Job;
 use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::record::CardLimits;
+use ax_core::time::Span;
 use ax_sys::socket::Waker;
 
 use crate::card_limit::{command_lines, unified_parent};
 use crate::containment::Containment;
-use crate::fence::{self, Ground};
+use crate::fence::{self, Ground, Tried};
 use crate::launch::{LaunchError, Launched, Plan};
 use crate::people::Person;
 use crate::starter::Starter;
@@ -39,6 +40,8 @@ pub(crate) struct Order {
     pub allocation: Allocation,
     /// Its job.
     pub job: Job,
+    /// How long it may run.
+    pub limit: Option<Span>,
     /// What came with the submission, if it has come just now; otherwise it is read.
     pub parts: Option<NewParts>,
     /// The configuration in force.
@@ -123,7 +126,7 @@ impl Launcher {
     pub(crate) fn start(site: Site, waker: &Arc<Waker>) -> std::io::Result<Launcher> {
         let (orders, to_do) = channel();
         let (report, done) = channel();
-        let lane = Lane { site, ground: None, reader: None, waker: Arc::clone(waker), report };
+        let lane = Lane { site, ground: Tried::default(), reader: None, waker: Arc::clone(waker), report };
         thread::Builder::new().name("launch".to_owned()).spawn(move || lane.work(to_do))?;
         Ok(Launcher { orders, done, under_way: 0 })
     }
@@ -182,7 +185,7 @@ impl Launcher {
 struct Lane {
     site: Site,
     /// Tried when the first job comes on a machine with cards.
-    ground: Option<Ground>,
+    ground: Tried,
     /// Opened when the first job comes that has waited.
     reader: Option<Reader>,
     waker: Arc<Waker>,
@@ -194,7 +197,7 @@ impl Lane {
         for work in to_do {
             let (news, wakes, order) = match work {
                 Work::RenewGroups => {
-                    self.ground = None;
+                    self.ground = Tried::default();
                     (News::Renewed(self.site.containment.renew()), true, None)
                 }
                 Work::Launch(order, outcome) => {
@@ -228,7 +231,7 @@ impl Lane {
         let Site { paths, starter, containment, as_root, .. } = &mut self.site;
         let untried = Ground::None(String::new());
         let ground = match fence::is_wanted(order.config.resources.gpu_fence, &order.cards) {
-            true => &*self.ground.get_or_insert_with(|| Ground::try_out(&containment.parents)),
+            true => self.ground.ground(&containment.parents),
             false => &untried,
         };
         let plan = Plan {
@@ -238,6 +241,7 @@ impl Lane {
             number: order.number,
             allocation: &order.allocation,
             job: &order.job,
+            limit: order.limit,
             details: &parts.details,
             script: &parts.script,
             environment: &parts.environment,

@@ -29,6 +29,7 @@ mod spool;
 mod starter;
 pub mod store;
 mod submission;
+mod views;
 mod worker;
 
 pub use command::main;

@@ -43,19 +43,41 @@ const RECORD_LIMIT: u64 = 1 << 20;
 /// What a supervisor writes into its lease: `pid:start`.
 const IDENTITY_LIMIT: u64 = 64;
 
-/// Finds out. On error nothing is known and the question must be asked again.
-pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<Settled, String> {
+/// Groups of an attempt that is over, with the limits that the driver has on them: what it holds of cards for them is
+/// free only when these are gone.
+#[derive(Debug)]
+pub(crate) struct Limited {
+    tree: Containment,
+    limits: CardLimits,
+}
+
+impl Limited {
+    /// Takes the limits away and removes the groups, if that can be done now; otherwise whoever clears up later does.
+    /// Waits for the driver.
+    pub(crate) fn release(&self) {
+        if release_cards(&self.limits).is_ok() {
+            let _ = self.tree.remove();
+        }
+    }
+}
+
+/// Finds out; and what the driver has to be asked for before that is told. On error nothing is known and the question
+/// must be asked again.
+pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<Limited>), String> {
     settle_by_lease(paths, attempt).map_err(|error| format!("settling {attempt}: {error}"))
 }
 
-fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError> {
+fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<Limited>), SysError> {
     let leases = Dir::open(paths.leases())?;
     let name = attempt.to_string();
     match lease::probe(&leases, &name)? {
-        Probe::Held => Ok(Settled::Alive(started_by_holder(paths, &leases, attempt)?.map(Box::new))),
+        Probe::Held => {
+            let started = started_by_holder(paths, &leases, attempt)?;
+            Ok((Settled::Alive(started.map(Box::new)), None))
+        }
         Probe::Free => settle_dead(paths, attempt),
         Probe::Absent => match lease::seal(&leases, &name, b"sealed") {
-            Ok(()) => Ok(Settled::NeverStarted("no supervisor had begun it".to_owned())),
+            Ok(()) => Ok((Settled::NeverStarted("no supervisor had begun it".to_owned()), None)),
             // Somebody was faster just now: look once more.
             Err(LeaseError::AlreadyExists(_)) => settle_by_lease(paths, attempt),
             Err(LeaseError::System(error)) => Err(error),
@@ -91,7 +113,10 @@ fn end_supervisor_and_tree(paths: &Paths, attempt: AttemptName) -> Result<bool, 
         let tree = containment(&started)?;
         ran |= tree.populated()?;
         empty(&tree, attempt, STRAY_PATIENCE)?;
-        remove_now(&tree, &started);
+        // Where the driver limits them it would have to be waited for: whoever clears up after it does.
+        if started.card_limits.is_none() {
+            let _ = tree.remove();
+        }
     }
     Ok(ran)
 }
@@ -106,22 +131,36 @@ fn empty(tree: &Containment, attempt: AttemptName, patience: Duration) -> Result
 }
 
 /// The lease is there and nobody holds it: the supervisor is dead, or the lease was a seal.
-fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError> {
+fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<Limited>), SysError> {
     if let Some(result) = read_result(paths, attempt)? {
-        return Ok(Settled::Over(Box::new(result)));
+        return Ok((Settled::Over(Box::new(result)), None));
     }
     // A supervisor writes `started` before it forks: without it no process of the job ever was.
     let Some(started) = started(paths, attempt)? else {
-        return Ok(Settled::NeverStarted("its supervisor ended before it began the script".to_owned()));
+        let why = "its supervisor ended before it began the script";
+        return Ok((Settled::NeverStarted(why.to_owned()), None));
     };
     let tree = containment(&started)?;
     empty(&tree, attempt, KILL_PATIENCE)?;
+    let result = lost(&started, &tree)?;
+    let limited = match started.card_limits {
+        Some(limits) => Some(Limited { tree, limits }),
+        None => {
+            // If it can be done at once; otherwise whoever clears up later does.
+            let _ = tree.remove();
+            None
+        }
+    };
+    Ok((Settled::Over(Box::new(result)), limited))
+}
+
+/// What is to be said of an attempt that was lost with its supervisor.
+fn lost(started: &Started, tree: &Containment) -> Result<AttemptResult, SysError> {
     let stats = tree.stats().unwrap_or_default();
-    remove_now(&tree, &started);
     let same_boot = clock::boot_id()? == started.boot_id;
-    Ok(Settled::Over(Box::new(AttemptResult {
+    Ok(AttemptResult {
         v: FORMAT,
-        attempt,
+        attempt: started.attempt,
         outcome: if same_boot { Outcome::LeaseLost } else { Outcome::NodeFail },
         exit_code: None,
         signal: None,
@@ -136,7 +175,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<Settled, SysError>
         never_started: false,
         limit_refused: false,
         groups_gone: false,
-    })))
+    })
 }
 
 /// The living processes of an attempt, as far as its record of the start names them by groups.
@@ -145,16 +184,8 @@ pub(crate) fn containment_of(paths: &Paths, attempt: AttemptName) -> Option<Cont
     (!started.cgroups.is_empty()).then(|| containment(&started).ok())?
 }
 
-/// Removes the groups if that can be done at once; otherwise whoever clears up later does.
-fn remove_now(tree: &Containment, started: &Started) {
-    if release_cards(started.card_limits.as_ref()).is_ok() {
-        let _ = tree.remove();
-    }
-}
-
 /// Takes the driver's limits off a group, which must still be there: what it held for the job would stay held.
-fn release_cards(limits: Option<&CardLimits>) -> Result<(), String> {
-    let Some(limits) = limits else { return Ok(()) };
+fn release_cards(limits: &CardLimits) -> Result<(), String> {
     let done = errand(&limits.clear, Duration::from_millis(limits.patience.0));
     done.map(drop).map_err(|error| format!("taking the limits of its cards away: {error}"))
 }
@@ -209,10 +240,9 @@ fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Res
 /// found by its records; and without its folder a supervisor that comes late starts nothing, so that the lease, which
 /// kept it from starting, may go last.
 pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String> {
-    let groups_gone = matches!(read_result(paths, attempt), Ok(Some(result)) if result.groups_gone);
-    if !groups_gone && let Some((tree, limits)) = any_groups(paths, attempt) {
+    if let Some((tree, limits)) = any_groups(paths, attempt) {
         let failed = |error: String| format!("clearing {attempt} away: {error}");
-        release_cards(limits.as_ref()).map_err(failed)?;
+        limits.as_ref().map_or(Ok(()), release_cards).map_err(failed)?;
         remove_groups(&tree).map_err(|error| failed(error.to_string()))?;
     }
     // One folder is half made until it becomes the other.
@@ -224,9 +254,17 @@ pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String
     Ok(())
 }
 
-/// By the record of the start; a supervisor that died before it wrote one made them, if at all, where its assignment
+/// Whether [`clean_up`] will wait for the driver.
+pub(crate) fn is_limited(paths: &Paths, attempt: AttemptName) -> bool {
+    any_groups(paths, attempt).is_some_and(|(_, limits)| limits.is_some())
+}
+
+/// None where its supervisor has removed them. By the record of the start; a supervisor that died before it wrote one made them, if at all, where its assignment
 /// said, and had not limited them yet. Records that can't be read name nothing that could be removed.
 fn any_groups(paths: &Paths, attempt: AttemptName) -> Option<(Containment, Option<CardLimits>)> {
+    if matches!(read_result(paths, attempt), Ok(Some(result)) if result.groups_gone) {
+        return None;
+    }
     if let Ok(Some(started)) = started(paths, attempt) {
         return Some((containment(&started).ok()?, started.card_limits));
     }
@@ -264,10 +302,8 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
 
-    /// The daemon clears away soon after; but the job may start again at once.
-    #[test]
-    fn what_a_dead_supervisor_left_has_ended_when_the_attempt_is_over() {
-        let dir = TempDir::new();
+    /// An attempt in `dir` whose supervisor has died.
+    fn dead(dir: &TempDir, card_limits: Option<CardLimits>) -> (Paths, AttemptName, (String, String)) {
         let paths = Paths::under(dir.path());
         let attempt: AttemptName = "ax-2026-0007.3".parse().unwrap();
         let mark = ("AX_JOB_MARK".to_owned(), dir.path().display().to_string());
@@ -281,7 +317,7 @@ mod tests {
             boot_id: clock::boot_id().unwrap(),
             supervisor: ProcessMark { pid: i32::MAX, start_ticks: 1 },
             cgroups: Vec::new(),
-            card_limits: None,
+            card_limits,
             marker: mark.clone(),
             started_at: WallTime(0),
             started_boot: ax_core::time::BootTime(0),
@@ -289,13 +325,37 @@ mod tests {
         };
         let record = serde_json::to_vec(&started).unwrap();
         std::fs::write(paths.attempt_dir(attempt).join("started"), record).unwrap();
+        (paths, attempt, mark)
+    }
+
+    /// The daemon clears away soon after; but the job may start again at once.
+    #[test]
+    fn what_a_dead_supervisor_left_has_ended_when_the_attempt_is_over() {
+        let dir = TempDir::new();
+        let (paths, attempt, mark) = dead(&dir, None);
         let mut left = std::process::Command::new("sleep").arg("600").env(&mark.0, &mark.1).spawn().unwrap();
         let settled = settle(&paths, attempt);
         let ended = left.try_wait().unwrap();
         left.kill().unwrap();
         left.wait().unwrap();
-        assert!(matches!(settled, Ok(Settled::Over(_))), "{settled:?}");
+        assert!(matches!(settled, Ok((Settled::Over(_), None))), "{settled:?}");
         assert!(ended.is_some(), "it still ran");
+    }
+
+    /// Others wait behind both.
+    #[test]
+    fn the_driver_is_waited_for_neither_by_the_settling_nor_by_the_start() {
+        let dir = TempDir::new();
+        let asked = dir.path().join("asked");
+        let clear = ["/bin/touch", &asked.display().to_string()].map(str::to_owned).to_vec();
+        let limits = CardLimits { set: Vec::new(), clear, patience: ax_core::time::Span::seconds(60) };
+        let (paths, attempt, _) = dead(&dir, Some(limits));
+        end_stray(&paths, attempt).unwrap();
+        let (_, limited) = settle(&paths, attempt).unwrap();
+        assert!(!asked.exists(), "the driver was asked");
+        limited.expect("that it has to be asked").release();
+        assert!(asked.exists());
+        assert!(is_limited(&paths, attempt), "nor by the thread that clears up after others");
     }
 
     #[test]
@@ -304,9 +364,9 @@ mod tests {
         let paths = Paths::under(dir.path());
         std::fs::create_dir_all(paths.leases()).unwrap();
         let attempt: AttemptName = "ax-2026-0007.3".parse().unwrap();
-        assert!(matches!(settle(&paths, attempt), Ok(Settled::NeverStarted(_))));
+        assert!(matches!(settle(&paths, attempt), Ok((Settled::NeverStarted(_), None))));
         let late = lease::Lease::create(&Dir::open(paths.leases()).unwrap(), &attempt.to_string(), b"1:2");
         assert!(matches!(late, Err(LeaseError::AlreadyExists(_))), "{late:?}");
-        assert!(matches!(settle(&paths, attempt), Ok(Settled::NeverStarted(_))), "asked again");
+        assert!(matches!(settle(&paths, attempt), Ok((Settled::NeverStarted(_), None))), "asked again");
     }
 }

@@ -14,7 +14,7 @@ use ax_core::directive::{
 use ax_core::explain::never_enough;
 use ax_core::id::{HostName, SubmissionKey};
 use ax_core::job::features::Features;
-use ax_core::job::request::{Request, resolve};
+use ax_core::job::request::{Request, Times, resolve};
 use ax_core::job::spec::{Export, JobSpec};
 use ax_core::node::Node;
 use ax_core::text::{count, nearest, quoted};
@@ -101,9 +101,11 @@ pub(crate) fn check_script(
         directives.warnings.iter().chain(&read.notes).map(ToString::to_string).collect();
     let queue = choose_queue(&read.spec, read.queue_dialect, rules.config, person, &mut warnings)?;
     choose_features(&mut read.spec, read.constraint_dialect, rules.config, &mut warnings)?;
-    let begin = read.spec.timing.begin.map(|when| rules.calendar.resolve(when, rules.now));
+    let instant = |when| rules.calendar.resolve(when, rules.now);
+    let timing = &read.spec.timing;
+    let times = Times { begin: timing.begin.map(instant), deadline: timing.deadline.map(instant) };
     let asked =
-        resolve(&read.spec, begin, rules.config, queue, &rules.nodes).map_err(|e| refused(e.message))?;
+        resolve(&read.spec, times, rules.config, queue, &rules.nodes).map_err(|e| refused(e.message))?;
     fits_somewhere(&asked, rules)?;
     let name = job_name(&read.spec, &script.name)?;
     check_comment(&read.spec)?;

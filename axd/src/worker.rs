@@ -1,11 +1,13 @@
 //! Threads for what may block, one for each kind, so that none waits for another: the name
 //! service, the end of a dead supervisor's job, what ended attempts left on this node and in
-//! the spool, the accounts.
+//! the spool, the accounts; and for what takes long: why jobs wait. What waits for the driver of the cards has a thread
+//! each time.
 //! They report back by messages that wake the loop, and decide nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -23,6 +25,7 @@ use crate::leftover;
 use crate::people::{self, Answer};
 use crate::settle::{self, Settled};
 use crate::store::Reader;
+use crate::views::{self, Question};
 
 /// Something that may take long.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) enum Task {
     EndLeftover(OnCard, Vec<String>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
+    /// What somebody asks about jobs that wait.
+    View(Box<Question>),
 }
 
 /// What is to be removed of an attempt.
@@ -105,10 +110,12 @@ pub(crate) enum Done {
     LeftoverEnded(OnCard, Result<bool, String>),
     /// A user's list of jobs is ready.
     Listed(Uid, ConnId, Response),
+    /// So is what was asked about jobs that wait.
+    Viewed(Box<views::Answer>),
 }
 
 /// Kinds of tasks, each with a thread.
-const LANES: [&str; 5] = ["names", "settle", "clean up", "remove", "accounts"];
+const LANES: [&str; 6] = ["names", "settle", "clean up", "remove", "accounts", "views"];
 
 impl Task {
     fn lane(&self) -> usize {
@@ -118,6 +125,7 @@ impl Task {
             Task::CleanUp(_) | Task::EndLeftover(..) => 2,
             Task::Remove(_) => 3,
             Task::Accounts(_) => 4,
+            Task::View(_) => 5,
         }
     }
 }
@@ -129,26 +137,23 @@ pub(crate) struct Worker {
     done: Receiver<Done>,
     report: Sender<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
-    asked: HashMap<Uid, ()>,
-    /// Lists under way, of each user: one who asks and hangs up must not fill the line.
-    lists: HashMap<Uid, u32>,
+    asked: HashSet<Uid>,
 }
-
-/// Most lists under way of a user.
-const MOST_LISTS: u32 = 16;
 
 impl Worker {
     /// Starts the threads; `waker` is used whenever something is done.
     pub(crate) fn start(paths: &Paths, waker: &Arc<Waker>) -> std::io::Result<Worker> {
         let (report, done) = channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
         let start = |name: &&str| {
             let (tasks, to_do) = channel::<Task>();
-            let lane = Lane { paths: paths.clone(), waker: Arc::clone(waker), report: report.clone() };
+            let teller = Teller { waker: Arc::clone(waker), report: report.clone() };
+            let lane = Lane { paths: paths.clone(), teller, waiting: Arc::clone(&waiting) };
             thread::Builder::new().name((*name).to_owned()).spawn(move || lane.work(to_do))?;
             Ok(tasks)
         };
         let lanes = LANES.iter().map(start).collect::<std::io::Result<_>>()?;
-        Ok(Worker { lanes, done, report, asked: HashMap::new(), lists: HashMap::new() })
+        Ok(Worker { lanes, done, report, asked: HashSet::new() })
     }
 
     /// Where other threads report to.
@@ -158,20 +163,9 @@ impl Worker {
 
     /// Asks the name service, once at a time for each user.
     pub(crate) fn look_up(&mut self, uid: Uid) {
-        if self.asked.insert(uid, ()).is_none() {
+        if self.asked.insert(uid) {
             self.start_task(Task::LookUp(uid));
         }
-    }
-
-    /// Counts a list that is to be made, unless its user has too many under way.
-    pub(crate) fn admit_list(&mut self, uid: Uid) -> Result<(), ApiError> {
-        let under_way = self.lists.entry(uid).or_default();
-        if *under_way >= MOST_LISTS {
-            let error = format!("{MOST_LISTS} lists of this user are being made already; try again");
-            return Err(ApiError { class: ErrorClass::TryAgain, error });
-        }
-        *under_way += 1;
-        Ok(())
     }
 
     /// Hands over a task.
@@ -183,47 +177,121 @@ impl Worker {
     /// The next thing that is done, if any.
     pub(crate) fn next(&mut self) -> Option<Done> {
         let done = self.done.try_recv().ok()?;
-        match &done {
-            Done::LookedUp(uid, _) => drop(self.asked.remove(uid)),
-            Done::Listed(uid, ..) => {
-                if let Some(left) = self.lists.get_mut(uid) {
-                    *left = left.saturating_sub(1);
-                }
-                self.lists.retain(|_, left| *left > 0);
-            }
-            Done::Settled(..) | Done::NotRemoved(_) | Done::LeftoverEnded(..) => {}
+        if let Done::LookedUp(uid, _) = &done {
+            self.asked.remove(uid);
         }
         Some(done)
+    }
+}
+
+/// How a thread reports.
+#[derive(Debug, Clone)]
+struct Teller {
+    waker: Arc<Waker>,
+    report: Sender<Done>,
+}
+
+impl Teller {
+    /// Whether anybody is there to hear it.
+    fn tell(&self, done: Done) -> bool {
+        let heard = self.report.send(done).is_ok();
+        // If the loop can't be woken it finds the report at its next rescan.
+        let _ = self.waker.wake();
+        heard
     }
 }
 
 /// A thread's own.
 struct Lane {
     paths: Paths,
-    waker: Arc<Waker>,
-    report: Sender<Done>,
+    teller: Teller,
+    /// How many threads wait for the driver.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// So many threads at most wait for a driver that hangs.
+const MOST_WAIT: usize = 64;
+
+/// What is left of a task.
+enum Rest {
+    /// This is to be told, if anything.
+    Tell(Option<Done>),
+    /// The driver has to be waited for.
+    Driver(Slow),
+}
+
+/// Something for which the driver is waited for.
+struct Slow {
+    work: Box<dyn FnOnce() -> Option<Done> + Send>,
+    /// What is told instead where too many wait already.
+    without: Done,
 }
 
 impl Lane {
     fn work(self, to_do: Receiver<Task>) {
         for task in to_do {
-            let Some(result) = perform(&self.paths, task) else { continue };
-            if self.report.send(result).is_err() {
+            let done = match perform(&self.paths, task) {
+                Rest::Tell(done) => done,
+                Rest::Driver(slow) => self.aside(slow),
+            };
+            if done.is_some_and(|done| !self.teller.tell(done)) {
                 return;
             }
-            // If the loop can't be woken it finds the report at its next rescan.
-            let _ = self.waker.wake();
+        }
+    }
+
+    /// Has it done by a thread of its own: a driver that hangs holds up nobody else. What is to be told where that
+    /// can't be had.
+    fn aside(&self, slow: Slow) -> Option<Done> {
+        let (teller, waiting) = (self.teller.clone(), Arc::clone(&self.waiting));
+        if waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAIT {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            return Some(slow.without);
+        }
+        let work = slow.work;
+        let thread = move || {
+            if let Some(done) = work() {
+                teller.tell(done);
+            }
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        };
+        match thread::Builder::new().name("driver".to_owned()).spawn(thread) {
+            Ok(_) => None,
+            Err(_) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Some(slow.without)
+            }
         }
     }
 }
 
-fn perform(paths: &Paths, task: Task) -> Option<Done> {
-    match task {
+fn perform(paths: &Paths, task: Task) -> Rest {
+    Rest::Tell(match task {
         Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
-        Task::Settle(attempt) => Some(Done::Settled(attempt, settle::settle(paths, attempt))),
+        Task::Settle(attempt) => match settle::settle(paths, attempt) {
+            Ok((settled, Some(limited))) => {
+                let told = settled.clone();
+                let work = Box::new(move || {
+                    // Before the end is told: its card's memory is given out again then.
+                    limited.release();
+                    Some(Done::Settled(attempt, Ok(told)))
+                });
+                return Rest::Driver(Slow { work, without: Done::Settled(attempt, Ok(settled)) });
+            }
+            other => Some(Done::Settled(attempt, other.map(|(settled, _)| settled))),
+        },
         Task::CleanUp(chore) => {
-            let failed = settle::clean_up(paths, chore.attempt).err();
-            failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
+            let own = paths.clone();
+            let clean = move || {
+                let failed = settle::clean_up(&own, chore.attempt).err();
+                failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
+            };
+            if settle::is_limited(paths, chore.attempt) {
+                let why = format!("clearing {} away: too many wait for the driver", chore.attempt);
+                let without = Done::NotRemoved(vec![(chore, why)]);
+                return Rest::Driver(Slow { work: Box::new(clean), without });
+            }
+            clean()
         }
         Task::Remove(leftovers) => {
             let failed = leftovers.iter().filter_map(|each| Some((each.chore, remove(each).err()?)));
@@ -239,7 +307,8 @@ fn perform(paths: &Paths, task: Task) -> Option<Done> {
             let answer = list(paths, *listing);
             Some(Done::Listed(uid, conn, answer.unwrap_or_else(|error| Response::error(&error))))
         }
-    }
+        Task::View(question) => Some(Done::Viewed(Box::new(views::answer(*question)))),
+    })
 }
 
 fn remove(leftover: &Leftover) -> Result<(), String> {

@@ -338,6 +338,31 @@ fn as_root_a_fence_that_can_t_be_had_is_said_or_keeps_jobs_waiting() {
 }
 
 #[test]
+fn as_root_a_fence_that_can_t_be_had_for_a_moment_is_tried_again() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new("");
+    // Somebody is in the way of the trial: in a group of that name.
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    for top in crate::cluster::groups(&world.cluster.root.join("run/ax")) {
+        let group = top.join("fence-trial");
+        fs::create_dir(&group).unwrap();
+        for set in ["cpus", "mems"] {
+            let (from, to) = (top.join(format!("cpuset.{set}")), group.join(format!("cpuset.{set}")));
+            let _ = fs::read(from).and_then(|all| fs::write(to, all));
+        }
+        fs::write(group.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
+    }
+    opened(&world.seen(&["-G", "1"]), EVERYTHING);
+    assert!(world.node_reason().contains("can open cards that they were not given"));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    wait_for("a job with a fence", || world.seen(&["-G", "1"])["nvidia0"] == "denied");
+    wait_for("the word to go", || !world.node_reason().contains("can open cards"));
+}
+
+#[test]
 fn as_root_where_there_are_no_cards_nobody_looks_for_devices() {
     if !as_root() {
         return;

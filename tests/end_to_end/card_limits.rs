@@ -194,6 +194,42 @@ fn a_group_that_can_t_be_freed_stays_until_it_can_as_root() {
     assert_eq!(kept(&fake), "");
 }
 
+/// Each of these calls has ten seconds.
+#[test]
+fn a_driver_that_hangs_as_limits_are_taken_away_holds_up_nobody_else_slow_as_root() {
+    let Some((mut cluster, fake)) = unified(TWO, "resources: {cpus: 4}\n") else { return };
+    cluster.start();
+    let sleeps = "#!/bin/sh\nsleep 1000\n";
+    let slices: Vec<String> =
+        (0..3).map(|_| cluster.submit(ALICE, &["--gpus=1", "--mem=20G", "--ram=50M"], sleeps)).collect();
+    let plain = cluster.submit(ALICE, &["--ram=50M"], sleeps);
+    for job in slices.iter().chain([&plain]) {
+        cluster.wait_state(job, &["RUNNING"]);
+    }
+    fake.add("hang nvmlDeviceSetMemoryLimits_v1");
+    let supervisors = slices.iter().chain([&plain]).map(|job| supervisor_of(&cluster, job).unwrap());
+    supervisors.collect::<Vec<_>>().into_iter().for_each(|pid| signal(pid, "KILL"));
+    let over = |job: &str| cluster.state(job) != "RUNNING";
+    wait_for("the plain job's end to be known", || over(&plain));
+    let waits = slices.iter().filter(|job| !over(job)).count();
+    assert!(waits > 0, "the driver is still asked for others: {}", cluster.log());
+    let library = fake.library.display().to_string();
+    let clears = || {
+        let lines = crate::cluster::processes().map(crate::cluster::command_line);
+        lines.filter(|line| line.contains("--nvml-limit clear") && line.contains(&library)).count()
+    };
+    assert!(clears() > 1, "for several at once");
+    for job in &slices {
+        wait_for("its end", || over(job));
+    }
+    fake.set(TWO);
+    for job in &slices {
+        cluster.run(crate::cluster::ROOT, "ax", &["cancel", job]);
+        wait_for("its group to go", || group_of(&cluster, job).is_none());
+    }
+    assert_eq!(kept(&fake), "");
+}
+
 /// The process itself, with one card after the other.
 #[test]
 fn each_card_is_tried_by_itself_and_what_was_tried_before_a_hang_is_known() {

@@ -55,7 +55,7 @@ fn warnings(cluster: &Cluster) -> String {
 }
 
 /// The processes of this world that ask the driver.
-fn helpers(cluster: &Cluster) -> Vec<u32> {
+pub(crate) fn helpers(cluster: &Cluster) -> Vec<u32> {
     let parent = format!("PPid:\t{}\n", cluster.pid());
     let is_one = |pid: &u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

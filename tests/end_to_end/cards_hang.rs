@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::cards::{card, wait_health, with_cards};
-use crate::cluster::{ALICE, as_root, signal, wait_for};
-use crate::fake_cards::TWO;
+use crate::cards::{card, helpers, wait_health, with_cards};
+use crate::cluster::{ALICE, Cluster, as_root, signal, wait_for};
+use crate::fake_cards::{FakeCards, TWO};
 
 /// Three cards: two with links, and one that is divided.
 pub(crate) const THREE: &str = "\
@@ -93,6 +93,69 @@ fn every_call_that_is_made_is_in_the_list() {
         fake.log().lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
     let listed: BTreeSet<String> = ax_sys::nvml::CALLS.iter().map(|call| (*call).to_owned()).collect();
     assert_eq!(made, listed, "a hang of one that is not listed is not tried");
+}
+
+/// What the process that asks the driver has written down: the call that it is in, if in any.
+fn call_of(pid: u32) -> String {
+    let mark = std::fs::read(format!("/proc/{pid}/fd/4")).unwrap_or_default();
+    mark.split(|byte| *byte == 0)
+        .next()
+        .map(|call| String::from_utf8_lossy(call).into_owned())
+        .unwrap_or_default()
+}
+
+/// A world whose cards have more time.
+fn slowly(script: &str) -> (Cluster, FakeCards) {
+    let mut cluster = Cluster::stopped("");
+    let fake = FakeCards::new(&cluster, script);
+    cluster.configure(&format!("{}resources: {{gpu_sample: 100ms, gpu_timeout: 3s}}\n", fake.config()));
+    cluster.start();
+    (cluster, fake)
+}
+
+/// Longer than a look may take in the two tests below, and less than makes it too long without a call that hangs.
+fn past_the_time_of_a_look() {
+    std::thread::sleep(std::time::Duration::from_secs(4));
+}
+
+fn nobody_is_blamed(cluster: &Cluster, fake: &FakeCards) {
+    fake.add(&format!("process {} GPU-bbbb 300", std::process::id()));
+    wait_for("another look", || card(cluster, "GPU-bbbb")["used_mb"] == 300);
+    let log = cluster.log();
+    assert!(!log.contains("suspect="), "{log}");
+}
+
+#[test]
+fn a_look_that_was_ready_before_the_daemon_came_to_it_is_not_late() {
+    let (cluster, fake) = slowly(TWO);
+    wait_for("a sample", || card(&cluster, "GPU-bbbb")["temperature"] == 35);
+    let helper = helpers(&cluster)[0];
+    fake.add("hang nvmlDeviceGetUtilizationRates GPU-aaaa");
+    wait_for("the call", || call_of(helper) == "nvmlDeviceGetUtilizationRates");
+    signal(cluster.pid(), "STOP");
+    fake.set(TWO);
+    past_the_time_of_a_look();
+    signal(cluster.pid(), "CONT");
+    nobody_is_blamed(&cluster, &fake);
+}
+
+#[test]
+fn a_look_that_takes_long_for_another_reason_is_nobody_s_fault() {
+    let (cluster, fake) = slowly(TWO);
+    wait_for("a sample", || card(&cluster, "GPU-bbbb")["temperature"] == 35);
+    let helper = helpers(&cluster)[0];
+    wait_for("it to be in no call", || {
+        signal(helper, "STOP");
+        let free = call_of(helper).is_empty();
+        if !free {
+            signal(helper, "CONT");
+        }
+        free
+    });
+    past_the_time_of_a_look();
+    signal(helper, "CONT");
+    nobody_is_blamed(&cluster, &fake);
+    assert_eq!(helpers(&cluster), [helper], "it goes on");
 }
 
 #[test]

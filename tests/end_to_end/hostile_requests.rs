@@ -261,7 +261,7 @@ fn what_is_no_action_is_refused() {
             &json!({"action": "update", "jobs": ["1"], "options": ["--output=/etc/passwd"]}),
             400,
             "usage",
-            "only --priority, --time, --begin, --queue and --job-name of a waiting job can be changed",
+            "only --priority, --time, --begin, --window, --deadline, --queue and --job-name of a waiting job can be changed",
         ),
         act(
             &json!({"action": "update", "jobs": ["1"], "options": ["--priority=200"]}),

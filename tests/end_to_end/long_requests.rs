@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, ROOT, as_root, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, wait_for};
 
 const MANY: usize = 1500;
 
@@ -84,4 +85,24 @@ fn a_long_action_is_done_before_the_next_of_the_same_user_and_before_the_daemon_
     cluster.stop();
     cluster.start();
     assert_eq!(held(&cluster), 0);
+}
+
+#[test]
+fn many_questions_of_one_user_at_a_time_are_all_answered_and_others_not_kept_waiting() {
+    if !as_root() {
+        return;
+    }
+    let cluster = filled();
+    let question = || {
+        let mut command = cluster.command(ALICE, cluster.program("ax"));
+        command.args(["queue", "--json"]).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let asked: Vec<_> = (0..24).map(|_| question()).collect();
+    let others = cluster.run(BOB, "ax", &["status", "1", "--json"]);
+    assert_eq!(others.code, 0, "{}", others.err);
+    for question in asked {
+        let answer = question.wait_with_output().unwrap();
+        let jobs: Value = serde_json::from_slice(&answer.stdout).unwrap();
+        assert!(answer.status.success() && jobs.as_array().unwrap().len() == MANY);
+    }
 }

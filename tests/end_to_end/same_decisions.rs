@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -250,7 +251,7 @@ fn recorded_events_give_the_same_decisions_again() {
         // Epochs are taken in ranges: a start goes on behind the last one.
         assert!(restored.next_epoch >= led_to.next_epoch);
         let found = Snapshot {
-            jobs: restored.jobs.clone(),
+            jobs: restored.jobs.iter().cloned().map(Arc::new).collect(),
             next_number: restored.next_number,
             times: restored.shares.0.clone(),
             usages: restored.shares.1.clone(),

@@ -127,6 +127,12 @@ impl Page<'_, '_, '_> {
             None => "none".to_owned(),
         };
         self.line("time limit", &limit);
+        let window = job
+            .window
+            .as_ref()
+            .map(|window| format!("only between {} (--window)", window.replace('-', " and ")));
+        self.maybe("hours", window.as_ref());
+        self.maybe("deadline", job.deadline.map(|at| self.session.clock.both(at)).as_ref());
         let learnt = job.learnt.as_ref();
         self.maybe("planned", learnt.and_then(LearntView::length_in_words).as_ref());
         self.maybe("counted", learnt.and_then(|learnt| self.counted(learnt)).as_ref());

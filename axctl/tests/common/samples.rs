@@ -58,6 +58,8 @@ pub fn waiting() -> JobView {
         gpu_uuids: vec![],
         gpu_mem_mb: None,
         time_limit_s: Some(28_800),
+        window: None,
+        deadline: None,
         learnt: None,
         attempt: 0,
         attempts: vec![],

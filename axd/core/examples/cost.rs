@@ -5,6 +5,8 @@
 //! Nothing is asserted about the times. `pass` fills an empty cluster from a queue of that length, with indexes that are
 //! just made; `full` is one pass over a full cluster that starts nothing, the least of several; then the medians of single events on the full cluster: an end of
 //! a job (and what starts in its place), a submission that has to wait, and a note that changes nothing.
+//! A second table: what reading costs, with a copy made for it: of all, or of what one job could meet; why the last job
+//! waits, and what would start it.
 //! `AX_COST_STEPS=N` does nothing but N ends and submissions on the full cluster, to be counted by valgrind.
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
@@ -253,6 +255,30 @@ fn row(nodes: usize, pending: usize, steps: Option<usize>) {
     );
 }
 
+/// What those cost who only ask.
+fn read_row(nodes: usize, pending: usize) {
+    let mut bench = Bench::new(nodes);
+    bench.queue_up(pending);
+    bench.step(Event::Tick);
+    bench.fill_up(pending);
+    let (controller, at) = (&bench.controller, now(bench.ms));
+    let last = controller.ready_jobs().last().unwrap().id.number;
+    fn least<T>(what: impl Fn() -> T) -> f64 {
+        let took = |_| {
+            let since = Instant::now();
+            std::hint::black_box(what());
+            since.elapsed()
+        };
+        (0..5).map(took).min().unwrap().as_secs_f64() * 1000.0
+    }
+    let copy = least(|| controller.clone());
+    let sketch = least(|| controller.sketch());
+    let list = least(|| controller.explain_waiting(at).take(100).count());
+    let explain = least(|| controller.explain(at, last));
+    let advise = least(|| controller.advise(at, last, &|_| true));
+    println!("| {nodes} | {pending} | {copy:.2} | {sketch:.2} | {list:.2} | {explain:.2} | {advise:.2} |");
+}
+
 fn main() {
     let mut words = std::env::args().skip(1).filter_map(|word| word.parse().ok());
     let nodes = words.next().unwrap_or(1000);
@@ -263,7 +289,15 @@ fn main() {
         "| nodes | pending | pass, ms (starts) | full, ms | an end, µs, median / p99 (starts) | a submission | a note | bytes a job |"
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for pending in &rows {
+        row(nodes, *pending, steps);
+    }
+    println!();
+    println!(
+        "| nodes | pending | copy, ms | sketch | the first 100 explained | the last one | advice for it |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|");
     for pending in rows {
-        row(nodes, pending, steps);
+        read_row(nodes, pending);
     }
 }

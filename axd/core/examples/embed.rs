@@ -5,7 +5,8 @@
 use ax_core::config::Config;
 use ax_core::controller::{Controller, Decision, Event, Submission};
 use ax_core::id::{AttemptName, SubmissionKey, Uid};
-use ax_core::job::{AttemptEnd, Owner, request::resolve, spec::GpuCount, spec::JobSpec, state::Outcome};
+use ax_core::job::request::{Times, resolve};
+use ax_core::job::{AttemptEnd, Owner, spec::GpuCount, spec::JobSpec, state::Outcome};
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::time::{BootTime, Now, Span, WallTime};
@@ -27,7 +28,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (number, user) in [(1, "anna"), (2, "bert"), (3, "anna")] {
         let (queue, mut spec) = (&config.queues[0], JobSpec::default());
         spec.resources.gpus = Some(GpuCount { kind: None, count: 1 });
-        let request = resolve(&spec, None, &config, queue, &ax.nodes().collect::<Vec<_>>())?;
+        let request = resolve(&spec, Times::default(), &config, queue, &ax.nodes().collect::<Vec<_>>())?;
         let owner = Owner { uid: Uid(1000 + user.len() as u32), name: user.into() };
         let (key, name, queue) = (SubmissionKey(number), "train".into(), queue.name.clone());
         let job =

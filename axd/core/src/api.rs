@@ -242,6 +242,12 @@ pub struct JobView {
     pub gpu_mem_mb: Option<u64>,
     /// Time limit.
     pub time_limit_s: Option<u64>,
+    /// The daily hours that it runs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<String>,
+    /// When it has to be over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<WallTime>,
     /// What its last runs say of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learnt: Option<LearntView>,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::controller::Controller;
 use crate::job::Job;
 use crate::job::state::JobState;
-use crate::node::{CardUse, Node};
+use crate::node::{Card, CardShare, CardUse, Node};
 use crate::size::Megabytes;
 
 /// Checks everything; the first thing that is wrong, in words.
@@ -109,6 +109,9 @@ fn node_gives_what_it_has(node: &Node) -> Result<(), String> {
             .collect();
         let whole = shares.iter().any(|s| s.slice.is_none());
         let given: Megabytes = shares.iter().map(|s| s.slice.unwrap_or(card.mem)).sum();
+        if shares.iter().any(|share| share.mps != shares[0].mps) {
+            return Err(format!("{} gave card {} to slices that don't go together", has.name, card.index));
+        }
         if (whole && shares.len() > 1) || given > card.mem || given > node.card_reserved(card) {
             return Err(format!("{} gave more of card {} than it has", has.name, card.index));
         }
@@ -122,10 +125,17 @@ fn node_adds_up(node: &Node) -> Result<(), String> {
     let cpus: usize = held().map(|h| h.allocation.cpus.len()).sum();
     let ram: Megabytes = held().map(|h| h.allocation.ram).sum();
     let charges = |at: usize| held().flat_map(|h| &h.charges).filter(move |(on, _)| *on == at);
+    let company = |card: &Card| {
+        let shares = held().flat_map(|h| &h.allocation.cards);
+        let first =
+            shares.filter(|share| card.is_of(share, &node.inventory.name)).map(CardShare::company).next();
+        first.unwrap_or_default()
+    };
     let cards: Vec<CardUse> = (0..node.inventory.cards.len())
         .map(|at| CardUse {
             charged: charges(at).map(|(_, charge)| *charge).sum(),
             holders: u32::try_from(charges(at).count()).unwrap_or(u32::MAX),
+            company: company(&node.inventory.cards[at]),
         })
         .collect();
     let same = node.cpus_used() as usize == cpus && node.ram_used() == ram && node.cards_used() == cards;

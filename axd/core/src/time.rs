@@ -1,6 +1,8 @@
 //! Time as it is handed in: a clock that counts suspend for durations and
 //! leases, wall-clock time for people. Nothing here reads a clock.
 
+mod zone;
+
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
@@ -8,6 +10,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BadName, text_serde};
+
+pub use zone::{Offset, Zone};
 
 /// A length of time, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]

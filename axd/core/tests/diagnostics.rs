@@ -112,7 +112,7 @@ const DIRECTIVES: &[(&str, &str)] = &[
         "job.sh:1:22: '--gpus' and '--gres' ask for different cards on one node; give one of them",
     ),
     ("#SBATCH --uid=ada", "job.sh:1:9: '--uid' belongs on the command line"),
-    ("#AX --deadlin=tomorrow", "job.sh:1:5: '--deadlin' is not supported yet"),
+    ("#AX --dependenc=singleton", "job.sh:1:5: '--dependenc' is not supported yet"),
     ("#AX --JOB-NAME=x", "job.sh:1:5: unknown option '--JOB-NAME'; did you mean '--job-name'?"),
     ("#AX ---gpus=1", "job.sh:1:5: unknown option '---gpus'; did you mean '--gpus'?"),
     (
@@ -166,7 +166,6 @@ const DIRECTIVES: &[(&str, &str)] = &[
         "\0\0",
         "job.sh:1:1: a NUL byte; this is not a shell script; perhaps UTF-16, or a program, which --wrap starts",
     ),
-    ("#AX --window=22:00-06:00", "job.sh:1:5: '--window' is not supported yet"),
     (
         "#AX --preempt=suspend",
         "job.sh:1:15: --preempt: suspend is not supported yet; write requeue, cancel or never",

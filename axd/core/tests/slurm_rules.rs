@@ -270,7 +270,7 @@ fn what_changes_where_or_how_often_is_refused() {
     for (option, refused) in [
         ("--array=0-3", true),
         ("--dependency=afterok:1", true),
-        ("--deadline=tomorrow", true),
+        ("--deadline=tomorrow", false),
         ("--nodes=2", false),
         ("--nodes=2 --gpus=3", true),
         ("--nodes=2 -n 3", true),

@@ -1,5 +1,6 @@
 //! `axd --nvml`: the process that asks the driver, so that a driver that hangs holds nobody else up. It looks when it is
-//! asked to and tells what it has seen; before each call of the library it writes down which call on which card it is.
+//! asked to and tells what it has seen; before each call of the library it writes down which call on which card it is, and
+//! after it, that it is back.
 //! It ends with the daemon.
 
 use std::collections::BTreeMap;
@@ -13,19 +14,20 @@ use std::time::Duration;
 use ax_core::gpu::{CardSeen, Hardware, Mig};
 use ax_core::size::Megabytes;
 use ax_sys::nvml::{self, Card, CardState, Device, Events, NvmlError, Session};
-use ax_sys::process;
 use ax_sys::seqpacket::{self, Incoming};
 use ax_sys::signals::Signal;
 use ax_sys::socket;
+use ax_sys::{clock, process};
 
 use super::holders;
-use super::message::{Ask, Found, Look, Tell};
+use super::message::{Ask, Found, LONGEST_TOLD, Look, Tell};
 
 /// The descriptors that it is started with.
 pub(super) const SOCKET: i32 = 3;
 pub(super) const MARK: i32 = 4;
 
-/// Length of what is written down before each call: its name and the card, ended by NUL each.
+/// Length of what is written down before each call: its name, the card, and when that was, ended by NUL each; and after it:
+/// nothing.
 pub(super) const MARK_LENGTH: usize = 256;
 
 /// More than any question is long.
@@ -83,8 +85,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// Writes down which call comes next. A reader that comes in between finds one of both, or nothing that it knows.
 fn set(mark: &File, call: &str, card: &str) {
     let mut text = [0; MARK_LENGTH];
-    let bytes = call.bytes().chain([0]).chain(card.bytes()).take(MARK_LENGTH - 1);
-    text.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+    let since = if call.is_empty() { String::new() } else { clock::boot_ms().to_string() };
+    let bytes = call.bytes().chain([0]).chain(card.bytes()).chain([0]).chain(since.bytes());
+    text.iter_mut().zip(bytes.take(MARK_LENGTH - 1)).for_each(|(place, byte)| *place = byte);
     // A hang is blamed on nobody then.
     let _ = mark.write_all_at(&text, 0);
 }
@@ -106,9 +109,18 @@ impl Daemon {
     }
 
     fn tell(&self, tell: &Tell) {
-        if let Ok(text) = serde_json::to_vec(tell) {
+        let mut shorter = None;
+        loop {
+            let tell = shorter.as_ref().unwrap_or(tell);
+            let Ok(text) = serde_json::to_vec(tell) else { return };
+            let fits = text.len() <= LONGEST_TOLD
+                && !socket::send(&self.0, &text, &[]).is_err_and(|error| error.is_too_long());
             // A daemon that has gone is noticed at the next question.
-            let _ = socket::send(&self.0, &text, &[]);
+            if fits {
+                return;
+            }
+            let Some(next) = tell.shorter() else { return };
+            shorter = Some(next);
         }
     }
 
@@ -316,6 +328,43 @@ mod tests {
         assert_eq!(xids_of(&all, &card("B", None)), [31]);
         assert_eq!(xids_of(&all, &card("MIG-1", Some(("A", 1)))), [79]);
         assert_eq!(xids_of(&all, &card("MIG-2", Some(("A", 2)))), [79, 94]);
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_message_is_told_shorter_and_no_memory_is_lost() {
+        let holder = |pid| ax_core::gpu::HolderSeen {
+            pid,
+            start_ticks: Some(7),
+            used: Some(Megabytes(3)),
+            uid: None,
+            command: Some("x".repeat(200)),
+            container: None,
+            attempt: None,
+        };
+        let card = CardSeen {
+            uuid: "GPU-a".to_owned(),
+            holders: (1..=5000).map(holder).collect(),
+            ..CardSeen::default()
+        };
+        let (ours, theirs) = socket::message_pair().unwrap();
+        let daemon = Daemon(theirs);
+        let mut buffer = vec![0; 2 * LONGEST_TOLD];
+        let mut told = |tell: &Tell| {
+            daemon.tell(tell);
+            match seqpacket::receive(&ours, &mut buffer) {
+                Incoming::Message(length) => serde_json::from_slice(&buffer[..length]).unwrap(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let Tell::Seen(seen) = told(&Tell::Seen(Box::new(card))) else { panic!("something else") };
+        let sum: u64 = seen.holders.iter().filter_map(|holder| holder.used).map(|used| used.0).sum();
+        assert_eq!((sum, seen.holders.last().unwrap().pid), (15_000, 0));
+        assert!(seen.holders.len() > 100 && seen.holders[0].pid == 1, "{}", seen.holders.len());
+        let why = "y".repeat(1 << 20);
+        let unseen = told(&Tell::Unseen { card: "GPU-a".to_owned(), why, xids: vec![79] });
+        let Tell::Unseen { card, why, xids } = unseen else { panic!("something else") };
+        assert_eq!((card.as_str(), xids), ("GPU-a", vec![79]));
+        assert!(why.ends_with("y … (cut)"), "{}", why.len());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the daemon and the process that asks the driver say to each other, a message a JSON document.
 
-use ax_core::gpu::{CardSeen, Hardware};
+use ax_core::gpu::{CardSeen, Hardware, HolderSeen};
 use ax_core::size::Megabytes;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,56 @@ pub(crate) enum Tell {
     Absent(String),
     /// The library does not work.
     Failed(String),
+}
+
+/// The longest that is told at once: a card with as many holders as are told one by one. A socket may take less.
+pub(crate) const LONGEST_TOLD: usize = 256 << 10;
+
+impl Tell {
+    /// About half as long: fewer holders one by one and the others together, words that are cut. `None`: it can't be.
+    pub(crate) fn shorter(&self) -> Option<Tell> {
+        match self {
+            Tell::Seen(seen) => {
+                let (alone, rest) = seen.holders.split_at(seen.holders.len() / 2);
+                (rest.len() > 1).then(|| {
+                    let holders = alone.iter().cloned().chain([together(rest)]).collect();
+                    Tell::Seen(Box::new(CardSeen { holders, ..(**seen).clone() }))
+                })
+            }
+            Tell::Unseen { card, why, xids } => {
+                Some(Tell::Unseen { card: card.clone(), why: cut(why)?, xids: xids.clone() })
+            }
+            Tell::Absent(why) => Some(Tell::Absent(cut(why)?)),
+            Tell::Failed(why) => Some(Tell::Failed(cut(why)?)),
+            Tell::Linked { uuid, links } => {
+                let half = links.len() / 2;
+                (half > 0).then(|| Tell::Linked { uuid: uuid.clone(), links: links[..half].to_vec() })
+            }
+            Tell::Found(_) | Tell::Done => None,
+        }
+    }
+}
+
+/// Holders of whom only the sum is told.
+fn together(holders: &[HolderSeen]) -> HolderSeen {
+    let used = holders.iter().filter_map(|holder| holder.used).map(|used| used.0).sum();
+    HolderSeen {
+        pid: 0,
+        start_ticks: None,
+        used: Some(Megabytes(used)),
+        uid: None,
+        command: None,
+        container: None,
+        attempt: None,
+    }
+}
+
+/// Half of a text, with a word that it is not all.
+fn cut(text: &str) -> Option<String> {
+    const CUT: &str = " … (cut)";
+    let text = text.strip_suffix(CUT).unwrap_or(text);
+    let half = text.chars().count() / 2;
+    (half > 0).then(|| text.chars().take(half).chain(CUT.chars()).collect())
 }
 
 /// A card, or a part of one, as the driver finds it.

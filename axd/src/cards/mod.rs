@@ -4,6 +4,7 @@
 
 pub(crate) mod helper;
 mod holders;
+mod late;
 pub(crate) mod message;
 mod process;
 mod sick;
@@ -20,7 +21,7 @@ use ax_sys::pidfd::PidFd;
 use ax_sys::socket::{Interest, Poller};
 
 use message::{Ask, Found, Look, Tell};
-use process::{Doing, Heard, Process, Start};
+use process::{Heard, Process, Start};
 use sick::{Ill, Ward};
 
 /// Looking for cards may take so many times as long as looking at them.
@@ -117,6 +118,8 @@ pub(crate) struct Cards {
     begun: BootTime,
     /// Somebody waits for a look that begins after this one.
     wanted: bool,
+    /// The last look was broken off, in no call of the driver's.
+    broken_off: bool,
 }
 
 #[derive(Debug, Default)]
@@ -145,6 +148,7 @@ impl Cards {
             renew: false,
             begun: BootTime(0),
             wanted: false,
+            broken_off: false,
         }
     }
 
@@ -253,7 +257,7 @@ impl Cards {
         match &self.state {
             State::Off => {}
             State::Resting(until) if *until <= now && self.dying.is_empty() => self.launch(poller, now),
-            State::Looking(_, _, end) if *end <= now => self.hangs(poller, now),
+            State::Looking(_, _, end) if *end <= now => self.late(poller, now),
             State::Idle(..) if self.next_due().is_some_and(|due| due <= now) => {
                 self.ask(poller, Look::Sample, now);
             }
@@ -303,8 +307,7 @@ impl Cards {
         let State::Idle(process, _) = std::mem::replace(&mut self.state, State::Off) else { return };
         self.fresh = Fresh::default();
         let asked = process.ask(&Ask { look, except: self.ward.untouchable() });
-        let times = if look == Look::Inventory { INVENTORY_TIMES } else { 1 };
-        self.state = State::Looking(process, look, now + Span(self.pace.timeout.0 * times));
+        self.state = State::Looking(process, look, now + self.time_of(look));
         (self.begun, self.wanted) = (now, false);
         if !asked {
             self.ends(poller, now);
@@ -359,6 +362,7 @@ impl Cards {
     fn done(&mut self, poller: &Poller, now: BootTime) {
         let State::Looking(process, look, _) = std::mem::replace(&mut self.state, State::Off) else { return };
         self.library = true;
+        self.broken_off = false;
         self.state = State::Idle(process, now);
         let fresh = std::mem::take(&mut self.fresh);
         match look {
@@ -383,49 +387,6 @@ impl Cards {
                 }
             }
         }
-    }
-
-    /// It has not come back in time.
-    fn hangs(&mut self, poller: &Poller, now: BootTime) {
-        self.blame(poller, "does not return", now);
-    }
-
-    /// It has ended and should not have.
-    fn ends(&mut self, poller: &Poller, now: BootTime) {
-        match &self.state {
-            // Between two looks nothing of the driver's was going on.
-            State::Idle(..) => {
-                self.end_process(poller);
-                self.state = State::Resting(now + PAUSE);
-            }
-            _ => self.blame(poller, "ends the process that calls it", now),
-        }
-    }
-
-    /// Whatever the process was doing is what does not work.
-    fn blame(&mut self, poller: &Poller, how: &str, now: BootTime) {
-        let doing = match &self.state {
-            State::Looking(process, ..) => process.doing(),
-            _ => None,
-        };
-        let doing =
-            doing.unwrap_or_else(|| Doing { call: "NVIDIA's library".to_owned(), card: String::new() });
-        let why = format!("{} {how}", doing.call);
-        // One that is left alone can't be what it hangs at.
-        if doing.card.is_empty() || self.ward.untouchable().contains(&doing.card) {
-            return self.driver_fails(poller, &why, now);
-        }
-        self.library = true;
-        // What was found before it is there.
-        let fresh = std::mem::take(&mut self.fresh);
-        if !fresh.found.is_empty() {
-            self.take_inventory(fresh, false, now);
-        }
-        let card = self.named(doing.card.clone());
-        self.sick(&card, Ill::Hangs, &why, now);
-        self.ward.known_as(&card, &doing.card);
-        self.end_process(poller);
-        self.launch(poller, now);
     }
 
     fn sick(&mut self, card: &str, ill: Ill, why: &str, now: BootTime) {

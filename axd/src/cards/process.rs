@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ax_core::time::BootTime;
 use ax_sys::pidfd::PidFd;
 use ax_sys::process::Spawn;
 use ax_sys::seqpacket::{self, Incoming};
@@ -15,10 +16,7 @@ use ax_sys::signals::Signal;
 use ax_sys::{SysError, memory_file, socket};
 
 use super::helper::{MARK, MARK_LENGTH, SOCKET};
-use super::message::{Ask, Tell};
-
-/// The longest message: a card with as many holders as are told one by one.
-const LONGEST: usize = 256 << 10;
+use super::message::{Ask, LONGEST_TOLD, Tell};
 
 /// How it is started.
 #[derive(Debug, Clone)]
@@ -40,11 +38,12 @@ pub(super) struct Process {
     buffer: Vec<u8>,
 }
 
-/// What it was doing: a call of the library, and the card that it was about; empty for all.
+/// What it is doing: a call of the library, the card that it is about, empty for all, and since when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Doing {
     pub(super) call: String,
     pub(super) card: String,
+    pub(super) since: BootTime,
 }
 
 /// What has come from it.
@@ -76,7 +75,7 @@ impl Process {
             new_session: true,
         }
         .start()?;
-        Ok(Process { process, socket: ours, mark, buffer: vec![0; LONGEST] })
+        Ok(Process { process, socket: ours, mark, buffer: vec![0; LONGEST_TOLD] })
     }
 
     pub(super) fn ask(&self, ask: &Ask) -> bool {
@@ -107,13 +106,14 @@ impl Process {
         }
     }
 
-    /// What it is doing, if that can be read.
+    /// Which call it is in, if in any.
     pub(super) fn doing(&self) -> Option<Doing> {
         let mut text = [0; MARK_LENGTH];
         self.mark.read_exact_at(&mut text, 0).ok()?;
         let mut words = text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-        let doing = Doing { call: words.next()?, card: words.next()? };
-        (!doing.call.is_empty()).then_some(doing)
+        let (call, card) = (words.next()?, words.next()?);
+        let since = BootTime(words.next()?.parse().unwrap_or(0));
+        (!call.is_empty()).then_some(Doing { call, card, since })
     }
 
     /// Kills it. One that waits for its driver may take its time: whoever gets this waits for it, or not.

@@ -9,10 +9,11 @@ use ax_core::id::{JobId, Uid};
 use ax_core::job::{Actor, Job};
 
 use super::requests::error;
-use super::{Engine, now, queries};
+use super::{Engine, now};
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
 use crate::people::Person;
+use crate::views;
 
 /// Jobs that are acted on before others have their turn: a few milliseconds.
 const AT_ONCE: usize = 250;
@@ -125,7 +126,7 @@ impl Engine {
         let admin = person.is_admin(self.controller.config());
         let own = |job: &Job| admin || job.owner.uid == person.uid;
         let living = self.controller.jobs().filter(|j| !j.state.is_final());
-        Ok(living.filter(|j| own(j) && queries::fits(j, select)).map(|j| j.id).collect())
+        Ok(living.filter(|j| own(j) && views::fits(j, select)).map(|j| j.id).collect())
     }
 
     /// Goes on with the action whose turn it is, or begins one that waited.

@@ -1,4 +1,4 @@
-//! No user keeps the loop from the others: what a user's requests cost is charged to them, and
+//! No user keeps the loop from the others, nor the threads beside it: what a user's requests cost is charged to them, and
 //! whoever has had their share waits until it has grown again. Cheap requests cost nothing.
 
 use std::collections::{HashMap, VecDeque};
@@ -14,6 +14,9 @@ const SHARE: u64 = 4;
 /// What a user may cost at a time, counted with the factor above: a few long lists in a row.
 const ALLOWANCE: Span = Span::seconds(2);
 
+/// So many requests of a user are answered beside the loop at a time: others who ask wait no longer than for these.
+const MOST_UNDER_WAY: u32 = 4;
+
 /// The accounts of all users who cost something lately.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
@@ -24,6 +27,8 @@ pub(super) struct Fairness {
 struct Account {
     /// When all that was charged is paid.
     paid_at: BootTime,
+    /// Requests that are being answered beside the loop.
+    under_way: u32,
     /// Requests that wait for that, in their order.
     waiting: VecDeque<Incoming>,
 }
@@ -33,13 +38,17 @@ impl Account {
     fn free_at(&self) -> BootTime {
         BootTime(self.paid_at.0.saturating_sub(ALLOWANCE.0))
     }
+
+    fn is_free(&self, now: BootTime) -> bool {
+        self.free_at() <= now && self.under_way < MOST_UNDER_WAY
+    }
 }
 
 impl Fairness {
     /// The request, if it may be served now; else it waits. Root never waits.
     pub(super) fn admit(&mut self, uid: Uid, request: Incoming, now: BootTime) -> Option<Incoming> {
         match self.accounts.get_mut(&uid) {
-            Some(account) if uid != Uid::ROOT && (account.free_at() > now || !account.waiting.is_empty()) => {
+            Some(account) if uid != Uid::ROOT && (!account.is_free(now) || !account.waiting.is_empty()) => {
                 account.waiting.push_back(request);
                 None
             }
@@ -55,17 +64,32 @@ impl Fairness {
         }
     }
 
+    /// A request of this user is being answered beside the loop.
+    pub(super) fn began(&mut self, uid: Uid) {
+        self.accounts.entry(uid).or_default().under_way += 1;
+    }
+
+    /// It is answered, and took so long.
+    pub(super) fn ended(&mut self, uid: Uid, took: Span, now: BootTime) {
+        if let Some(account) = self.accounts.get_mut(&uid) {
+            account.under_way = account.under_way.saturating_sub(1);
+        }
+        self.charge(uid, took, now);
+    }
+
     /// Takes out the requests whose time has come, one of each user.
     pub(super) fn due(&mut self, now: BootTime) -> Vec<Incoming> {
-        let free = self.accounts.values_mut().filter(|account| account.free_at() <= now);
+        let free = self.accounts.values_mut().filter(|account| account.is_free(now));
         let due = free.filter_map(|account| account.waiting.pop_front()).collect();
-        self.accounts.retain(|_, account| account.paid_at > now || !account.waiting.is_empty());
+        let in_use = |account: &Account| account.under_way > 0 || !account.waiting.is_empty();
+        self.accounts.retain(|_, account| account.paid_at > now || in_use(account));
         due
     }
 
-    /// When the next of them is due.
+    /// When the next of them is due, if that is not when an answer beside the loop is there.
     pub(super) fn next_due(&self) -> Option<BootTime> {
-        let waiting = self.accounts.values().filter(|account| !account.waiting.is_empty());
+        let free = |account: &&Account| account.under_way < MOST_UNDER_WAY;
+        let waiting = self.accounts.values().filter(|account| !account.waiting.is_empty()).filter(free);
         waiting.map(Account::free_at).min()
     }
 
@@ -124,6 +148,24 @@ mod tests {
         fairness.charge(Uid::ROOT, Span(60_000), BootTime(5));
         assert!(fairness.admit(Uid::ROOT, request(1), BootTime(6)).is_some());
         assert!(fairness.due(BootTime(1_000_000)).is_empty() && fairness.accounts.is_empty());
+    }
+
+    #[test]
+    fn a_user_s_questions_wait_for_the_answers_to_earlier_ones() {
+        let mut fairness = Fairness::default();
+        let at = BootTime(5);
+        for number in 0..MOST_UNDER_WAY {
+            assert!(fairness.admit(LI, request(u64::from(number)), at).is_some());
+            fairness.began(LI);
+        }
+        assert!(fairness.admit(LI, request(4), at).is_none());
+        assert!(fairness.admit(Uid(1001), request(5), at).is_some());
+        assert_eq!(fairness.next_due(), None, "nothing is due by the clock");
+        assert!(fairness.due(BootTime(9)).is_empty());
+        fairness.ended(LI, Span(1), BootTime(9));
+        assert_eq!(paths(&fairness.due(BootTime(9))), ["/4"]);
+        (1..MOST_UNDER_WAY).for_each(|_| fairness.ended(LI, Span(0), BootTime(9)));
+        assert!(fairness.due(BootTime(60_000)).is_empty() && fairness.accounts.is_empty());
     }
 
     #[test]

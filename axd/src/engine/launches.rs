@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 
 use ax_core::controller::Event;
 use ax_core::id::AttemptName;
-use ax_core::job::AttemptEnd;
 use ax_core::job::state::Outcome;
+use ax_core::job::{AttemptEnd, Job};
 use ax_core::node::Allocation;
+use ax_core::time::Span;
 use ax_sys::pidfd::PidFd;
 use ax_sys::socket;
 
@@ -79,6 +80,7 @@ impl Engine {
         self.launcher.launch(Order {
             attempt,
             number,
+            limit: self.limit_of(&job),
             job,
             parts: self.parts.remove(&attempt.job.number),
             config: self.controller.shared_config(),
@@ -90,6 +92,12 @@ impl Engine {
             theirs,
             allocation,
         });
+    }
+
+    /// How long its living attempt may run.
+    fn limit_of(&self, job: &Job) -> Option<Span> {
+        let start = job.attempt.as_ref().map_or_else(|| now().wall, |attempt| attempt.assigned_at);
+        self.controller.limit_from(job, start)
     }
 
     /// Hears what came of launches, and goes on with those that wait for room.

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use ax_core::api::{ApiError, DiagView, ErrorClass, PassTimes, QueueDiag};
-use ax_core::config::Queue;
+use ax_core::api::{ApiError, DiagView, ErrorClass, PassTimes};
 use ax_core::controller::Decision;
-use ax_core::job::state::{JobState, Outcome};
+use ax_core::job::state::Outcome;
 use ax_core::time::WallTime;
 
 use super::{Engine, now};
+use crate::api::http::Response;
+use crate::api::server::ConnId;
 use crate::forecasts::Forecasts;
 use crate::people::Person;
+use crate::views::About;
 
 /// So many of the last passes are known by their length.
 const PASSES: usize = 1024;
@@ -71,8 +73,16 @@ impl Measures {
 
 impl Engine {
     /// `GET /api/v1/diag`, for administrators: it names jobs of all.
-    pub(super) fn diag(&self, person: &Person) -> Result<DiagView, ApiError> {
-        let (config, measures, at) = (self.controller.config(), &self.measures, now());
+    pub(super) fn diag(&mut self, conn: ConnId, person: &Person) {
+        match self.begin_diag(person) {
+            Ok(view) => self.view(person.uid, conn, About::Scheduler(Box::new(view))),
+            Err(error) => self.respond(conn, &Response::error(&error)),
+        }
+    }
+
+    /// What the measures say; queues and kept places come later.
+    fn begin_diag(&self, person: &Person) -> Result<DiagView, ApiError> {
+        let (config, measures) = (self.controller.config(), &self.measures);
         if !person.is_admin(config) {
             let error = format!("only administrators see how the scheduler fares; you are {}", person.name);
             return Err(ApiError { class: ErrorClass::NoPermission, error });
@@ -89,26 +99,10 @@ impl Engine {
             backfilled: measures.backfilled,
             evictions: measures.evictions,
             ends: measures.ends,
-            queues: config.queues.iter().map(|queue| self.queue_diag(queue)).collect(),
-            kept: self.controller.kept_places(at),
-            forecasts: measures.forecasts.errors(at.wall),
+            queues: Vec::new(),
+            kept: Vec::new(),
+            forecasts: measures.forecasts.errors(now().wall),
         })
-    }
-
-    fn queue_diag(&self, queue: &Queue) -> QueueDiag {
-        let of_queue = || self.controller.jobs().filter(|job| job.queue == queue.name);
-        let count = |which: fn(JobState) -> bool| of_queue().filter(|job| which(job.state)).count() as u64;
-        let misfits = of_queue().filter(|job| self.controller.is_misfit(job.id.number)).count();
-        QueueDiag {
-            name: queue.name.to_string(),
-            state: queue.state.word().to_owned(),
-            priority: queue.priority,
-            ready: count(|state| state == JobState::Ready),
-            pending: count(|state| state == JobState::Pending),
-            active: count(JobState::is_active),
-            max_running: queue.max_running,
-            misfits: misfits as u64,
-        }
     }
 }
 

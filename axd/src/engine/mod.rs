@@ -267,7 +267,11 @@ impl Engine {
                     self.unpark(uid);
                 }
                 Done::Settled(attempt, answer) => self.on_settled(attempt, answer),
-                Done::Listed(_, conn, response) => self.respond(conn, &response),
+                Done::Listed(uid, conn, response) => {
+                    self.fairness.ended(uid, Span(0), now().boot);
+                    self.respond(conn, &response);
+                }
+                Done::Viewed(answer) => self.on_viewed(*answer),
                 Done::LeftoverEnded(left, ended) => self.on_leftover_ended(&left, ended),
                 Done::NotRemoved(failed) => {
                     for (chore, error) in failed {

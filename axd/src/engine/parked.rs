@@ -12,6 +12,15 @@ use crate::api::server::{ConnId, Incoming};
 use crate::people::Person;
 use crate::spool::Arrival;
 
+/// Who asks about a job.
+#[derive(Debug)]
+pub(super) struct Asker {
+    /// Whose request it is.
+    pub(super) uid: Uid,
+    /// The same, if they want advice.
+    pub(super) advised: Option<Person>,
+}
+
 /// All that waits.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
@@ -21,10 +30,18 @@ pub(super) struct Parked {
     pub(super) drops: Vec<(Uid, Arrival)>,
     /// Launches of users who are not known yet.
     pub(super) launches: Vec<(Uid, Launch)>,
-    /// Long polls: by connection, the job and until when.
-    waiters: BTreeMap<ConnId, (JobNumber, BootTime)>,
+    /// Long polls, by connection.
+    waiters: BTreeMap<ConnId, Waiter>,
     /// Questions about jobs of which something is not durable yet.
-    reads: Vec<(ConnId, JobNumber, Option<Person>)>,
+    reads: Vec<(ConnId, JobNumber, Asker)>,
+}
+
+/// Somebody who waits for the end of a job.
+#[derive(Debug, Clone, Copy)]
+struct Waiter {
+    job: JobNumber,
+    uid: Uid,
+    until: BootTime,
 }
 
 impl Parked {
@@ -34,8 +51,8 @@ impl Parked {
     }
 
     /// A client that waits for a job's end.
-    pub(super) fn waiter(&mut self, conn: ConnId, job: JobNumber, until: BootTime) {
-        self.waiters.insert(conn, (job, until));
+    pub(super) fn waiter(&mut self, conn: ConnId, job: JobNumber, uid: Uid, until: BootTime) {
+        self.waiters.insert(conn, Waiter { job, uid, until });
     }
 
     /// A client has gone.
@@ -52,15 +69,12 @@ impl Parked {
 
     /// When the first long poll has waited long enough.
     pub(super) fn next_deadline(&self) -> Option<BootTime> {
-        self.waiters.values().map(|(_, until)| *until).min()
+        self.waiters.values().map(|waiter| waiter.until).min()
     }
 
-    fn take_waiters(
-        &mut self,
-        mut which: impl FnMut(JobNumber, BootTime) -> bool,
-    ) -> Vec<(ConnId, JobNumber)> {
-        let chosen = self.waiters.iter().filter(|(_, (job, until))| which(*job, *until));
-        let chosen: Vec<_> = chosen.map(|(conn, (job, _))| (*conn, *job)).collect();
+    fn take_waiters(&mut self, which: impl Fn(&Waiter) -> bool) -> Vec<(ConnId, Waiter)> {
+        let chosen = self.waiters.iter().filter(|(_, waiter)| which(waiter));
+        let chosen: Vec<_> = chosen.map(|(conn, waiter)| (*conn, *waiter)).collect();
         for (conn, _) in &chosen {
             self.waiters.remove(conn);
         }
@@ -91,33 +105,32 @@ impl Engine {
 
     /// Everything about a job: as soon as what was decided about it is durable, so that
     /// memory and accounts say the same; at once while commits fail.
-    pub(super) fn tell(&mut self, conn: ConnId, job: JobNumber, advised: Option<Person>) {
+    pub(super) fn tell(&mut self, conn: ConnId, job: JobNumber, asker: Asker) {
         if self.read_only.is_none() && self.is_unsettled(job) {
-            self.parked.reads.push((conn, job, advised));
+            self.parked.reads.push((conn, job, asker));
             return;
         }
-        let response = self.show_job(job, advised.as_ref());
-        self.respond(conn, &response);
+        self.show_job(conn, job, asker);
     }
 
     /// Questions that waited for a commit.
     pub(super) fn answer_reads(&mut self) {
-        for (conn, job, advised) in std::mem::take(&mut self.parked.reads) {
-            self.tell(conn, job, advised);
+        for (conn, job, asker) in std::mem::take(&mut self.parked.reads) {
+            self.tell(conn, job, asker);
         }
     }
 
     /// A job is over, and that is durable.
     pub(super) fn answer_waiters(&mut self, job: JobId) {
-        for (conn, number) in self.parked.take_waiters(|of, _| of == job.number) {
-            self.tell(conn, number, None);
+        for (conn, waiter) in self.parked.take_waiters(|waiter| waiter.job == job.number) {
+            self.tell(conn, waiter.job, Asker { uid: waiter.uid, advised: None });
         }
     }
 
     /// Long polls that have waited long enough are told how things stand.
     pub(super) fn answer_late_waiters(&mut self, at: Now) {
-        for (conn, number) in self.parked.take_waiters(|_, until| until <= at.boot) {
-            self.tell(conn, number, None);
+        for (conn, waiter) in self.parked.take_waiters(|waiter| waiter.until <= at.boot) {
+            self.tell(conn, waiter.job, Asker { uid: waiter.uid, advised: None });
         }
     }
 

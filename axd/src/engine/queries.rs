@@ -1,42 +1,29 @@
 //! Reads: jobs, nodes, cards, the daemon itself. From memory as far as it
 //! holds them, from the accounts otherwise. Nothing is changed here.
 
-use ax_core::advice::Advice;
-use ax_core::api::{ApiError, DaemonView, ErrorClass, JobView, JobsAnswer, JobsQuery, NodeShow, NodeView};
+use std::collections::BTreeSet;
+
+use ax_core::api::{ApiError, DaemonView, ErrorClass, JobsAnswer, JobsQuery, NodeShow, NodeView};
 use ax_core::config::Queue;
-use ax_core::controller::Controller;
-use ax_core::explain::Explanation;
-use ax_core::id::{JobId, JobNumber, SubmissionKey, Uid};
+use ax_core::id::{JobId, JobNumber, QueueName, SubmissionKey, Uid};
 use ax_core::job::Job;
 use ax_core::node::{Card, Node};
 use ax_core::size::Megabytes;
 use ax_core::text::{count, quoted};
-use ax_core::time::WallTime;
 
+use super::parked::Asker;
 use super::{Engine, now};
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
 use crate::cards::Cards;
 use crate::people::Person;
-use crate::store::{StoreError, view};
-use crate::submission::may_use;
-use crate::worker::Listing;
+use crate::store::StoreError;
+use crate::submission::{Checked, may_use};
+use crate::views::{About, Answer, Made, Question, of_accounts};
+use crate::worker::{Listing, Task};
 
 fn refused(text: String) -> ApiError {
     ApiError { class: ErrorClass::Refused, error: text }
-}
-
-/// Whether a job in memory is among those that a query means.
-pub(super) fn fits(job: &Job, query: &JobsQuery) -> bool {
-    let any = |list: &[String], value: &str| list.is_empty() || list.iter().any(|each| each == value);
-    let state = match query.state.is_empty() {
-        true => query.all || !job.state.is_final(),
-        false => query.state.contains(&job.state),
-    };
-    let after = query.since.is_none_or(|since| job.submitted_at >= since);
-    let before = query.until.is_none_or(|until| job.submitted_at < until);
-    let named = any(&query.user, &job.owner.name) && any(&query.name, &job.name);
-    state && after && before && named && any(&query.queue, job.queue.as_str())
 }
 
 /// Reads `user=…&state=…`: names may repeat, unknown ones are refused.
@@ -67,32 +54,6 @@ fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
     Ok(query)
 }
 
-/// What is asked of the accounts beside the jobs in memory: those that ended lately (`all`), or
-/// as the query says. Never more than an answer can carry.
-fn of_accounts(mut query: JobsQuery, in_memory: usize) -> JobsQuery {
-    const LATELY: i64 = 300_000;
-    const MOST: u32 = 100_000;
-    let has = u32::try_from(in_memory).unwrap_or(u32::MAX);
-    query.limit = Some(query.limit.unwrap_or(MOST).min(MOST).saturating_sub(has));
-    if !query.finished {
-        query.since = Some(query.since.unwrap_or_default().max(WallTime(now().wall.0 - LATELY)));
-        query.state.retain(|s| s.is_final());
-    }
-    query
-}
-
-fn explained(job: &Job, told: Explanation) -> JobView {
-    let mut view = view::of_job(job);
-    if let Some(first) = told.reasons.first() {
-        view.reason = Some(first.clone());
-    }
-    view.reasons = told.reasons;
-    view.conditions = told.conditions;
-    view.expected_start = told.expected_start;
-    view.expected_basis = told.basis.map(|basis| basis.words());
-    view
-}
-
 impl Engine {
     /// Answers a read; `None` if there is no such thing.
     pub(super) fn query(&self, path: &[&str], person: &Person) -> Option<Response> {
@@ -101,7 +62,6 @@ impl Engine {
             ["nodes", node] => self.show_node(node, person),
             ["nodes"] => Ok(Response::json(200, &self.nodes(person))),
             ["cards"] => Ok(Response::json(200, &self.cards(person))),
-            ["diag"] => self.diag(person).map(|view| Response::json(200, &view)),
             ["status"] => Ok(Response::json(200, &self.daemon())),
             _ => return None,
         };
@@ -168,38 +128,27 @@ impl Engine {
         owner == Some(person.uid)
     }
 
-    /// Lists jobs: at once what is in memory, a little later what has to come out of the accounts.
+    /// Lists jobs: what is in memory first, then what has to come out of the accounts.
     pub(super) fn list_jobs(&mut self, request: &Request, conn: ConnId, person: &Person) {
-        match self.begin_list(request, conn, person) {
-            Ok(None) => {}
-            Ok(Some(answer)) => self.respond(conn, &Response::json(200, &answer)),
-            Err(error) => self.respond(conn, &Response::error(&error)),
-        }
-    }
-
-    /// The whole list, or nothing where the accounts have to be asked first.
-    fn begin_list(
-        &mut self,
-        request: &Request,
-        conn: ConnId,
-        person: &Person,
-    ) -> Result<Option<JobsAnswer>, ApiError> {
-        let Some(query) = self.allowed(jobs_query(request)?, person) else {
-            return Ok(Some(JobsAnswer::default()));
+        let query = match jobs_query(request) {
+            Ok(query) => self.allowed(query, person),
+            Err(error) => return self.respond(conn, &Response::error(&error)),
         };
-        let mut answer = if query.finished { JobsAnswer::default() } else { self.living(&query) };
-        for (job, expected) in answer.jobs.iter().filter_map(|job| Some((job.id.number, job.expected_start?)))
-        {
-            self.measures.forecasts.told(job, expected);
+        let Some(query) = query else {
+            return self.respond(conn, &Response::json(200, &JobsAnswer::default()));
+        };
+        let warnings = self.warnings_of(&query, person);
+        if !query.finished {
+            return self.view(person.uid, conn, About::Living { query: Box::new(query), warnings });
         }
-        answer.warnings = self.warnings_of(&query, person);
-        if !query.finished && !query.all && !query.state.iter().any(|s| s.is_final()) {
-            return Ok(Some(answer));
-        }
-        let query = of_accounts(query, answer.jobs.len());
-        self.worker.admit_list(person.uid)?;
-        self.list_when_durable(Listing { uid: person.uid, conn, answer, query });
-        Ok(None)
+        let answer = JobsAnswer { warnings, ..JobsAnswer::default() };
+        self.fairness.began(person.uid);
+        self.list_when_durable(Listing {
+            uid: person.uid,
+            conn,
+            answer,
+            query: of_accounts(query, 0, now().wall),
+        });
     }
 
     /// What somebody who asks for this list should know: it may be empty for another reason than they think.
@@ -232,65 +181,51 @@ impl Engine {
         Some(query)
     }
 
-    /// Running jobs, then waiting ones in their order.
-    fn living(&self, query: &JobsQuery) -> JobsAnswer {
-        let limit = query.limit.map_or(usize::MAX, |l| l as usize);
-        let mut answer = JobsAnswer::default();
-        let waits = |job: &&Job| job.state.is_waiting();
-        let chosen = |job: &&Job| !job.state.is_final() && fits(job, query);
-        for job in self.controller.jobs().filter(chosen).filter(|j| !waits(j)) {
-            if answer.jobs.len() < limit {
-                answer.jobs.push(view::of_job(job));
-            } else {
-                answer.left_out += 1;
-            }
-        }
-        for (job, told) in self.controller.explain_waiting(now()) {
-            if answer.jobs.len() >= limit {
-                break;
-            }
-            if fits(job, query) {
-                answer.jobs.push(explained(job, told));
-            }
-        }
-        let all = self.controller.jobs().filter(chosen).count();
-        answer.left_out = all.saturating_sub(answer.jobs.len()) as u64;
-        answer
-    }
-
-    /// Everything about a job; with advice for somebody who asks for it.
-    pub(super) fn show_job(&mut self, number: JobNumber, advised: Option<&Person>) -> Response {
+    /// Tells everything about a job; with advice for somebody who asks for it.
+    pub(super) fn show_job(&mut self, conn: ConnId, number: JobNumber, asker: Asker) {
         let stored = self.reader.view(number, now().wall);
-        let living = self.controller.job(number);
-        let view = match (stored, living) {
-            (Ok(Some(view)), None) => view,
+        let response = match (stored, self.controller.job(number)) {
+            (Ok(Some(view)), None) => Response::json(200, &view),
             (Ok(stored), Some(job)) => {
-                let told = self.controller.explain(now(), number);
-                if let Some(expected) = told.expected_start {
-                    self.measures.forecasts.told(number, expected);
-                }
-                let mut view = explained(job, told);
-                view.advice = advised.and_then(|person| self.advise(&self.controller, job, person));
-                if let Some(stored) = stored {
-                    take_stored(&mut view, stored);
-                }
-                tell_idle(&mut view, job);
-                view
+                let advised = asker.advised.map(|person| self.usable_queues(job, &person));
+                let about = About::Job { number, stored: stored.map(Box::new), advised };
+                return self.view(asker.uid, conn, about);
             }
-            (Ok(None), None) => return Response::error(&refused(format!("there is no job {number}"))),
-            (Err(error @ StoreError::Content { .. }), None) => {
-                return Response::error(&refused(error.to_string()));
-            }
+            (Ok(None), None) => Response::error(&refused(format!("there is no job {number}"))),
+            (Err(error @ StoreError::Content { .. }), None) => Response::error(&refused(error.to_string())),
             (Err(error), _) => {
-                return Response::error(&ApiError { class: ErrorClass::TryAgain, error: error.to_string() });
+                Response::error(&ApiError { class: ErrorClass::TryAgain, error: error.to_string() })
             }
         };
-        Response::json(200, &view)
+        self.respond(conn, &response);
     }
 
-    /// What a job could ask for instead to start at once, of what its owner may have.
-    pub(super) fn advise(&self, controller: &Controller, job: &Job, person: &Person) -> Option<Advice> {
-        let may_use = |queue: &Queue| match person.uid == job.owner.uid {
+    /// Has something answered beside the loop, about how things stand now.
+    pub(super) fn view(&mut self, uid: Uid, conn: ConnId, about: About) {
+        // The jobs themselves are shared.
+        let copy = Box::new(self.controller.clone());
+        self.fairness.began(uid);
+        self.worker.start_task(Task::View(Box::new(Question { uid, conn, at: now(), copy, about })));
+    }
+
+    /// What was asked about jobs that wait is answered, but for what has to come out of the accounts.
+    pub(super) fn on_viewed(&mut self, answer: Answer) {
+        self.fairness.ended(answer.uid, answer.took, now().boot);
+        for (job, expected) in answer.expected {
+            self.measures.forecasts.told(job, expected);
+        }
+        match answer.made {
+            Made::Whole(response) => self.respond(answer.conn, &response),
+            Made::Begun(listing) => {
+                self.fairness.began(answer.uid);
+                self.list_when_durable(*listing);
+            }
+        }
+    }
+
+    /// The queues that the owner of a job may use, as far as somebody who asks about it can know.
+    fn usable_queues(&self, job: &Job, person: &Person) -> BTreeSet<QueueName> {
+        let usable = |queue: &&Queue| match person.uid == job.owner.uid {
             true => may_use(queue, person).is_ok(),
             // Of whose groups nothing is known here.
             false => {
@@ -298,7 +233,18 @@ impl Engine {
                 open || job.owner.uid == Uid::ROOT || queue.users.iter().any(|user| **user == *job.owner.name)
             }
         };
-        controller.advise(now(), job.id.number, &may_use)
+        let queues = self.controller.config().queues.iter().filter(usable);
+        queues.map(|queue| queue.name.clone()).collect()
+    }
+
+    /// Tells what would become of a submission.
+    pub(super) fn foretell(&mut self, conn: ConnId, checked: Checked, person: &Person) {
+        let usable = |queue: &&Queue| may_use(queue, person).is_ok();
+        let queues = self.controller.config().queues.iter().filter(usable);
+        let queues = queues.map(|queue| queue.name.clone()).collect();
+        let no_room = self.no_room(&checked);
+        let about = About::Submission { checked: Box::new(checked), no_room, queues };
+        self.view(person.uid, conn, about);
     }
 
     fn why(&self, job: &str, person: &Person) -> Result<Response, ApiError> {
@@ -405,25 +351,4 @@ impl Engine {
             missing: self.missing.clone(),
         }
     }
-}
-
-/// The idle time of the attempt that lives is written down now and then only.
-fn tell_idle(view: &mut JobView, job: &Job) {
-    let Some(attempt) = job.attempt.as_deref().filter(|attempt| !attempt.idle.is_none()) else { return };
-    for shown in view.attempts.iter_mut().filter(|shown| shown.epoch == attempt.name.epoch.0) {
-        shown.idle_s = Some(attempt.idle.total().as_seconds());
-    }
-}
-
-/// What only the store knows goes into the view of a job that is in memory.
-fn take_stored(view: &mut JobView, stored: JobView) {
-    view.attempts = stored.attempts;
-    view.time_in_state = stored.time_in_state;
-    view.decisions = stored.decisions;
-    view.stdout = stored.stdout;
-    view.stderr = stored.stderr;
-    view.comment = stored.comment;
-    view.account = stored.account;
-    view.unused_options = stored.unused_options;
-    view.ticket = stored.ticket;
 }

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
-use ax_core::api::{ApiError, ErrorClass, Forecast, SubmitAnswer, SubmitRequest};
+use ax_core::api::{ApiError, ErrorClass, SubmitAnswer, SubmitRequest};
 use ax_core::controller::{Decision, Event};
 use ax_core::id::{JobId, SubmissionKey, Uid};
 use ax_core::time::BootTime;
 use ax_sys::{clock, crash_point, random};
 
+use super::parked::Asker;
 use super::{Engine, now};
 use crate::api::http::{Method, Request, Response};
 use crate::api::server::{ConnId, Incoming, Notice};
@@ -29,6 +30,14 @@ fn no_person(why: &NoPerson, if_unknown: ErrorClass) -> ApiError {
         NoPerson::CannotAsk(..) => ErrorClass::TryAgain,
     };
     error(class, why.to_string())
+}
+
+/// What a submission comes to.
+enum Submitted {
+    /// A job, or one that there is already.
+    As(u16, SubmitAnswer),
+    /// A question, of whose job it would be.
+    Only(Box<Checked>, Person),
 }
 
 /// The part of a submission that says for whom it is.
@@ -122,11 +131,12 @@ impl Engine {
             (Method::Get, ["jobs", job]) => match self.find_job(job, person) {
                 Ok(id) => {
                     let advised = request.values("advice").next().map(|_| person.clone());
-                    self.tell(conn, id.number, advised);
+                    self.tell(conn, id.number, Asker { uid: person.uid, advised });
                 }
                 Err(error) => self.respond(conn, &Response::error(&error)),
             },
             (Method::Get, ["jobs", job, "wait"]) => self.wait(request, conn, person, job),
+            (Method::Get, ["diag"]) => self.diag(conn, person),
             (Method::Get, ["jobs"]) => self.list_jobs(request, conn, person),
             (Method::Get, ["jobs", job, "usage"]) => self.job_usage(job, conn, person),
             (Method::Get, ["cards", "history"]) => self.card_history(request, conn, person),
@@ -149,13 +159,14 @@ impl Engine {
 
     fn submit(&mut self, request: &Request, conn: ConnId, person: &Person) {
         let response = match self.try_submit(&request.body, person) {
-            Ok((status, answer)) => Response::json(status, &answer),
+            Ok(Submitted::As(status, answer)) => Response::json(status, &answer),
+            Ok(Submitted::Only(checked, owner)) => return self.foretell(conn, *checked, &owner),
             Err(error) => Response::error(&error),
         };
         self.answer_when_durable(conn, response);
     }
 
-    fn try_submit(&mut self, body: &[u8], person: &Person) -> Result<(u16, SubmitAnswer), ApiError> {
+    fn try_submit(&mut self, body: &[u8], person: &Person) -> Result<Submitted, ApiError> {
         self.accepts()?;
         let request: SubmitRequest = serde_json::from_slice(body)
             .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no submission: {e}")))?;
@@ -165,16 +176,17 @@ impl Engine {
             None => new_key()?,
         };
         if let Some(known) = self.known_key(person.uid, key)? {
-            return Ok((200, accepted(known, Vec::new(), Vec::new())));
+            return Ok(Submitted::As(200, accepted(known, Vec::new(), Vec::new())));
         }
         let test_only = request.test_only;
         let mut checked = self.check(SubmitRequest { key: Some(key), ..request }, &person)?;
         if test_only || checked.conduct.test_only {
-            return Ok((200, self.foretell(checked, &person)));
+            return Ok(Submitted::Only(Box::new(checked), person));
         }
         let (warnings, understood) =
             (std::mem::take(&mut checked.warnings), std::mem::take(&mut checked.understood));
-        self.accept(checked, &warnings).map(|(status, id)| (status, accepted(id, understood, warnings)))
+        self.accept(checked, &warnings)
+            .map(|(status, id)| Submitted::As(status, accepted(id, understood, warnings)))
     }
 
     /// Puts a checked submission before the controller.
@@ -243,52 +255,6 @@ impl Engine {
         }
     }
 
-    /// What would become of a submission: tried on a copy of the controller, a small one, so that asking costs the
-    /// others nothing however many jobs wait.
-    pub(super) fn foretell(&self, checked: Checked, person: &Person) -> SubmitAnswer {
-        let no_room = self.no_room(&checked);
-        let mut copy = self.controller.sketch();
-        let at = now();
-        let decisions = copy.step(at, Event::Submitted(Box::new(checked.submission)));
-        let job = decisions.iter().find_map(|d| match d {
-            Decision::Accepted { job, .. } => Some(*job),
-            _ => None,
-        });
-        let launch = decisions.iter().find_map(|d| match d {
-            Decision::Launch { attempt, allocation, .. } if Some(attempt.job) == job => Some(allocation),
-            _ => None,
-        });
-        let refused = decisions.iter().find_map(|d| match d {
-            Decision::Refused { why, .. } => Some(why.clone()),
-            _ => None,
-        });
-        let refused = refused.or(no_room);
-        let foretold = match (refused, launch, job) {
-            (Some(why), _, _) => Forecast::Refused { why },
-            (None, Some(allocation), _) => Forecast::StartsAtOnce { node: allocation.node.to_string() },
-            (None, None, Some(job)) => {
-                let told = copy.explain(at, job.number);
-                let advice = copy.job(job.number).and_then(|job| self.advise(&copy, job, person));
-                Forecast::Waits {
-                    reasons: told.reasons,
-                    expected_start: told.expected_start,
-                    expected_basis: told.basis.map(|basis| basis.words()),
-                    conditions: told.conditions,
-                    advice,
-                }
-            }
-            (None, None, None) => Forecast::Unknown,
-        };
-        SubmitAnswer {
-            id: None,
-            number: None,
-            understood: checked.understood,
-            warnings: checked.warnings,
-            forecast: Some(foretold.sentence(ToString::to_string)),
-            foretold: Some(foretold),
-        }
-    }
-
     // ---- waiting ----
 
     fn wait(&mut self, request: &Request, conn: ConnId, person: &Person, job: &str) {
@@ -298,9 +264,9 @@ impl Engine {
             Ok(id) => {
                 let living = self.controller.job(id.number).is_some_and(|j| !j.state.is_final());
                 if living {
-                    self.parked.waiter(conn, id.number, Engine::wait_until(seconds));
+                    self.parked.waiter(conn, id.number, person.uid, Engine::wait_until(seconds));
                 } else {
-                    self.tell(conn, id.number, None);
+                    self.tell(conn, id.number, Asker { uid: person.uid, advised: None });
                 }
             }
         }

@@ -122,7 +122,7 @@ impl Engine {
         rungs.mark(&mut local.inventory);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
-            jobs: restored.jobs.into_iter().map(|job| in_this_boot(job, same_boot)).collect(),
+            jobs: restored.jobs.into_iter().map(|job| Arc::new(in_this_boot(job, same_boot))).collect(),
             next_number: restored.next_number,
             next_epoch: restored.next_epoch,
             troubles: Troubles::since(restored.next_epoch),
@@ -132,6 +132,7 @@ impl Engine {
             known: restored.known,
             history: restored.history,
             losses: restored.losses,
+            zone: Calendar.zone(now().wall),
             config,
         });
         let at = now();

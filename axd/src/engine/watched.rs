@@ -102,11 +102,7 @@ impl Engine {
 
     /// Has the history of all cards read: `span_s` back from now, in so many `points`.
     pub(super) fn card_history(&mut self, request: &Request, conn: ConnId, person: &Person) {
-        let asked = history_query(request).and_then(|query| {
-            self.worker.admit_list(person.uid)?;
-            Ok(query)
-        });
-        let (span, points) = match asked {
+        let (span, points) = match history_query(request) {
             Ok(query) => query,
             Err(error) => return self.respond(conn, &Response::error(&error)),
         };
@@ -129,6 +125,7 @@ impl Engine {
             })
         });
         let what = Asked::History { cards: cards.collect(), until };
+        self.fairness.began(person.uid);
         self.watched.samples.ask(Question { uid: person.uid, conn, what });
     }
 
@@ -136,13 +133,13 @@ impl Engine {
     pub(super) fn job_usage(&mut self, job: &str, conn: ConnId, person: &Person) {
         let asked = self.find_job(job, person).and_then(|id| {
             let epochs = self.epochs_of(id.number)?;
-            self.worker.admit_list(person.uid)?;
             Ok((id, epochs))
         });
         match asked {
             Ok((id, epochs)) => {
                 let running = self.controller.job(id.number).and_then(running_attempt);
                 let what = Asked::Usage { id, epochs, running };
+                self.fairness.began(person.uid);
                 self.watched.samples.ask(Question { uid: person.uid, conn, what });
             }
             Err(error) => self.respond(conn, &Response::error(&error)),

@@ -79,11 +79,11 @@ impl Engine {
         let mut rest = spec.clone();
         rest.timing.priority = None;
         rest.timing.limit = None;
-        rest.timing.begin = None;
+        (rest.timing.begin, rest.timing.window, rest.timing.deadline) = (None, None, None);
         (rest.queue, rest.name) = (None, None);
         if rest != JobSpec::default() || line.script.is_some() {
-            let text =
-                "only --priority, --time, --begin, --queue and --job-name of a waiting job can be changed";
+            let text = "only --priority, --time, --begin, --window, --deadline, --queue and --job-name of a waiting \
+                        job can be changed";
             return Err(error(ErrorClass::Usage, text));
         }
         spec.name.as_deref().map_or(Ok(()), submission::check_name)?;
@@ -100,6 +100,7 @@ impl Engine {
                 name.parse().map_err(|e: ax_core::id::BadName| error(ErrorClass::Usage, e.to_string()))?,
             ),
         };
+        let instant = |when| self.calendar.resolve(when, WallTime(clock::wall_ms()));
         Ok(Change {
             priority: spec.timing.priority,
             time_limit: spec.timing.limit.map(|limit| match limit {
@@ -108,7 +109,9 @@ impl Engine {
             }),
             queue,
             name: spec.name.map(Into::into),
-            begin: spec.timing.begin.map(|when| self.calendar.resolve(when, WallTime(clock::wall_ms()))),
+            begin: spec.timing.begin.map(instant),
+            window: spec.timing.window,
+            deadline: spec.timing.deadline.map(instant),
         })
     }
 }

@@ -56,6 +56,8 @@ pub fn of_job(job: &Job) -> JobView {
         gpu_uuids: parts().flat_map(|part| &part.cards).map(|card| card.uuid.clone()).collect(),
         gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
         time_limit_s: job.request.time_limit.map(|l| l.as_seconds()),
+        window: job.request.window().map(|window| window.to_string()),
+        deadline: job.request.deadline(),
         learnt: LearntView::of(job),
         attempt: job.attempts,
         attempts: Vec::new(),

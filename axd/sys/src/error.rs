@@ -37,6 +37,11 @@ impl SysError {
         self.errno() == Some(errno)
     }
 
+    /// Whether a message was longer than its socket takes at once.
+    pub fn is_too_long(&self) -> bool {
+        self.is(libc::EMSGSIZE)
+    }
+
     /// The kind of the underlying error.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()

@@ -2,6 +2,7 @@
 //! controller held, and replaying the recorded events leads to the same.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ax_core::api::Resolution;
 use ax_core::controller::{Change, Controller, Event, Known, NodeWish, Wish};
@@ -174,7 +175,8 @@ proptest! {
                 prop_assert_eq!(&restored.history, cluster.controller.history());
                 prop_assert_eq!(&restored.losses, cluster.controller.losses());
                 let mut snapshot = cluster.controller.snapshot();
-                (snapshot.jobs, snapshot.next_epoch) = (jobs, restored.next_epoch);
+                snapshot.jobs = jobs.into_iter().map(Arc::new).collect();
+                snapshot.next_epoch = restored.next_epoch;
                 snapshot.known = restored.known;
                 cluster.controller = Controller::restore(snapshot);
                 writer = spawn(store);

@@ -113,6 +113,9 @@ pub struct Queue {
     /// `max_cards`: so many at once.
     #[serde(default)]
     pub max_cards: Option<u32>,
+    /// `mps`: slices of its jobs are under MPS.
+    #[serde(default)]
+    pub mps: bool,
 }
 
 /// `policy`.
@@ -245,7 +248,13 @@ pub struct PathChanges {
     pub log: Option<String>,
     /// `nvml`: the library of the NVIDIA driver.
     pub nvml: Option<String>,
+    /// `mps_control`: the program that starts and asks MPS daemons.
+    #[serde(default)]
+    pub mps_control: Option<String>,
 }
+
+/// Where the NVIDIA driver puts its control program for MPS.
+pub const MPS_CONTROL: &str = "/usr/bin/nvidia-cuda-mps-control";
 
 impl PathChanges {
     /// The standard places with these changes.
@@ -357,6 +366,7 @@ impl Queue {
             restart_slices_every: None,
             cards: Vec::new(),
             max_cards: None,
+            mps: false,
         }
     }
 }

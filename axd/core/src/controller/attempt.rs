@@ -14,7 +14,6 @@ use crate::node::Node;
 use crate::size::Megabytes;
 use crate::time::{Now, Span, WallTime};
 
-use super::gang::PartEnd;
 use super::{Controller, Decision, Move};
 
 /// Back-off doubles up to this.
@@ -44,7 +43,11 @@ impl Controller {
         out: &mut Vec<Decision>,
     ) -> Option<&mut Attempt> {
         let movable = |state| MOVES.iter().any(|(from, on, _)| *on == cause && from.contains(&state));
-        let job = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_active() && movable(j.state));
+        let job = self
+            .jobs
+            .get_mut(&name.job.number)
+            .map(Arc::make_mut)
+            .filter(|j| j.state.is_active() && movable(j.state));
         let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
         if attempt.is_none() {
             let why = format!("{news} of {name}, which is not a living attempt that it could be true of");
@@ -91,7 +94,7 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         let node = attempt.allocation.node.clone();
-        self.part_ended(now, name, PartEnd { node, at, end }, out);
+        self.part_ended(now, name, node, at, end, out);
     }
 
     /// An attempt is over on all of its nodes.
@@ -110,6 +113,8 @@ impl Controller {
         let mut end = counted_as(end, attempt);
         end.card_peak = end.card_peak.max(attempt.card_used);
         let end = self.blamed_on_card(name.job.number, end);
+        let ended_late = self.jobs.get(&name.job.number).filter(|_| end.outcome == Outcome::Timeout);
+        let out_of_time = ended_late.is_some_and(|job| self.ran_into_deadline(job));
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
@@ -120,15 +125,18 @@ impl Controller {
         let cards = self.jobs.get(&name.job.number).and_then(|job| job.request.cards.as_ref());
         let largest = cards.and_then(|wanted| self.cards_for(wanted).max());
         let grow = self.config.policy.grow_memory;
-        let idle = attempt_idle(self.jobs.get_mut(&name.job.number));
+        let idle = attempt_idle(self.jobs.get_mut(&name.job.number).map(Arc::make_mut));
         out.extend(idle.map(|idle| Decision::Counted { attempt: name, idle }));
-        let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
+        let Some(job) = self.jobs.get_mut(&name.job.number).map(Arc::make_mut) else { return };
         if end.outcome == Outcome::Preempted {
             let renewed = job.attempt.as_deref().is_some_and(|attempt| attempt.renewed);
             job.evictions += u32::from(!renewed);
             job.saved = job.saved + safe_work(job);
         }
-        let next = what_follows(&job.request, job.retries_used, &end);
+        let next = match out_of_time {
+            true => Next::Over(JobState::Deadline),
+            false => what_follows(&job.request, job.retries_used, &end),
+        };
         // One that is over asked for what it asked for.
         if end.outcome == Outcome::OutOfMemory && grow && !matches!(next, Next::Over(_)) {
             grow_slice(job, &end, largest);
@@ -138,7 +146,9 @@ impl Controller {
         out.push(Decision::Closed { attempt: name, at, end: end.clone() });
         self.suspect_cards(name.job.number, &end, out);
         self.follow(now, name.job.number, next, &end, out);
-        if let Some(job) = self.jobs.get_mut(&name.job.number).filter(|j| j.state.is_final()) {
+        if let Some(job) =
+            self.jobs.get_mut(&name.job.number).map(Arc::make_mut).filter(|j| j.state.is_final())
+        {
             job.ended_at = Some(at);
         }
     }
@@ -164,6 +174,9 @@ impl Controller {
                 "{why}; nobody knows whether its work is done: say so with 'ax resolve {id} succeeded', 'failed' or 'rerun'"
             );
         }
+        if matches!(next, Next::Over(JobState::Deadline)) {
+            why = format!("was not over by its deadline: {why}");
+        }
         match next {
             Next::Over(to) => {
                 self.shift(now, number, Move::by_ax(Cause::Ended, to, &why), out);
@@ -185,11 +198,12 @@ impl Controller {
         why: &str,
         out: &mut Vec<Decision>,
     ) {
-        if let Some(mut job) = self.jobs.remove(&number) {
+        if let Some(mut kept) = self.jobs.remove(&number) {
+            let job = Arc::make_mut(&mut kept);
             job.retries_used += u32::from(delay.is_some());
             job.backoff_until = delay.map(|d| now.boot + d);
-            self.learn_length(&mut job);
-            self.jobs.insert(number, job);
+            self.learn_length(job);
+            self.jobs.insert(number, kept);
         }
         self.shift(now, number, Move::by_ax(Cause::Requeued, JobState::Pending, why), out);
         self.settle_waiting(now, number, &Actor::Ax, why, out);
@@ -205,8 +219,7 @@ impl Controller {
         let Some(attempt) = self.living(name, Cause::NeverStarted, "non-start", out) else { return };
         let node = attempt.allocation.node.clone();
         if attempt.gang.is_some() {
-            let part = PartEnd { node, at: now.wall, end: launch_failed(why) };
-            return self.part_ended(now, name, part, out);
+            return self.part_ended(now, name, node, now.wall, launch_failed(why), out);
         }
         if attempt.ending.is_none() {
             self.came_to_nothing(now, &node, name, &why);
@@ -232,7 +245,7 @@ impl Controller {
             }
             None => {
                 let why = format!("its last assignment was never started: {why}");
-                if let Some(job) = self.jobs.get_mut(&number) {
+                if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
                     job.backoff_until = pause.map(|pause| now.boot + pause);
                 }
                 self.shift(now, number, Move::by_ax(Cause::NeverStarted, JobState::Pending, &why), out);
@@ -243,7 +256,7 @@ impl Controller {
 
     /// A job that uses more of its cards than it asked for is charged with what it uses.
     pub(super) fn cards_used(&mut self, name: AttemptName, peak: Megabytes, out: &mut Vec<Decision>) {
-        let Some(job) = self.jobs.get_mut(&name.job.number) else { return };
+        let Some(job) = self.jobs.get_mut(&name.job.number).map(Arc::make_mut) else { return };
         let asked = job.request.cards.as_ref().and_then(|cards| cards.slice);
         let attempt = job.attempt.as_mut().filter(|a| a.name == name && a.end.is_none());
         let (Some(attempt), Some(asked)) = (attempt, asked) else { return };
@@ -269,7 +282,7 @@ impl Controller {
         at: WallTime,
         out: &mut Vec<Decision>,
     ) {
-        let job = self.jobs.get_mut(&name.job.number);
+        let job = self.jobs.get_mut(&name.job.number).map(Arc::make_mut);
         let attempt = job.and_then(|j| j.attempt.as_mut()).filter(|a| a.name == name && a.end.is_none());
         let Some(attempt) = attempt else { return };
         let at = at.min(now.wall);
@@ -292,7 +305,7 @@ impl Controller {
 }
 
 /// The idle time of an attempt that has ended, if that is not written down yet.
-fn attempt_idle(job: Option<&mut Box<Job>>) -> Option<Span> {
+fn attempt_idle(job: Option<&mut Job>) -> Option<Span> {
     job?.attempt.as_mut()?.idle.take_unwritten(true)
 }
 
@@ -377,7 +390,7 @@ fn in_words(end: &AttemptEnd) -> String {
 }
 
 /// Gives a node's resources to the living attempts on it.
-pub(super) fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Box<Job>>, node: &mut Node) {
+pub(super) fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Arc<Job>>, node: &mut Node) {
     for job in jobs.values().filter(|j| j.state.is_active()) {
         let Some(attempt) = job.attempt.as_ref() else { continue };
         if let Some(part) = attempt.open_part_on(&node.inventory.name) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::id::{JobId, QueueName};
+use crate::id::{JobId, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::{Bounds, Cards};
 use crate::node::Nodes;
@@ -43,7 +43,9 @@ pub(crate) struct Limits {
     limits: Vec<Limit>,
     sums: Vec<Sum>,
     /// What jobs are bound to that the same limits hold for: there are many jobs and few of these.
-    known: BTreeMap<Vec<usize>, Arc<Bounds>>,
+    known: BTreeMap<(Vec<usize>, Option<Uid>), Arc<Bounds>>,
+    /// Queues whose slices are under MPS.
+    mps: BTreeSet<QueueName>,
 }
 
 impl Whose {
@@ -106,6 +108,9 @@ impl Limits {
         let mut this = Limits::default();
         for queue in &config.queues {
             this.add(Whose::Queue(queue.name.clone()), &queue.cards, queue.max_cards, nodes);
+            if queue.mps {
+                this.mps.insert(queue.name.clone());
+            }
         }
         for limit in &config.limits {
             let user = limit.user.clone().map(Whose::User);
@@ -129,19 +134,22 @@ impl Limits {
 
     /// What a job is bound to; nothing: no limit concerns it.
     pub(crate) fn bounds(&mut self, job: &Job) -> Option<Arc<Bounds>> {
-        if self.limits.is_empty() || job.request.cards.is_none() {
-            return None;
-        }
+        let wanted =
+            job.request.cards.as_ref().filter(|_| !self.limits.is_empty() || !self.mps.is_empty())?;
+        // A program speaks with one MPS daemon, and there is one for each card.
+        let one_slice = wanted.slice.is_some() && wanted.count == 1;
+        let mps = Some(job.owner.uid).filter(|_| one_slice && self.mps.contains(&job.queue));
         let held_by = self.limits.iter().enumerate().filter(|(_, limit)| limit.whose.is(job));
         let own: Vec<usize> = held_by.map(|(at, _)| at).collect();
-        if own.is_empty() {
+        if own.is_empty() && mps.is_none() {
             return None;
         }
+        let own = (own, mps);
         if let Some(known) = self.known.get(&own) {
             return Some(Arc::clone(known));
         }
-        let mut bounds = Bounds::default();
-        for limit in own.iter().map(|at| &self.limits[*at]) {
+        let mut bounds = Bounds { mps, ..Bounds::default() };
+        for limit in own.0.iter().map(|at| &self.limits[*at]) {
             bounds.sums.extend(limit.sum);
             bounds.only = match (bounds.only.take(), &limit.only) {
                 (Some(a), Some(b)) => Some(both(&a, b)),

@@ -1,6 +1,7 @@
 //! What becomes of cards and nodes beside what jobs hold of them: what is seen on a card, what is wrong with one, and
 //! what people take out of use and give back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::ErrorClass;
@@ -8,7 +9,7 @@ use crate::gpu::{CardName, CardState, Health};
 use crate::id::{HostName, JobId, JobNumber};
 use crate::job::state::Outcome;
 use crate::job::{Actor, AttemptEnd, Job};
-use crate::node::{Allocation, Node};
+use crate::node::{Allocation, Card, Node};
 use crate::size::Megabytes;
 use crate::text::listed;
 
@@ -28,13 +29,16 @@ impl Controller {
     }
 
     /// A node that is new, or comes again, is known by what was known of it.
-    pub(super) fn remember(&mut self, node: &mut Node) {
+    pub(super) fn remember(&mut self, node: &mut Node, out: &mut Vec<Decision>) {
         let name = node.inventory.name.clone();
         let bound = self.foreign_bound();
         let mut known = self.absent.remove(&name).unwrap_or_default();
         if let Some(before) = self.nodes.get(&name) {
             known.cards.extend(before.card_states().clone());
             known.drained = before.drained().map(Into::into);
+        }
+        for card in &node.inventory.cards {
+            take_over(&name, card, &mut known.cards, out);
         }
         node.know_cards(known.cards, bound);
         node.drain(known.drained);
@@ -96,7 +100,7 @@ impl Controller {
             (health, None) => format!("{who} is {health}"),
         };
         if lost && state.health != Health::Healthy {
-            let holds = |job: &&Job| holds_card(job, name, uuid);
+            let holds = |job: &&Job| self.holds_card(job, name, uuid);
             let jobs: Vec<JobId> = self.active_jobs().filter(holds).map(|job| job.id).collect();
             for job in jobs {
                 let what = format!("{what}; nothing new is started there");
@@ -114,7 +118,7 @@ impl Controller {
 
     /// Something was seen on a card that is its jobs' own business: it is written down with them.
     pub(super) fn card_noted(&self, name: &HostName, uuid: &str, what: &str, out: &mut Vec<Decision>) {
-        for job in self.active_jobs().filter(|job| holds_card(job, name, uuid)) {
+        for job in self.active_jobs().filter(|job| self.holds_card(job, name, uuid)) {
             let actor = Arc::from(Actor::Ax.name());
             out.push(Decision::Noted { job: job.id, actor, what: what.to_owned() });
         }
@@ -224,14 +228,38 @@ impl Controller {
     pub(super) fn faults_under(&self, job: &Job) -> Option<String> {
         job.attempt.as_ref()?.parts().find_map(|held| {
             let node = self.nodes.get(&held.node)?;
-            let faulty = |uuid: &str| node.card_state(uuid).is_some_and(|state| state.faulty);
-            let card = held.cards.iter().find(|share| faulty(&share.uuid))?;
+            let faulty = |card: &&Card| node.card_state(&card.uuid).is_some_and(|state| state.faulty);
+            let is_held = |card: &&Card| held.cards.iter().any(|share| card.is_of(share, &held.node));
+            let card = node.inventory.cards.iter().filter(is_held).find(faulty)?;
             node.card_in_words(&card.uuid)
         })
     }
+
+    /// Whether a job's attempt holds a card, under whatever name it was given it.
+    fn holds_card(&self, job: &Job, name: &HostName, uuid: &str) -> bool {
+        let held = job.attempt.as_ref().and_then(|attempt| attempt.open_part_on(name));
+        let Some(held) = held else { return false };
+        let card = self.nodes.get(name);
+        let card = card.and_then(|node| node.inventory.cards.iter().find(|card| card.uuid == uuid));
+        held.cards.iter().any(|share| share.uuid == uuid || card.is_some_and(|card| card.is_of(share, name)))
+    }
 }
 
-fn holds_card(job: &Job, node: &HostName, uuid: &str) -> bool {
-    let held = job.attempt.as_ref().and_then(|attempt| attempt.open_part_on(node));
-    held.is_some_and(|held| held.cards.iter().any(|share| share.uuid == uuid))
+/// What a card was drained for while it had no UUID, it stays drained for.
+fn take_over(name: &HostName, card: &Card, known: &mut BTreeMap<String, CardState>, out: &mut Vec<Decision>) {
+    let declared = Card::declared_name(name, card.index);
+    let drained = |state: &CardState| state.health == Health::Drained;
+    if card.uuid == declared || !known.get(&declared).is_some_and(drained) {
+        return;
+    }
+    let Some(state) = known.insert(declared.clone(), CardState::default()) else { return };
+    let actor: Arc<str> = Arc::from(Actor::Ax.name());
+    let mut moved = |uuid: &str, state: &CardState, what: String| {
+        let (node, state) = (name.clone(), Box::new(state.clone()));
+        out.push(Decision::CardMoved { node, uuid: uuid.to_owned(), state, actor: Arc::clone(&actor), what });
+    };
+    moved(&declared, &CardState::default(), format!("{name} card {} is {} now", card.index, card.uuid));
+    let why = state.why.as_deref().unwrap_or("without a reason");
+    moved(&card.uuid, &state, format!("{name} card {}, {}, stays drained: {why}", card.index, card.uuid));
+    known.insert(card.uuid.clone(), state);
 }

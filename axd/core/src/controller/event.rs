@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::gpu::{CardName, CardState};
 use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey};
 use crate::job::request::Request;
+use crate::job::spec::Window;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, AttemptEnd, Owner};
 use crate::node::{Allocation, Inventory};
@@ -217,6 +218,12 @@ pub struct Change {
     pub name: Option<Box<str>>,
     /// Begin time.
     pub begin: Option<WallTime>,
+    /// Daily hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// Deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<WallTime>,
 }
 
 /// What the shell has to do, or to write down, because of an event. Acted

@@ -1,6 +1,7 @@
 //! Making room for urgent jobs: who is ended for them, and the places that they leave, kept until all have gone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::explain::started::Chosen;
 use crate::hostlist::compress;
@@ -9,7 +10,7 @@ use crate::job::bounds::Asks;
 use crate::job::spec::PreemptMode;
 use crate::job::state::Outcome;
 use crate::job::{Actor, Attempt, Claim, ClaimedPart, Job};
-use crate::node::{Allocation, AttemptKey, Node};
+use crate::node::{Allocation, AttemptKey, Company, Node};
 use crate::schedule::gang::Places;
 use crate::schedule::losses::{Losses, hour_of};
 use crate::schedule::order::ShapeId;
@@ -35,7 +36,12 @@ impl Controller {
             let card = |(index, charge): &(u32, _)| {
                 Some((has.iter().position(|card| card.index == *index)?, *charge))
             };
-            Some(Place { node, cards: part.cards.iter().map(card).collect::<Option<_>>()? })
+            let cards: Vec<_> = part.cards.iter().map(card).collect::<Option<_>>()?;
+            let first = cards.first().and_then(|(at, _)| has.get(*at));
+            let company = first.map_or(Company::default(), |card| {
+                Asks::from(job).company(card, self.config.resources.gpu_reserve)
+            });
+            Some(Place { node, cards, company })
         };
         let others = claim.others.iter().map(place).collect::<Option<_>>()?;
         Some(Places { first: place(&claim.first)?, others })
@@ -81,7 +87,7 @@ impl Controller {
 
     fn drop_claim(&mut self, number: JobNumber) {
         self.claims.remove(&number);
-        if let Some(job) = self.jobs.get_mut(&number) {
+        if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
             job.claim = None;
         }
     }
@@ -110,9 +116,9 @@ impl Controller {
         let has = &node.inventory;
         let reserve = self.config.resources.gpu_reserve;
         let room = |(at, _): &(usize, Megabytes)| {
-            let charged = node.cards_used().get(*at)?.charged;
-            Some(()).filter(|()| Asks::from(job).may_have(node, &has.cards[*at]))?;
-            node.withheld()[*at].fit(&has.cards[*at], charged, job.request.cards.as_ref()?, reserve)
+            let (used, asks) = (*node.cards_used().get(*at)?, Asks::from(job));
+            Some(()).filter(|()| asks.may_have(node, &has.cards[*at]))?;
+            node.withheld()[*at].fit(&has.cards[*at], used, asks, reserve)
         };
         node.drained().is_none()
             && node.cpus_used() + has.cpus_for(&job.request) <= has.cpus
@@ -130,6 +136,11 @@ impl Controller {
     ) -> Option<Eviction> {
         // Whoever can't make others go could not if it were less urgent either.
         if job.request.priority < blocked.worth(shape).from_priority {
+            return None;
+        }
+        // They may take that long, and it may be too late for it then.
+        let when_gone = now.wall + self.config.policy.kill_wait;
+        if self.opens(job, when_gone) != Some(when_gone) {
             return None;
         }
         let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
@@ -222,7 +233,7 @@ impl Controller {
         {
             self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
         }
-        if let Some(job) = self.jobs.get_mut(&urgent) {
+        if let Some(job) = self.jobs.get_mut(&urgent).map(Arc::make_mut) {
             job.claim = Some(Box::new(claim));
             self.claims.insert(urgent);
         }

@@ -2,61 +2,50 @@
 //! the whole, unless another part failed before; whichever settles it, the other parts are ended.
 
 use crate::id::{AttemptName, HostName};
-use crate::job::AttemptEnd;
-use crate::job::gang::Verdict;
 use crate::job::state::{Cause, JobState, Outcome};
+use crate::job::{Attempt, AttemptEnd};
 use crate::time::{Now, WallTime};
 
 use super::attempt::counted_as;
 use super::{Controller, Decision, Move};
 
-/// The end of what an attempt had on one node.
-pub(super) struct PartEnd {
-    pub(super) node: HostName,
-    pub(super) at: WallTime,
-    pub(super) end: AttemptEnd,
-}
-
 impl Controller {
     /// What an attempt had on a node is over and proved empty.
-    pub(super) fn part_ended(&mut self, now: Now, name: AttemptName, part: PartEnd, out: &mut Vec<Decision>) {
+    pub(super) fn part_ended(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        node: HostName,
+        at: WallTime,
+        end: AttemptEnd,
+        out: &mut Vec<Decision>,
+    ) {
         let Some(attempt) = self.living(name, Cause::Ended, "end of a part", out) else { return };
-        let first = attempt.allocation.node == part.node;
-        if attempt.gang.is_none() && first {
-            return self.attempt_over(now, name, part.at, part.end, out);
+        if attempt.gang.is_none() && attempt.allocation.node == node {
+            return self.attempt_over(now, name, at, end, out);
         }
-        let (open, ending) = (attempt.open_part_on(&part.node).is_some(), attempt.ending.is_some());
-        let counted = counted_as(part.end.clone(), attempt);
-        let Some(gang) = attempt.gang.as_deref_mut().filter(|_| open) else {
-            let why = format!("end of {name} on {}, where it has no living part", part.node);
+        let asked = attempt.ending.is_some();
+        let Some(Closed { settles, verdict, left }) = close(attempt, &node, &end) else {
+            let why = format!("end of {name} on {node}, where it has no living part");
             out.push(Decision::Ignored { job: Some(name.job), why });
             return;
         };
-        gang.closed.push(part.node.clone());
-        let settles = gang.verdict.is_none() && (first || counted.outcome != Outcome::Succeeded);
-        if settles {
-            let message = counted.message.clone();
-            let message = if first { message } else { Some(on_node(&part.node, &counted)) };
-            gang.verdict = Some(Verdict { at: part.at, end: AttemptEnd { message, ..counted } });
+        self.give_back(&node, name);
+        if settles && !asked && end.outcome == Outcome::LaunchFailed {
+            let why = end.message.as_deref().unwrap_or_default();
+            self.came_to_nothing(now, &node, name, why);
         }
-        let (verdict, left) = (gang.verdict.clone(), gang.others.len() + 1 - gang.closed.len());
-        self.give_back(&part.node, name);
-        if settles && !ending && part.end.outcome == Outcome::LaunchFailed {
-            let why = part.end.message.as_deref().unwrap_or_default();
-            self.came_to_nothing(now, &part.node, name, why);
-        }
-        let PartEnd { node, at, end } = part;
         out.push(Decision::PartClosed { attempt: name, node: node.clone(), at, end });
         let Some(verdict) = verdict else { return };
         if left == 0 {
-            return self.parts_over(now, name, at, verdict.end, out);
+            return self.parts_over(now, name, at, verdict, out);
         }
         if settles {
-            self.completes(now, name, &node, &verdict.end, out);
+            self.completes(now, name, &node, &verdict, out);
         }
         // Who was asked to end was asked on all nodes.
-        if settles && !ending {
-            let (outcome, message) = (verdict.end.outcome, format!("it has ended on {node}"));
+        if settles && !asked {
+            let (outcome, message) = (verdict.outcome, format!("it has ended on {node}"));
             out.push(Decision::Terminate { attempt: name, outcome, message, warned: false });
         }
     }
@@ -102,6 +91,32 @@ impl Controller {
             _ => self.attempt_over(now, name, at, end, out),
         }
     }
+}
+
+/// What the end of a part comes to.
+struct Closed {
+    /// It settles as what the whole counts.
+    settles: bool,
+    /// As what, once that is settled.
+    verdict: Option<AttemptEnd>,
+    /// So many parts are not over.
+    left: usize,
+}
+
+/// Enters the end of a part; nothing if none lives on that node.
+fn close(attempt: &mut Attempt, node: &HostName, end: &AttemptEnd) -> Option<Closed> {
+    attempt.open_part_on(node)?;
+    let first = attempt.allocation.node == *node;
+    let counted = counted_as(end.clone(), attempt);
+    let gang = attempt.gang.as_deref_mut()?;
+    gang.closed.push(node.clone());
+    let settles = gang.verdict.is_none() && (first || counted.outcome != Outcome::Succeeded);
+    if settles {
+        let message = if first { counted.message.clone() } else { Some(on_node(node, &counted)) };
+        gang.verdict = Some(AttemptEnd { message, ..counted });
+    }
+    let left = gang.others.len() + 1 - gang.closed.len();
+    Some(Closed { settles, verdict: gang.verdict.clone(), left })
 }
 
 /// What is said of the whole when a part settled it on which its script did not run.

@@ -26,9 +26,9 @@ enum Due {
 impl Controller {
     /// A living attempt and its job; late news finds none.
     fn with_cards(&mut self, name: AttemptName) -> Option<&mut Job> {
-        let job = self.jobs.get_mut(&name.job.number)?;
+        let job = self.jobs.get_mut(&name.job.number).map(Arc::make_mut)?;
         let living = |attempt: &Attempt| attempt.name == name && attempt.end.is_none();
-        job.attempt.as_deref().is_some_and(living).then_some(&mut **job)
+        job.attempt.as_deref().is_some_and(living).then_some(job)
     }
 
     pub(super) fn cards_idle(&mut self, now: Now, name: AttemptName, lasted: Span, out: &mut Vec<Decision>) {
@@ -73,7 +73,7 @@ impl Controller {
         }
         let until = now.wall + span;
         let what = asked.said(&format!("idle cards kept for {}", format_duration(span)));
-        if let Some(job) = self.jobs.get_mut(&id.number) {
+        if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
             job.kept_until = Some(until);
             if let Some(attempt) = &mut job.attempt {
                 attempt.idle.warned = None;
@@ -118,7 +118,9 @@ impl Controller {
             job.queue,
             format_duration(every)
         );
-        if let Some(attempt) = self.jobs.get_mut(&name.job.number).and_then(|job| job.attempt.as_mut()) {
+        if let Some(attempt) =
+            self.jobs.get_mut(&name.job.number).map(Arc::make_mut).and_then(|job| job.attempt.as_mut())
+        {
             attempt.renewed = true;
         }
         self.end_attempt(name.job.number, Outcome::Preempted, &Actor::Ax, message, out);

@@ -12,6 +12,7 @@ mod evict;
 mod gang;
 mod idle;
 mod learn;
+mod moments;
 mod overuse;
 mod person;
 mod places;
@@ -44,10 +45,10 @@ use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
-use crate::time::{BootTime, Now, Span, WallTime};
+use crate::time::{BootTime, Now, Span, WallTime, Zone};
 use attempt::hold_what_jobs_hold;
 use bounds::Limits;
-use gang::PartEnd;
+use moments::Moments;
 use person::Asked;
 
 /// How long a finished job stays in memory, so that what is on its way about it
@@ -59,8 +60,8 @@ const FINISHED_STAYS: Span = Span::seconds(5);
 pub struct Controller {
     config: Arc<Config>,
     nodes: Nodes,
-    /// Boxed: a tree of values of this size is half empty.
-    jobs: BTreeMap<JobNumber, Box<Job>>,
+    /// Shared with copies that are read elsewhere; a tree of values of this size would be half empty anyhow.
+    jobs: BTreeMap<JobNumber, Arc<Job>>,
     keys: BTreeMap<(Uid, SubmissionKey), JobNumber>,
     /// The job of each living attempt, by epoch.
     by_epoch: BTreeMap<AttemptKey, JobNumber>,
@@ -92,6 +93,10 @@ pub struct Controller {
     pass_due: bool,
     /// Jobs that wait for a wall-clock time.
     begins: BTreeSet<(WallTime, JobNumber)>,
+    /// Jobs whose hours or deadlines change something while they wait.
+    moments: Moments,
+    /// The clock that hours go by.
+    zone: Arc<Zone>,
     /// Jobs that wait for their back-off to pass.
     backoffs: BTreeSet<(BootTime, JobNumber)>,
     /// Finished jobs, by the time at which they leave memory.
@@ -152,6 +157,7 @@ impl Controller {
             known: BTreeMap::new(),
             history: History::default(),
             losses: Losses::default(),
+            zone: Zone::default(),
         })
     }
 
@@ -177,8 +183,10 @@ impl Controller {
     /// For simulations of systems that decide at fixed intervals.
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Decision> {
         let mut out = Vec::new();
+        let set_back = now.wall < self.seen;
         (self.seen, self.seen_boot) = (now.wall, now.boot);
         self.pass_time(now, &mut out);
+        self.pass_moments(now, set_back, &mut out);
         match event {
             Event::ConfigLoaded(config) => self.config_loaded(*config),
             Event::NodeRegistered(inventory) => self.node_registered(inventory, &mut out),
@@ -190,7 +198,7 @@ impl Controller {
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::PartEnded { attempt, node, at, end } => {
-                self.part_ended(now, attempt, PartEnd { node, at, end }, &mut out);
+                self.part_ended(now, attempt, node, at, end, &mut out);
             }
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
@@ -220,7 +228,7 @@ impl Controller {
         }
         while let Some(&(at, number)) = self.backoffs.first().filter(|(at, _)| *at <= now.boot) {
             self.backoffs.remove(&(at, number));
-            if let Some(job) = self.jobs.get_mut(&number) {
+            if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
                 job.backoff_until = None;
             }
             due.insert(number);
@@ -248,7 +256,7 @@ impl Controller {
         let begin = self.begins.first().map(|(at, _)| *at);
         // Somebody may be waiting for others to be ended.
         let budget = self.no_evictions_until().filter(|_| self.order.anybody_waits());
-        Wake { boot, wall: begin.into_iter().chain(budget).min() }
+        Wake { boot, wall: begin.into_iter().chain(budget).chain(self.moments.first()).min() }
     }
 
     fn config_loaded(&mut self, config: Config) {
@@ -260,7 +268,7 @@ impl Controller {
 
     fn node_registered(&mut self, inventory: crate::node::Inventory, out: &mut Vec<Decision>) {
         let mut node = Node::new(inventory);
-        self.remember(&mut node);
+        self.remember(&mut node, out);
         hold_what_jobs_hold(&self.jobs, &mut node);
         // What was to be free there may be gone.
         self.drop_claims_on(&node.inventory.name, out);
@@ -278,9 +286,10 @@ impl Controller {
             out.push(Decision::Ignored { job: Some(id), why });
             return false;
         }
-        let Some(mut job) = self.unindex(number) else { return false };
+        let Some(mut kept) = self.unindex(number) else { return false };
+        let job = Arc::make_mut(&mut kept);
         job.state = to;
-        job.claim = job.claim.filter(|_| to == JobState::Ready);
+        job.claim = job.claim.take().filter(|_| to == JobState::Ready);
         // A running job's note stays the reason for which it, and there, was started.
         if cause != Cause::Confirmed {
             job.note = (!why.is_empty()).then(|| why.into());
@@ -292,22 +301,25 @@ impl Controller {
                 let evicted =
                     |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
                 if !job.attempt.as_deref().is_some_and(evicted) {
-                    self.wake_queue(&job);
+                    self.wake_queue(job);
                 }
             }
             _ if to.is_final() => job.ended_at = Some(now.wall),
             _ => {}
         }
-        self.index(job);
+        self.index(kept);
         let (actor, why) = (Arc::from(actor.name()), why.to_owned());
         out.push(Decision::Moved { job: id, from: Some(from), to, cause: Some(cause), actor, why });
         true
     }
 
     /// Enters a job into everything that is derived from it.
-    fn index(&mut self, mut job: Box<Job>) {
+    fn index(&mut self, mut job: Arc<Job>) {
         let number = job.id.number;
-        job.bounds = self.limits.bounds(&job);
+        let bounds = self.limits.bounds(&job);
+        if job.bounds != bounds {
+            Arc::make_mut(&mut job).bounds = bounds;
+        }
         if job.state.is_active() {
             self.limits.started(&job);
         }
@@ -330,6 +342,7 @@ impl Controller {
         if job.claim.is_some() {
             self.claims.insert(number);
         }
+        self.note_moment(&job);
         self.enter_order(&job);
         if let Some(attempt) = job.attempt.as_ref().filter(|_| job.state.is_active()) {
             self.active.insert(number);
@@ -342,9 +355,10 @@ impl Controller {
     }
 
     /// Takes a job out of everything that is derived from it.
-    fn unindex(&mut self, number: JobNumber) -> Option<Box<Job>> {
+    fn unindex(&mut self, number: JobNumber) -> Option<Arc<Job>> {
         let job = self.jobs.remove(&number)?;
         self.claims.remove(&number);
+        self.moments.set(number, None);
         if job.state == JobState::Ready {
             self.order.remove(&job, &self.config, self.share(&job));
         }
@@ -380,8 +394,11 @@ impl Controller {
         why: &str,
         out: &mut Vec<Decision>,
     ) {
+        if self.end_lapsed(now, number, out) {
+            return;
+        }
         let Some(job) = self.jobs.get(&number) else { return };
-        let met = own_conditions_met(job, now);
+        let met = self.own_conditions_met(job, now);
         match (job.state, met) {
             (JobState::Pending, true) => {
                 self.shift(now, number, Move::new(Cause::Eligible, JobState::Ready, actor, why), out);
@@ -473,10 +490,11 @@ impl Controller {
     pub fn next_epoch(&self) -> Epoch {
         self.next_epoch
     }
-}
 
-/// Whether nothing of its own keeps a job from starting: hold, begin time, back-off.
-fn own_conditions_met(job: &Job, now: Now) -> bool {
-    let begun = job.request.begin.is_none_or(|begin| begin <= now.wall);
-    job.hold.is_none() && job.backoff_until.is_none() && begun
+    /// Whether nothing of its own keeps a job from starting: hold, begin time, back-off, hours.
+    fn own_conditions_met(&self, job: &Job, now: Now) -> bool {
+        let begun = job.request.begin.is_none_or(|begin| begin <= now.wall);
+        let free = job.hold.is_none() && job.backoff_until.is_none() && begun;
+        free && self.opens(job, now.wall) == Some(now.wall)
+    }
 }

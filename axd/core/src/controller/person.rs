@@ -7,6 +7,7 @@ use crate::api::{ErrorClass, Resolution};
 use crate::config::QueueState;
 use crate::directive::signals;
 use crate::id::{JobId, JobNumber};
+use crate::job::request::fits_window;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, Job};
 use crate::time::Now;
@@ -121,7 +122,7 @@ impl Controller {
         warned: bool,
         out: &mut Vec<Decision>,
     ) {
-        let Some(job) = self.jobs.get_mut(&number) else { return };
+        let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return };
         let Some(attempt) = &mut job.attempt else { return };
         attempt.ending.get_or_insert_with(|| (outcome, message.as_str().into()));
         let (id, attempt) = (job.id, attempt.name);
@@ -155,7 +156,7 @@ impl Controller {
             return;
         }
         let waiting = job.state.is_waiting();
-        if let Some(job) = self.jobs.get_mut(&id.number) {
+        if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
             job.hold = Some(actor.name().into());
         }
         let said = asked.said("held");
@@ -179,7 +180,7 @@ impl Controller {
             out.push(Decision::Refused { class, why });
             return;
         }
-        if let Some(job) = self.jobs.get_mut(&id.number) {
+        if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
             job.hold = None;
         }
         let what = asked.said("released");
@@ -190,13 +191,13 @@ impl Controller {
     fn update(&mut self, now: Now, asked: &Asked<'_>, change: Change, out: &mut Vec<Decision>) {
         let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
-        if let Err(why) = self.may_change(job, actor, &change) {
+        if let Err(why) = self.may_change(now, job, actor, &change) {
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
         }
         let Some(mut job) = self.unindex(id.number) else { return };
         let moves = change.queue.as_ref().is_some_and(|queue| *queue != job.queue);
-        let what = asked.said(&format!("{},", apply(&mut job, change)));
+        let what = asked.said(&format!("{},", apply(Arc::make_mut(&mut job), change)));
         if moves && job.state == JobState::Ready {
             self.wake_queue(&job);
         }
@@ -205,7 +206,7 @@ impl Controller {
         self.settle_waiting(now, id.number, actor, &what, out);
     }
 
-    fn may_change(&self, job: &Job, actor: &Actor, change: &Change) -> Result<(), String> {
+    fn may_change(&self, now: Now, job: &Job, actor: &Actor, change: &Change) -> Result<(), String> {
         if !job.state.is_waiting() {
             return Err(format!("{} is {}: only waiting jobs can be changed", job.id, job.state));
         }
@@ -219,6 +220,14 @@ impl Controller {
         }
         let admin = actor.is_admin();
         let limit = change.time_limit.unwrap_or(job.request.time_limit);
+        let mut changed = job.clone();
+        apply(&mut changed, change.clone());
+        if let Some(window) = changed.request.window() {
+            fits_window(window, limit).map_err(|unmeetable| unmeetable.message)?;
+        }
+        if let Some(why) = self.lapsed(&changed, now.wall) {
+            return Err(why);
+        }
         match queue.max_time {
             Some(max) if !admin && limit.is_none_or(|l| l > max) => {
                 Err(format!("queue '{}' takes no job longer than {max}", queue.name))
@@ -276,6 +285,14 @@ fn apply(job: &mut Job, change: Change) -> String {
     if let Some(begin) = change.begin {
         said.push(format!("begins at {begin}"));
         job.request.begin = Some(begin);
+    }
+    if let Some(window) = change.window {
+        said.push(format!("runs only within {window}"));
+        job.request.set_special(|special| special.window = Some(window));
+    }
+    if let Some(deadline) = change.deadline {
+        said.push(format!("to be over by {deadline}"));
+        job.request.set_special(|special| special.deadline = Some(deadline));
     }
     if said.is_empty() { "nothing changed".to_owned() } else { said.join(", ") }
 }

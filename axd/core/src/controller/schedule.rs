@@ -2,6 +2,7 @@
 //! places for the first that don't, making room for urgent ones.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
@@ -112,6 +113,7 @@ impl Controller {
             from,
             until: from + self.planned(job),
             cards: place.cards.clone(),
+            company: place.company,
             cpus: has.map_or(0, |has| has.cpus_for(&job.request)),
             ram: has.map_or_else(Default::default, |has| has.ram_for(&job.request)),
         }
@@ -273,7 +275,9 @@ impl Controller {
     ) -> Option<Vec<Reservation>> {
         let left = standing.left.checked_sub(1)?;
         let (timeline, now) = (&standing.timeline, standing.timeline.now());
-        let (from, places) = rules.earliest_places(&self.nodes, timeline, job, now, waiting.length)?;
+        let found = rules.earliest_places(&self.nodes, timeline, job, now, waiting.length);
+        // One that is later than its hours or its deadline let it start is of no use to it.
+        let (from, places) = found.filter(|(from, _)| self.opens(job, *from) == Some(*from))?;
         if standing.reserved.insert(queue.clone()) {
             standing.kept.push(queue);
         }
@@ -331,7 +335,7 @@ impl Controller {
         let given = |place: &Place| {
             let node = self.nodes.as_slice().get(place.node)?;
             let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
-            Some(node.allocation(&job.request, &cards, self.config.resources.gpu_reserve))
+            Some(node.allocation(&**job, &cards, self.config.resources.gpu_reserve))
         };
         let others: Option<Vec<Allocation>> = places.others.iter().map(given).collect();
         let (Some(allocation), Some(others)) = (given(&places.first), others) else { return false };
@@ -339,7 +343,7 @@ impl Controller {
         self.next_epoch = self.next_epoch.next();
         let (why, passed) = (self.why_started(job, (&allocation, &others), chosen), chosen.passed());
         let charged = self.charge(&queue, share, planned);
-        let Some(job) = self.jobs.get_mut(&number) else { return false };
+        let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
         job.attempt = Some(Box::new(Attempt {
@@ -369,7 +373,9 @@ impl Controller {
         }
         let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
         // Not before: its place in the order hung on what was learnt when it came.
-        if let Some(job) = self.jobs.get_mut(&number).filter(|_| learnt != Learnt::default()) {
+        if let Some(job) =
+            self.jobs.get_mut(&number).map(Arc::make_mut).filter(|_| learnt != Learnt::default())
+        {
             job.learnt = Some(Box::new(learnt));
         }
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, others, why, passed });
@@ -427,7 +433,10 @@ impl Controller {
         self.limits = Limits::of(&self.config, &self.nodes);
         let mut jobs = std::mem::take(&mut self.jobs);
         for job in jobs.values_mut() {
-            job.bounds = self.limits.bounds(job);
+            let bounds = self.limits.bounds(job);
+            if job.bounds != bounds {
+                Arc::make_mut(job).bounds = bounds;
+            }
             if job.state.is_active() {
                 self.limits.started(job);
             }

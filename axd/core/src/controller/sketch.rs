@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::explain::PLANNED;
 use crate::id::JobNumber;
 
+use super::moments::Moments;
 use super::{Controller, Troubles, WaitingOrder};
 
 impl Controller {
@@ -35,6 +36,8 @@ impl Controller {
             claims: BTreeSet::new(),
             pass_due: false,
             begins: BTreeSet::new(),
+            moments: Moments::default(),
+            zone: Arc::clone(&self.zone),
             backoffs: BTreeSet::new(),
             leaving: BTreeSet::new(),
             active: BTreeSet::new(),

@@ -16,10 +16,11 @@ use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, VirtualTimes};
 use crate::schedule::usage::Usages;
-use crate::time::{BootTime, WallTime};
+use crate::time::{BootTime, WallTime, Zone};
 
 use super::attempt::hold_what_jobs_hold;
 use super::bounds::Limits;
+use super::moments::Moments;
 use super::{Controller, Troubles};
 
 /// What is known of a node beyond what it registers with and what jobs hold of it.
@@ -48,7 +49,7 @@ pub struct Snapshot {
     /// Nodes, without what is given out of them: the jobs say that.
     pub nodes: Vec<Inventory>,
     /// Jobs that have not ended, or only just.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<Arc<Job>>,
     /// The number that the next job gets.
     pub next_number: JobNumber,
     /// The epoch that the next attempt gets.
@@ -74,6 +75,9 @@ pub struct Snapshot {
     /// What making room has cost lately.
     #[serde(default)]
     pub losses: Losses,
+    /// The clock that daily hours go by.
+    #[serde(default)]
+    pub zone: Zone,
 }
 
 impl Controller {
@@ -102,6 +106,8 @@ impl Controller {
             history: Arc::new(snapshot.history),
             losses: snapshot.losses,
             claims: BTreeSet::new(),
+            moments: Moments::default(),
+            zone: Arc::new(snapshot.zone),
             pass_due: false,
             nodes,
             jobs: BTreeMap::new(),
@@ -118,7 +124,8 @@ impl Controller {
             config: Arc::new(snapshot.config),
         };
         let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
-        for mut job in snapshot.jobs {
+        for mut kept in snapshot.jobs {
+            let job = Arc::make_mut(&mut kept);
             // Ten thousand jobs of one user in one queue share these texts, as they did when they came.
             match owners.get(&job.owner.name) {
                 Some(known) => job.owner.name = Arc::clone(known),
@@ -128,7 +135,7 @@ impl Controller {
                 job.queue = queue.name.clone();
             }
             this.next_number = this.next_number.max(JobNumber(job.id.number.0.saturating_add(1)));
-            this.index(Box::new(job));
+            this.index(kept);
         }
         for node in this.nodes.iter_mut() {
             hold_what_jobs_hold(&this.jobs, node);
@@ -142,7 +149,7 @@ impl Controller {
         Snapshot {
             config: Config::clone(&self.config),
             nodes: self.nodes.iter().map(|n| n.inventory.clone()).collect(),
-            jobs: self.jobs().cloned().collect(),
+            jobs: self.jobs.values().map(Arc::clone).collect(),
             next_number: self.next_number,
             next_epoch: self.next_epoch,
             times: self.times.clone(),
@@ -152,6 +159,7 @@ impl Controller {
             known: self.known(),
             history: History::clone(&self.history),
             losses: self.losses.clone(),
+            zone: Zone::clone(&self.zone),
         }
     }
 

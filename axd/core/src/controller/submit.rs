@@ -11,7 +11,7 @@ use crate::schedule::fragmentation::Mix;
 use crate::schedule::history::Signature;
 use crate::time::{Now, Span};
 
-use super::{Controller, Decision, Submission, own_conditions_met};
+use super::{Controller, Decision, Submission};
 
 impl Controller {
     pub(super) fn submitted(&mut self, now: Now, submission: Submission, out: &mut Vec<Decision>) {
@@ -32,7 +32,7 @@ impl Controller {
         let id = JobId { year, number: self.next_number };
         self.next_number = after;
         let actor = Actor::User { uid: owner.uid, name: Arc::clone(&owner.name), admin: false };
-        let mut job = Box::new(Job {
+        let mut job = Job {
             id,
             key,
             name,
@@ -57,9 +57,9 @@ impl Controller {
             attempt: None,
             note: None,
             owner,
-        });
+        };
         job.bounds = self.limits.bounds(&job);
-        if let Some(why) = self.out_of_bounds(&job) {
+        if let Some(why) = self.out_of_bounds(&job).or_else(|| self.lapsed(&job, now.wall)) {
             self.next_number = id.number;
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
@@ -67,7 +67,7 @@ impl Controller {
         job.signature = Signature::of(&job.name, job.request.cards.as_ref());
         self.learn_length(&mut job);
         let learnt = self.learn_memory(&mut job);
-        if own_conditions_met(&job, now) {
+        if self.own_conditions_met(&job, now) {
             job.state = JobState::Ready;
             job.eligible_at = Some(now.wall);
             self.wake_queue(&job);
@@ -78,7 +78,7 @@ impl Controller {
             self.mix.count(wanted);
         }
         let to = job.state;
-        self.index(job);
+        self.index(Arc::new(job));
         out.push(Decision::Accepted { key, job: id });
         let (actor, why) = (Arc::from(actor.name()), "submitted".to_owned());
         out.push(Decision::Moved { job: id, from: None, to, cause: None, actor, why });

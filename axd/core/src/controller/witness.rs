@@ -3,6 +3,7 @@
 //! tried run on copies: the controller itself changes in `step` alone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::advice::Remedy;
 use crate::config::Queue;
@@ -123,7 +124,7 @@ impl Controller {
     pub(crate) fn try_with(&mut self, now: Now, job: Job) -> Trial {
         let number = job.id.number;
         self.unindex(number);
-        self.index(Box::new(job));
+        self.index(Arc::new(job));
         let mut witness = Witness { asked: Some(number), ..Witness::default() };
         let mut out = self.apply(now, Event::Tick);
         self.schedule_before(now, &mut out, &mut witness);
@@ -144,7 +145,7 @@ impl Controller {
     pub fn as_if(mut self, number: JobNumber, remedy: &Remedy) -> Option<Controller> {
         self.job(number).filter(|job| job.state == JobState::Ready)?;
         let mut job = self.unindex(number)?;
-        remedy.apply(&mut job);
+        remedy.apply(Arc::make_mut(&mut job));
         self.index(job);
         Some(self)
     }

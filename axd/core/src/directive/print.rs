@@ -97,10 +97,7 @@ fn timing(words: &mut Words, timing: &TimingSpec) {
     words.option("estimate", timing.estimate, format_duration);
     words.option("begin", timing.begin.as_ref(), when::format);
     words.option("deadline", timing.deadline.as_ref(), when::format);
-    words.option("window", timing.window, |window| {
-        let clock = |minutes: u16| format!("{:02}:{:02}", minutes / 60, minutes % 60);
-        format!("{}-{}", clock(window.from), clock(window.to))
-    });
+    words.option("window", timing.window, |window| window.to_string());
     words.text("dependency", &timing.dependency);
     words.text("array", &timing.array);
     words.flag("hold", timing.hold);

@@ -117,11 +117,15 @@ const AX: &[OptionDef] = &[
     value("begin", "WHEN", timing::begin)
         .says(Timing, "start no earlier: 16:00, now+2h, tomorrow, a date")
         .doc("Local times are the cluster's."),
-    value("deadline", "WHEN", timing::deadline).effect(LATER).says(Timing, "be done by then, or do not start"),
+    value("deadline", "WHEN", timing::deadline)
+        .says(Timing, "be done by then, or do not start")
+        .doc("Written as --begin is. The job starts as long as it could be over by then, as its --estimate says, else its \
+              time limit; once it no longer could, it ends as DEADLINE. What still runs then is ended."),
     value("window", "HH:MM-HH:MM", timing::window)
         .known(Extra)
-        .effect(LATER)
-        .says(Timing, "run only within these daily hours"),
+        .says(Timing, "run only within these daily hours")
+        .doc("22:00-08:00 passes midnight. By the cluster's clock. The job starts only if its time limit, which it \
+              needs, is over before the hours are."),
     value("dependency", "LIST", timing::dependency)
         .shorts(&[('d', Both)])
         .effect(LATER)

@@ -24,6 +24,17 @@ pub enum Condition {
         /// That time.
         at: WallTime,
     },
+    /// It may not start at this time of the day, or not any more.
+    Hours {
+        /// Its daily hours: `22:00-08:00`.
+        window: String,
+        /// The hours have begun, but it would not be over when they end.
+        open: bool,
+        /// How long it may run.
+        limit: Option<Span>,
+        /// When it may start next; absent: its time limit fits into no such hours.
+        next: Option<WallTime>,
+    },
     /// It failed, and pauses before it is tried again.
     Retry {
         /// Until then.
@@ -232,6 +243,25 @@ fn hosts(first: &HostName, others: &[HostName]) -> String {
     crate::hostlist::compress(&names)
 }
 
+/// `may start only between 22:00 and 08:00; next at 22:00, in 03:12:05`.
+fn hours_in_words(
+    window: &str,
+    open: bool,
+    limit: Option<Span>,
+    next: Option<WallTime>,
+    now: WallTime,
+) -> String {
+    let (from, to) = window.split_once('-').unwrap_or((window, window));
+    let limit = limit
+        .filter(|_| open)
+        .map_or(String::new(), |limit| format!(", and would not be over by {to}: its time limit is {limit}"));
+    let next = match next {
+        Some(next) => format!("next at {from}, in {}", next - now),
+        None => "and never, as its time limit is longer than that".to_owned(),
+    };
+    format!("may start only between {from} and {to} (--window){limit}; {next}")
+}
+
 impl Condition {
     /// In a sentence with numbers; times as they are from now on.
     pub fn sentence(&self, now: WallTime) -> String {
@@ -239,6 +269,9 @@ impl Condition {
         match self {
             Condition::Held { job, by } => format!("held by {by}; 'ax release {job}' lets it go"),
             Condition::Begin { at } => format!("waits for its begin time, in {}", *at - now),
+            Condition::Hours { window, open, limit, next } => {
+                hours_in_words(window, *open, *limit, *next, now)
+            }
             Condition::Retry { at, used, of } => {
                 format!("retry {used} of {of} in {} s after a failure", seconds(at))
             }

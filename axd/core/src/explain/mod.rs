@@ -3,6 +3,7 @@
 //! the scheduler itself goes by: the next pass is made on a copy.
 
 mod condition;
+mod pending;
 mod plan;
 pub mod started;
 
@@ -14,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use crate::config::{QueueState, Scheduler};
 use crate::controller::bounds::{Sum, Turns};
 use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
-use crate::id::{HostName, JobId, JobNumber, QueueName};
+use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Asks;
 use crate::job::spec::NodeCount;
-use crate::job::state::{JobState, Outcome};
-use crate::node::{Lack, Node};
+use crate::job::state::JobState;
+use crate::node::{Company, Lack, Node};
 use crate::schedule::order::Shape;
 use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Reservation, Timeline};
@@ -78,7 +79,7 @@ impl Controller {
     pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
         let Some(job) = self.job(number) else { return Explanation::default() };
         match job.state {
-            JobState::Pending => explain_pending(job, now),
+            JobState::Pending => self.explain_pending(job, now),
             JobState::Ready => {
                 let mut story = Story::new(self, now);
                 let found = self.ready_jobs().find_map(|each| {
@@ -117,7 +118,7 @@ impl Controller {
         let mut story = Story::new(self, now);
         let ready = self.ready_jobs().map(move |job| (job, story.next(job, true)));
         let pending = self.jobs().filter(|j| j.state == JobState::Pending);
-        ready.chain(pending.map(move |job| (job, explain_pending(job, now))))
+        ready.chain(pending.map(move |job| (job, self.explain_pending(job, now))))
     }
 
     fn queue_conditions(&self, job: &Job) -> Vec<Condition> {
@@ -200,45 +201,6 @@ fn few_lines(lacks: Vec<Lack>, line: impl Fn(Lack) -> Condition) -> Vec<Conditio
         lines.push(Condition::MoreNodes { nodes: more });
     }
     lines
-}
-
-fn explain_pending(job: &Job, now: Now) -> Explanation {
-    let expected = match expected_begin(job, now) {
-        Some(begin) => Expected::at(begin, Basis::Itself),
-        None => Expected::never(Basis::Somebody),
-    };
-    Explanation::new(now.wall, own_conditions(job, now), expected)
-}
-
-fn own_conditions(job: &Job, now: Now) -> Vec<Condition> {
-    let mut found = Vec::new();
-    if let Some(who) = &job.hold {
-        found.push(Condition::Held { job: job.id, by: who.to_string() });
-    }
-    if let Some(at) = job.request.begin.filter(|b| *b > now.wall) {
-        found.push(Condition::Begin { at });
-    }
-    if let Some(until) = job.backoff_until {
-        let at = now.wall + (until - now.boot);
-        let end = job.attempt.as_ref().and_then(|attempt| attempt.end.as_ref());
-        found.push(match end.filter(|end| end.outcome == Outcome::LaunchFailed) {
-            // Not a retry that the job asked for, but another try of what never began.
-            Some(end) => {
-                let why = end.message.as_deref().unwrap_or("never started").to_owned();
-                Condition::NeverStarted { at, why }
-            }
-            None => Condition::Retry { at, used: job.retries_used, of: job.request.retries },
-        });
-    }
-    found
-}
-
-fn expected_begin(job: &Job, now: Now) -> Option<WallTime> {
-    if job.hold.is_some() {
-        return None;
-    }
-    let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
-    backoff.max(job.request.begin)
 }
 
 /// The nodes as jobs of one shape find them.
@@ -419,6 +381,7 @@ impl<'a> Story<'a> {
         let mut lacks = few_lines(lacks, Condition::Lacks);
         lacks.splice(0..0, self.too_few_nodes(job, fitting.len()));
         lacks.extend(self.withheld_from(job));
+        lacks.extend(self.in_other_company(job));
         lacks.extend(self.controller.confined(job).filter(|_| !lacks.is_empty()));
         let known = Rc::new(NodesFor { lacks, fitting });
         self.known.insert(shape, Rc::clone(&known));
@@ -435,13 +398,12 @@ impl<'a> Story<'a> {
 
     /// The cards that it could have and that are withheld from jobs.
     fn withheld_from(&self, job: &Job) -> Vec<Condition> {
-        let Some(wanted) = &job.request.cards else { return Vec::new() };
         let reserve = self.controller.config().resources.gpu_reserve;
         let asks = Asks::from(job);
         let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
         let nodes = self.pass.after.nodes().filter(open);
         let withheld = nodes.flat_map(|node| {
-            node.withheld_from(wanted, reserve)
+            node.withheld_from(asks, reserve)
                 .filter(move |card| asks.may_have(node, card))
                 .map(move |card| (node, card))
         });
@@ -451,6 +413,33 @@ impl<'a> Story<'a> {
         let more = withheld.count() as u32;
         lines.extend((more > 0).then_some(Condition::MoreWithheld { cards: more }));
         lines
+    }
+
+    /// The cards with room for it that are others' under MPS, or that it can't have under MPS for those who are on them.
+    fn in_other_company(&self, job: &Job) -> Vec<Condition> {
+        let reserve = self.controller.config().resources.gpu_reserve;
+        let asks = Asks::from(job);
+        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
+        let nodes = self.pass.after.nodes().filter(open);
+        let taken = nodes.flat_map(|node| {
+            let cards = node.taken_by_company(asks, reserve);
+            cards
+                .filter(move |(card, _)| asks.may_have(node, card))
+                .map(move |(card, on_it)| (node, card, on_it))
+        });
+        let words = taken.map(|(node, card, on_it)| {
+            let name = |user: Uid| {
+                let mut owners = self.controller.active_jobs().map(|job| &job.owner);
+                let owner = owners.find(|owner| owner.uid == user);
+                owner.map_or_else(|| user.to_string(), |owner| owner.name.to_string())
+            };
+            let what = match on_it {
+                Company::Mps(user) => format!("is under MPS for user {}", name(user)),
+                _ => "is shared without MPS".to_owned(),
+            };
+            Condition::Withheld { why: format!("{} card {} {what}", node.inventory.name, card.index) }
+        });
+        words.take(LINES).collect()
     }
 
     /// On which of the nodes where it would fit it may run longest, and whose place ends that.

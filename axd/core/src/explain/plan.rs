@@ -70,6 +70,10 @@ pub enum Basis {
         /// The job.
         job: JobId,
     },
+    /// Its daily hours: what it waits for comes too late in those before.
+    Hours,
+    /// No start: what it waits for comes too late for its deadline.
+    TooLate,
     /// Others are being ended for it, and have until then.
     MakingRoom,
     /// No start: nobody says how long a job takes.
@@ -110,6 +114,8 @@ impl Basis {
             Basis::QueuePlace { job } => format!("{job} ends then and leaves its place in the queue"),
             Basis::UserPlace { job } => format!("{job} ends then, and its owner may start another"),
             Basis::Follows { job } => format!("{job} starts then, and nobody passes it"),
+            Basis::Hours => "its next daily hours in which there is room by the plan".to_owned(),
+            Basis::TooLate => "by the plan it can't be over by its deadline".to_owned(),
             Basis::MakingRoom => {
                 "at the latest: those that are being ended for it are killed then".to_owned()
             }
@@ -212,6 +218,9 @@ pub fn learnt_in_words(length: Span) -> String {
     format!("learnt from its last {LENGTHS} runs: {}", in_minutes(length))
 }
 
+/// The daily hours of a job are looked through so often for room.
+const DAYS: usize = 7;
+
 impl Plan {
     pub(super) fn of(controller: &Controller, now: WallTime) -> Plan {
         let places = |queue: &Queue| {
@@ -279,8 +288,11 @@ impl Plan {
         match in_queue.and_then(|in_queue| Ok(later(in_queue, of_user?))) {
             Err(basis) => Expected::never(basis),
             Ok(Some((start, basis))) if start > now => {
-                self.ends_in_queue(controller, job, start);
-                Expected::at(start, basis)
+                let Some(opens) = controller.opens(job, start) else {
+                    return Expected::never(Basis::TooLate);
+                };
+                self.ends_in_queue(controller, job, opens);
+                Expected::at(opens, if opens > start { Basis::Hours } else { basis })
             }
             Ok(_) => self.start(controller, job).unwrap_or_else(|basis| {
                 self.stuck = Some(job.id);
@@ -362,6 +374,9 @@ impl Plan {
             .map(|places| (now, places));
         let found = at_once.or_else(|| rules.earliest_places(nodes, &self.timeline, job, not_before, length));
         let Some((from, places)) = found else { return Err(Basis::Somebody) };
+        if controller.opens(job, from) != Some(from) {
+            return Ok(self.in_later_hours(controller, job, from));
+        }
         let unknown = |place: &Place| self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from);
         if let Some((_, job)) = places.iter().find_map(unknown) {
             return Err(Basis::Unsaid { job: *job });
@@ -381,6 +396,25 @@ impl Plan {
             self.timeline.reserve(reservation);
         }
         Ok(Expected::at(from, basis))
+    }
+
+    /// The same in hours of its own after these. No place is kept for it before they begin, so others are not planned
+    /// around it.
+    fn in_later_hours(&self, controller: &Controller, job: &Job, mut after: WallTime) -> Expected {
+        let (rules, length) = (controller.rules(), controller.planned(job));
+        for _ in 0..DAYS {
+            let Some(opens) = controller.opens(job, after) else { return Expected::never(Basis::TooLate) };
+            let found = rules.earliest(controller.all_nodes(), &self.timeline, job, opens, length);
+            let Some((from, place)) = found else { break };
+            if let Some((_, job)) = self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from) {
+                return Expected::never(Basis::Unsaid { job: *job });
+            }
+            if controller.opens(job, from) == Some(from) {
+                return Expected::at(from, Basis::Hours);
+            }
+            after = from;
+        }
+        Expected::never(Basis::Somebody)
     }
 
     /// What happens at that instant on that node.

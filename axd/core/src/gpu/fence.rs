@@ -139,6 +139,25 @@ pub fn rules(cards: &[Card], held: &Allocation, devices: &Devices) -> Result<Vec
     Ok(without_repeats(rules))
 }
 
+/// What is certain where [`rules`] are not: the files of cards that the job does not hold are denied one by one, as far as
+/// they are known; all others stay open to it. Empty: nothing is known.
+pub fn others(cards: &[Card], held: &Allocation, devices: &Devices) -> Vec<DeviceRule> {
+    let is_held = |card: &Card| held.cards.iter().any(|share| card.is_of(share, &held.node));
+    let own: Vec<&Card> = cards.iter().filter(|card| is_held(card)).collect();
+    let has_own = |card: &Card| {
+        own.iter().any(|own| own.uuid == card.uuid || parent(own, cards).is_some_and(|p| p.uuid == card.uuid))
+    };
+    let files: Vec<u32> = own.iter().filter_map(|card| file_of(card, cards)).collect();
+    let places: Vec<Address> = own.iter().filter_map(|card| place_of(card, cards)).collect();
+    let foreign = || cards.iter().filter(|card| !is_held(card) && !has_own(card));
+    let files = foreign().filter_map(|card| file_of(card, cards)).filter(|minor| !files.contains(minor));
+    let displays = foreign().filter_map(|card| place_of(card, cards)).filter(|place| !places.contains(place));
+    let displays: Vec<Address> = displays.collect();
+    let displays = devices.drm.iter().filter(|(place, _)| displays.contains(place));
+    let rules = files.map(|minor| DeviceRule::deny(CARDS, Some(minor)));
+    without_repeats(rules.chain(displays.map(|(_, minor)| DeviceRule::deny(DRM, Some(*minor)))).collect())
+}
+
 /// Everything of NVIDIA's is denied, also by majors that its driver was given when it was loaded.
 fn for_none(devices: &Devices) -> Vec<DeviceRule> {
     let majors = [CARDS].into_iter().chain(devices.majors.iter().map(|(_, major)| *major));

@@ -50,6 +50,16 @@ pub struct Hardware {
     /// Who holds jobs to their slice of it.
     #[serde(default)]
     pub limit: Rung,
+    /// Slices of it can be under MPS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mps: bool,
+}
+
+impl Hardware {
+    /// Whether a queue's slices of it go under MPS: where it can be had, and nothing stronger holds them.
+    pub fn offers_mps(&self) -> bool {
+        self.mps && self.limit > Rung::Mps
+    }
 }
 
 /// Which part of which card a MIG instance is.

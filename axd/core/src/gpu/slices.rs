@@ -41,6 +41,7 @@ mod tests {
             index,
             uuid: uuid.to_owned(),
             slice: slice.map(Megabytes),
+            mps: None,
         };
         let held = Allocation {
             node: "gpu-01".parse().unwrap(),

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::id::HostName;
-use crate::node::{Card, Node};
+use crate::id::{HostName, Uid};
+use crate::node::{Card, Company, Node};
 
 use super::Job;
 use super::request::Request;
@@ -20,6 +20,8 @@ pub struct Bounds {
     pub only: Option<Cards>,
     /// Which sums of cards it counts in, by position among all of them.
     pub sums: Vec<usize>,
+    /// Its slice is under MPS for its user, where that can be had.
+    pub mps: Option<Uid>,
 }
 
 /// What is asked of nodes: by whom is in it only as far as that decides about places.
@@ -31,18 +33,25 @@ pub struct Asks<'a> {
     pub only: Option<&'a Cards>,
     /// On at least and at most so many nodes.
     pub nodes: NodeCount,
+    /// Under MPS for this user, where that can be had.
+    pub mps: Option<Uid>,
 }
 
 impl<'a> From<&'a Request> for Asks<'a> {
     fn from(request: &'a Request) -> Self {
-        Asks { request, only: None, nodes: request.nodes() }
+        Asks { request, only: None, nodes: request.nodes(), mps: None }
     }
 }
 
 impl<'a> From<&'a Job> for Asks<'a> {
     fn from(job: &'a Job) -> Self {
-        let only = job.bounds.as_ref().and_then(|bounds| bounds.only.as_ref());
-        Asks { request: &job.request, only, nodes: job.request.nodes() }
+        let bounds = job.bounds.as_deref();
+        Asks {
+            request: &job.request,
+            only: bounds.and_then(|bounds| bounds.only.as_ref()),
+            nodes: job.request.nodes(),
+            mps: bounds.and_then(|bounds| bounds.mps),
+        }
     }
 }
 
@@ -59,5 +68,17 @@ impl Asks<'_> {
         let named =
             |only: &Cards| only.get(&node.inventory.name).is_some_and(|own| own.contains(&card.index));
         self.only.is_none_or(named)
+    }
+
+    /// For whom a slice of this card would be under MPS.
+    pub fn mps_on(&self, card: &Card) -> Option<Uid> {
+        self.mps.filter(|_| card.hardware.offers_mps())
+    }
+
+    /// With whom it would share a card. Who gets a whole one for a slice shares it with nobody.
+    pub fn company(&self, card: &Card, reserve: u32) -> Company {
+        let demand = self.request.cards.as_ref().and_then(|wanted| card.demand(wanted, reserve));
+        let slice = demand.and_then(|demand| demand.slice);
+        slice.and(self.mps_on(card)).map_or(Company::Anybody, Company::Mps)
     }
 }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::{Attempt, AttemptEnd};
 use crate::id::HostName;
 use crate::node::Allocation;
-use crate::time::WallTime;
 
 /// What an attempt on one node has not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -16,18 +15,9 @@ pub struct Gang {
     /// The nodes on which it is over and proved empty, in the order in which that was heard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closed: Vec<HostName>,
-    /// As what the whole counts once all parts are closed, and since when: what the first part that settled it said.
+    /// As what the whole counts once all parts are closed: what the first part that settled it said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
-}
-
-/// How the end of an attempt was settled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// When.
-    pub at: WallTime,
-    /// As what it counts.
-    pub end: AttemptEnd,
+    pub verdict: Option<AttemptEnd>,
 }
 
 impl Attempt {

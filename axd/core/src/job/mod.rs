@@ -4,6 +4,7 @@ pub mod bounds;
 pub mod division;
 pub mod features;
 pub mod gang;
+pub mod hours;
 pub mod idle;
 pub mod request;
 pub mod spec;

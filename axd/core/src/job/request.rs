@@ -8,7 +8,7 @@ use crate::config::{Config, Queue};
 use crate::id::HostName;
 use crate::job::division::{Division, divide};
 use crate::job::features::{BadFeatures, Features};
-use crate::job::spec::{JobSpec, NodeCount, PreemptMode, RamRequest, TimeLimit};
+use crate::job::spec::{JobSpec, NodeCount, PreemptMode, RamRequest, TimeLimit, Window};
 use crate::node::{Inventory, Node};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
@@ -75,6 +75,12 @@ pub struct Special {
     /// Several nodes at once, or as many as there are of so many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCount>,
+    /// Only within these daily hours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// It has to be over by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<WallTime>,
 }
 
 impl Request {
@@ -91,6 +97,16 @@ impl Request {
     /// How many nodes it runs on.
     pub fn nodes(&self) -> NodeCount {
         self.several().unwrap_or(NodeCount::ONE)
+    }
+
+    /// The daily hours that it is to run in.
+    pub fn window(&self) -> Option<Window> {
+        self.special.as_ref()?.window
+    }
+
+    /// When it has to be over.
+    pub fn deadline(&self) -> Option<WallTime> {
+        self.special.as_ref()?.deadline
     }
 
     /// Changes what few jobs ask for; what then asks for nothing is none.
@@ -160,11 +176,19 @@ impl Request {
     }
 }
 
+/// The instants that a submission names, resolved in the cluster's zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Times {
+    /// `--begin`.
+    pub begin: Option<WallTime>,
+    /// `--deadline`.
+    pub deadline: Option<WallTime>,
+}
+
 /// Applies the defaults of queue and cluster to what was asked, for the nodes there are.
-/// `begin` is the spec's begin time, already resolved in the cluster's zone.
 pub fn resolve(
     spec: &JobSpec,
-    begin: Option<WallTime>,
+    times: Times,
     config: &Config,
     queue: &Queue,
     nodes: &[&Node],
@@ -179,16 +203,21 @@ pub fn resolve(
     let policy = &config.policy;
     let features = spec.resources.constraint.as_deref().map(str::parse::<Features>).transpose();
     let features = features.or_else(|error: BadFeatures| unmeetable(format!("--constraint: {error}")))?;
-    let special = Special { features, nodes: Some(division.nodes).filter(|nodes| nodes.max > 1) };
+    let nodes = Some(division.nodes).filter(|nodes| nodes.max > 1);
+    let special = Special { features, nodes, window: spec.timing.window, deadline: times.deadline };
+    let time_limit = time_limit(spec, config, queue)?;
+    if let Some(window) = special.window {
+        fits_window(window, time_limit)?;
+    }
     Ok(Request {
         cpus,
         ram: ram_for(spec, queue, cards.as_ref(), cpus, host),
         exclusive: spec.resources.exclusive,
         only_nodes: host_names(&spec.resources.nodelist)?,
         not_nodes: host_names(&spec.resources.exclude)?,
-        time_limit: time_limit(spec, config, queue)?,
+        time_limit,
         estimate: spec.timing.estimate,
-        begin,
+        begin: times.begin,
         priority: spec.timing.priority.unwrap_or(DEFAULT_PRIORITY),
         idempotent: spec.policy.idempotent.unwrap_or(queue.idempotent),
         requeue: spec.policy.requeue.unwrap_or(true),
@@ -323,5 +352,20 @@ fn time_limit(spec: &JobSpec, config: &Config, queue: &Queue) -> Result<Option<S
             queue.name
         )),
         _ => Ok(wanted),
+    }
+}
+
+/// A job that runs only within daily hours has to be over when they are: somebody says when, and it is in time.
+pub(crate) fn fits_window(window: Window, limit: Option<Span>) -> Result<(), Unmeetable> {
+    let length = window.length();
+    match limit {
+        Some(limit) if limit <= length => Ok(()),
+        Some(limit) => unmeetable(format!(
+            "a time limit of {limit} does not fit into --window={window}, which is {length} long; \
+             give a shorter --time"
+        )),
+        None => unmeetable(format!(
+            "--window={window} needs a time limit: the job starts only if it will be over in time; give --time"
+        )),
     }
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use crate::gpu::{CardState, Health};
-use crate::job::request::CardRequest;
+use crate::job::bounds::Asks;
 use crate::size::Megabytes;
 
-use super::{Card, CardUse, Node};
+use super::{Card, CardUse, Company, Node};
 
 /// What others than jobs take of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,15 +32,19 @@ pub struct Fitting {
     pub charge: Megabytes,
     /// What is left of the card then.
     pub left: Megabytes,
+    /// With whom it would be shared.
+    pub company: Company,
 }
 
 impl Withheld {
-    /// What a request would take of this card with so much charged on it; `None`: it does not fit.
-    pub fn fit(self, card: &Card, charged: Megabytes, wanted: &CardRequest, reserve: u32) -> Option<Fitting> {
+    /// What a request would take of this card beside what is used of it; `None`: it does not fit.
+    pub fn fit(self, card: &Card, used: CardUse, asks: Asks<'_>, reserve: u32) -> Option<Fitting> {
+        let wanted = asks.request.cards.as_ref()?;
         let demand = card.demand(wanted, reserve).filter(|_| !self.barred)?;
-        let others = if demand.slice.is_some() { charged + self.taken } else { charged };
-        let all = others + demand.charge;
-        (all <= demand.limit).then(|| Fitting { charge: demand.charge, left: card.mem - all })
+        let others = if demand.slice.is_some() { used.charged + self.taken } else { used.charged };
+        let (all, company) = (others + demand.charge, asks.company(card, reserve));
+        let fits = all <= demand.limit && used.is_open_to(company);
+        fits.then(|| Fitting { charge: demand.charge, left: card.mem - all, company })
     }
 
     /// Memory for slices with so much charged.
@@ -110,13 +114,26 @@ impl Node {
     }
 
     /// The cards that a request can't have, or not as much of as it wants, for what others hold of them.
-    pub fn withheld_from(&self, wanted: &CardRequest, reserve: u32) -> impl Iterator<Item = &Card> {
+    pub fn withheld_from<'a>(&'a self, asks: Asks<'a>, reserve: u32) -> impl Iterator<Item = &'a Card> {
         let free = Withheld::default();
         let barred = move |(card, withheld, used): &(&Card, Withheld, CardUse)| {
-            let fits = |w: Withheld| w.fit(card, used.charged, wanted, reserve).is_some();
+            let fits = |w: Withheld| w.fit(card, *used, asks, reserve).is_some();
             fits(free) && !fits(*withheld)
         };
         self.each_card().filter(barred).map(|(card, _, _)| card)
+    }
+
+    /// The cards with room for a request that it can't have for those who are on them, and those.
+    pub fn taken_by_company<'a>(
+        &'a self,
+        asks: Asks<'a>,
+        reserve: u32,
+    ) -> impl Iterator<Item = (&'a Card, Company)> {
+        let closed = move |(card, withheld, used): &(&Card, Withheld, CardUse)| {
+            let fits = |used: CardUse| withheld.fit(card, used, asks, reserve).is_some();
+            !fits(*used) && fits(CardUse { holders: 0, ..*used })
+        };
+        self.each_card().filter(closed).map(|(card, _, used)| (card, used.company))
     }
 
     /// Each card with what is withheld of it and what is charged on it now.

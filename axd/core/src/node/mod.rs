@@ -2,6 +2,7 @@
 //! resources; what slices are promised of a card never exceeds what it has.
 
 mod cards;
+mod company;
 mod ends;
 mod needs;
 mod room;
@@ -9,6 +10,7 @@ mod topology;
 mod words;
 
 pub use cards::{Fitting, Withheld};
+pub use company::{CardUse, Company};
 pub use needs::{Lack, Need};
 
 use std::cell::{Ref, RefCell};
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::{CardState, Hardware};
-use crate::id::{AttemptName, HostName};
+use crate::id::{AttemptName, HostName, Uid};
 use crate::job::bounds::Asks;
 use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
@@ -122,6 +124,9 @@ pub struct CardShare {
     /// Reserved memory; absent: the whole card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Megabytes>,
+    /// Under MPS for this user: nobody else's slices are on the card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mps: Option<Uid>,
 }
 
 /// What a job would take of one card.
@@ -188,15 +193,6 @@ pub struct Holding {
     pub charges: Vec<(usize, Megabytes)>,
     /// When it is expected to end.
     pub until: WallTime,
-}
-
-/// What is charged on one card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CardUse {
-    /// Sum of the charges.
-    pub charged: Megabytes,
-    /// Attempts that hold a part of it.
-    pub holders: u32,
 }
 
 /// A node and what is given out of it.
@@ -293,11 +289,18 @@ impl Node {
 
     /// The allocation that gives a request these cards, by position, and the CPUs with the lowest numbers of those near
     /// them.
-    pub fn allocation(&self, request: &Request, cards: &[usize], reserve: u32) -> Allocation {
+    pub fn allocation<'a>(&self, asks: impl Into<Asks<'a>>, cards: &[usize], reserve: u32) -> Allocation {
+        let asks = asks.into();
+        let request = asks.request;
         let share = |position: &usize| {
             let card = &self.inventory.cards[*position];
             let demand = request.cards.as_ref().and_then(|wanted| card.demand(wanted, reserve));
-            CardShare { index: card.index, uuid: card.uuid.clone(), slice: demand.and_then(|d| d.slice) }
+            let mps = match asks.company(card, reserve) {
+                Company::Mps(user) => Some(user),
+                Company::Anybody | Company::Several => None,
+            };
+            let slice = demand.and_then(|demand| demand.slice);
+            CardShare { index: card.index, uuid: card.uuid.clone(), slice, mps }
         };
         let mut cards = cards.to_vec();
         cards.sort_unstable();
@@ -326,17 +329,16 @@ impl Node {
         let charge = |share: &CardShare| {
             let has = &self.inventory;
             let position = has.cards.iter().position(|card| card.is_of(share, &has.name))?;
-            Some((position, share.slice.unwrap_or(self.inventory.cards[position].mem)))
+            Some((position, share.slice.unwrap_or(self.inventory.cards[position].mem), share.company()))
         };
         let charges: Vec<_> = allocation.cards.iter().filter_map(charge).collect();
         self.release(attempt);
         self.cpus_used += u32::try_from(allocation.cpus.len()).unwrap_or(u32::MAX);
         self.ram_used = self.ram_used + allocation.ram;
-        for (position, charge) in &charges {
-            let card = &mut self.cards[*position];
-            card.charged = card.charged + *charge;
-            card.holders += 1;
+        for (position, charge, company) in &charges {
+            self.cards[*position].join(*charge, *company);
         }
+        let charges = charges.into_iter().map(|(position, charge, _)| (position, charge)).collect();
         self.held.insert(attempt.epoch.0, Holding { allocation, charges, until });
     }
 
@@ -364,9 +366,7 @@ impl Node {
         self.cpus_used -= u32::try_from(holding.allocation.cpus.len()).unwrap_or(u32::MAX);
         self.ram_used = self.ram_used - holding.allocation.ram;
         for (position, charge) in holding.charges {
-            let card = &mut self.cards[position];
-            card.charged = card.charged - charge;
-            card.holders -= 1;
+            self.cards[position].leave(charge);
         }
     }
 }

@@ -131,9 +131,9 @@ impl Lack {
 
 impl Node {
     /// Cards that can take a share of the request now.
-    fn cards_free_for(&self, wanted: &CardRequest, asks: Asks<'_>, reserve: u32) -> u32 {
+    fn cards_free_for(&self, asks: Asks<'_>, reserve: u32) -> u32 {
         let fits = |(card, withheld, used): &(&Card, Withheld, CardUse)| {
-            asks.may_have(self, card) && withheld.fit(card, used.charged, wanted, reserve).is_some()
+            asks.may_have(self, card) && withheld.fit(card, *used, asks, reserve).is_some()
         };
         self.each_card().filter(fits).count() as u32
     }
@@ -178,9 +178,12 @@ impl Node {
         if request.exclusive && !self.held().is_empty() {
             found.push(Need::WholeNode { used_by: self.held().len() as u32 });
         }
-        found.extend(request.cards.as_ref().and_then(|wanted| {
-            self.card_need(wanted, self.cards_free_for(wanted, asks, reserve), asks, reserve)
-        }));
+        found.extend(
+            request
+                .cards
+                .as_ref()
+                .and_then(|wanted| self.card_need(wanted, self.cards_free_for(asks, reserve), asks, reserve)),
+        );
         found
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::size::Megabytes;
 
-use super::{Card, Node};
+use super::{Card, Company, Node};
 
 /// Position of a node, small.
 pub type At = u32;
@@ -20,6 +20,8 @@ pub struct Room {
     sorts: Vec<Sort>,
     /// Nodes whose cards differ.
     mixed: BTreeSet<At>,
+    /// Nodes with cards under MPS: what is free of those is not for everybody.
+    under_mps: BTreeSet<At>,
     /// All nodes, by empty cards and free CPUs.
     spare: BTreeSet<(u32, u32, At)>,
 }
@@ -31,6 +33,8 @@ pub struct Entry {
     pub sort: Option<usize>,
     /// Cards that nobody holds and that may be given out.
     pub empty: u32,
+    /// Some are under MPS.
+    pub under_mps: bool,
     /// CPUs.
     pub free_cpus: u32,
     /// Memory of each card that slices may take, the least first.
@@ -38,6 +42,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Empty cards, and free memory of each, as they are indexed: of nodes with cards under MPS nothing is.
+    fn indexed(&self) -> (u32, &[Megabytes]) {
+        if self.under_mps { (0, &[]) } else { (self.empty, &self.free) }
+    }
+
     /// Whether so many cards have so much free.
     pub fn has(&self, count: usize, least: Megabytes) -> bool {
         self.free
@@ -86,21 +95,23 @@ impl Room {
             self.spare.remove(&(old.empty, old.free_cpus, at));
             self.spare.insert((new.empty, new.free_cpus, at));
         }
+        match new.under_mps {
+            true => self.under_mps.insert(at),
+            false => self.under_mps.remove(&at),
+        };
         let Some(sort) = new.sort.map(|sort| &mut self.sorts[sort]) else { return };
-        if old.empty != new.empty {
-            sort.whole.remove(&(old.empty, at));
-            if new.empty > 0 {
-                sort.whole.insert((new.empty, at));
+        let ((was_empty, was_free), (empty, free)) = (old.indexed(), new.indexed());
+        if was_empty != empty {
+            sort.whole.remove(&(was_empty, at));
+            if empty > 0 {
+                sort.whole.insert((empty, at));
             }
         }
-        let stays = |this: &Entry, that: &Entry, free: &Megabytes| {
-            this.empty == that.empty && that.free.contains(free)
-        };
-        for free in old.free.iter().filter(|free| !stays(&old, new, free)) {
-            sort.cards.remove(&(*free, old.empty, at));
+        for gone in was_free.iter().filter(|gone| was_empty != empty || !free.contains(gone)) {
+            sort.cards.remove(&(*gone, was_empty, at));
         }
-        for free in new.free.iter().filter(|free| !stays(new, &old, free)) {
-            sort.cards.insert((*free, new.empty, at));
+        for come in free.iter().filter(|come| was_empty != empty || !was_free.contains(come)) {
+            sort.cards.insert((*come, empty, at));
         }
     }
 
@@ -108,7 +119,8 @@ impl Room {
         let mut free: Vec<Megabytes> = node.free_memory().collect();
         free.sort_unstable();
         let sort = self.sort_of(&node.inventory.cards);
-        Entry { sort, empty: node.empty_cards() as u32, free_cpus: node.free_cpus(), free }
+        let under_mps = node.cards_used().iter().any(|used| matches!(used.company, Company::Mps(_)));
+        Entry { sort, empty: node.empty_cards() as u32, under_mps, free_cpus: node.free_cpus(), free }
     }
 
     fn sort_of(&mut self, cards: &[Card]) -> Option<usize> {
@@ -150,6 +162,11 @@ impl Room {
         self.mixed.iter().copied()
     }
 
+    /// Nodes with cards under MPS.
+    pub fn under_mps(&self) -> impl Iterator<Item = At> + '_ {
+        self.under_mps.iter().copied()
+    }
+
     /// Nodes with so many CPUs free: those with the fewest empty cards first, then those with the fewest free CPUs.
     pub fn with_cpus(&self, cpus: u32) -> impl Iterator<Item = At> + '_ {
         let least = self.spare.first().map_or(0, |(empty, _, _)| *empty);
@@ -168,7 +185,7 @@ impl Room {
             .map(|sort| (key(&sort.card), (&sort.cards, &sort.whole, &sort.nodes)))
             .collect();
         let entries: Vec<_> = self.entries.iter().map(|e| (e.empty, e.free_cpus, &e.free)).collect();
-        (sorts, entries, &self.mixed, &self.spare)
+        (sorts, entries, &self.mixed, &self.under_mps, &self.spare)
     }
 
     /// Whether it says the same as another.

@@ -201,5 +201,5 @@ fn living(snapshot: &Snapshot, now: Now) -> BTreeMap<JobNumber, Cow<'_, Job>> {
         true => Cow::Owned(Job { backoff_until: None, ..Job::clone(job) }),
         false => Cow::Borrowed(job),
     };
-    snapshot.jobs.iter().filter(lives).map(|job| (job.id.number, kept(job))).collect()
+    snapshot.jobs.iter().map(|job| &**job).filter(lives).map(|job| (job.id.number, kept(job))).collect()
 }

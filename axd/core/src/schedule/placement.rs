@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use crate::config::Packing;
 use crate::job::bounds::Asks;
 use crate::job::request::{CardRequest, Request};
-use crate::node::{At, Card, CardDemand, Node, Nodes, Room, Topology, Want};
+use crate::node::{At, Card, CardDemand, CardUse, Company, Node, Nodes, Room, Topology, Want};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -25,6 +25,8 @@ pub struct Place {
     pub node: usize,
     /// Cards by position, and what is charged on each.
     pub cards: Vec<(usize, Megabytes)>,
+    /// With whom they are shared.
+    pub company: Company,
 }
 
 /// How good a place is, and its node: the smallest is taken. Of a node only its best place is scored.
@@ -63,7 +65,11 @@ impl Rules {
             search.all(request.only_nodes.iter().filter_map(|name| nodes.position(name)), from);
         } else if let Some(only) = asks.only {
             search.all(only.keys().filter_map(|name| nodes.position(name)), from);
-        } else if self.packing == Packing::Best && from <= timeline.now() && !request.exclusive {
+        } else if self.packing == Packing::Best
+            && from <= timeline.now()
+            && !request.exclusive
+            && asks.mps.is_none()
+        {
             search.along(&nodes.room());
         } else {
             search.all(0..nodes.as_slice().len(), from);
@@ -154,23 +160,23 @@ impl Rules {
             return false;
         }
         let Some(wanted) = &request.cards else { return true };
-        let fits = |at: &usize| self.fit(node, *at, node.cards_used()[*at].charged, wanted, asks).is_some();
+        let fits = |at: &usize| self.fit(node, *at, node.cards_used()[*at], asks).is_some();
         let cards = 0..node.inventory.cards.len();
         cards.filter(fits).take(wanted.count as usize).count() == wanted.count as usize
     }
 
-    /// A card with so much charged on it, if a share of the request fits.
-    fn fit(
-        &self,
-        node: &Node,
-        at: usize,
-        used: Megabytes,
-        wanted: &CardRequest,
-        asks: Asks<'_>,
-    ) -> Option<Fit> {
+    /// A card with so much used of it, if a share of the request fits.
+    fn fit(&self, node: &Node, at: usize, used: CardUse, asks: Asks<'_>) -> Option<Fit> {
         let card = Some(&node.inventory.cards[at]).filter(|card| asks.may_have(node, card))?;
-        let fitting = node.withheld()[at].fit(card, used, wanted, self.reserve)?;
-        Some(Fit { used, at, mem: card.mem, charge: fitting.charge, left: fitting.left.0 as i64 })
+        let fitting = node.withheld()[at].fit(card, used, asks, self.reserve)?;
+        Some(Fit {
+            used: used.charged,
+            at,
+            mem: card.mem,
+            charge: fitting.charge,
+            left: fitting.left.0 as i64,
+            company: fitting.company,
+        })
     }
 
     /// The best cards of a node for a request, with so much of it used.
@@ -194,12 +200,12 @@ impl Rules {
                 Packing::Worst => (0, 0, -left, position),
                 Packing::First => (0, 0, 0, position),
             };
-            return Some((score, Place { node: position, cards: Vec::new() }));
+            return Some((score, place_of(position, &[])));
         };
         let count = wanted.count as usize;
         let mut fitting: Vec<Fit> = Vec::new();
         for (tried, used) in used.cards.iter().enumerate() {
-            if let Some(fit) = self.fit(node, tried, *used, wanted, asks) {
+            if let Some(fit) = self.fit(node, tried, *used, asks) {
                 fitting.push(fit);
             } else if fitting.len() + has.cards.len() - tried <= count {
                 return None;
@@ -271,6 +277,7 @@ struct Fit {
     mem: Megabytes,
     charge: Megabytes,
     left: i64,
+    company: Company,
 }
 
 /// Of cards in their order, of which the first so many are taken, puts first among equals those that are linked best with
@@ -288,7 +295,8 @@ fn link<K: PartialEq>(fitting: &mut [Fit], count: usize, topology: &Topology, ke
 }
 
 fn place_of(node: usize, cards: &[Fit]) -> Place {
-    Place { node, cards: cards.iter().map(|fit| (fit.at, fit.charge)).collect() }
+    let company = cards.first().map_or(Company::default(), |fit| fit.company);
+    Place { node, cards: cards.iter().map(|fit| (fit.at, fit.charge)).collect(), company }
 }
 
 /// How much of a card has to be free for a demand.
@@ -330,7 +338,7 @@ impl Search<'_> {
         {
             self.offer(position, now);
         }
-        self.all(room.mixed().map(|at| at as usize), now);
+        self.all(room.mixed().chain(room.under_mps()).map(|at| at as usize), now);
         let Some(wanted) = &self.asks.request.cards else {
             self.first_of(room, room.with_cpus(self.asks.request.cpus));
             return;

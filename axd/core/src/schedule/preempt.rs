@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::job::bounds::Asks;
-use crate::node::{AttemptKey, Node};
+use crate::node::{AttemptKey, Company, Node};
 use crate::size::Megabytes;
 
 use super::gang::Places;
@@ -137,24 +137,29 @@ fn room_without(
     if cpus + has.cpus_for(request) > has.cpus || ram + has.ram_for(request) > has.ram {
         return None;
     }
-    let Some(wanted) = &request.cards else { return Some(Place { node: position, cards: Vec::new() }) };
+    let Some(wanted) = &request.cards else {
+        return Some(Place { node: position, cards: Vec::new(), company: Company::default() });
+    };
     let mut fitting = Vec::new();
     for (at, card) in has.cards.iter().enumerate().filter(|(_, card)| asks.may_have(node, card)) {
-        let used = node.cards_used()[at].charged;
-        let freed: Megabytes =
-            leaving().flat_map(|h| &h.charges).filter(|(on, _)| *on == at).map(|(_, charge)| *charge).sum();
-        let reserved: Megabytes =
-            kept.iter().flat_map(|r| &r.cards).filter(|(on, _)| *on == at).map(|(_, charge)| *charge).sum();
-        let beside = used + reserved - freed;
-        if let Some(fit) = node.withheld()[at].fit(card, beside, wanted, reserve) {
-            fitting.push((Reverse(used), at, fit.charge));
+        let used = node.cards_used()[at];
+        let mut beside = used;
+        let freed = leaving().flat_map(|holding| &holding.charges).filter(|(on, _)| *on == at);
+        freed.for_each(|(_, charge)| beside.leave(*charge));
+        for reservation in kept {
+            let on_it = reservation.cards.iter().filter(|(on, _)| *on == at);
+            on_it.for_each(|(_, charge)| beside.join(*charge, reservation.company));
+        }
+        if let Some(fit) = node.withheld()[at].fit(card, beside, asks, reserve) {
+            fitting.push((Reverse(used.charged), at, fit));
         }
     }
-    fitting.sort_unstable();
+    fitting.sort_unstable_by_key(|(used, at, _)| (*used, *at));
     fitting.truncate(wanted.count as usize);
     let enough = fitting.len() == wanted.count as usize;
     enough.then(|| Place {
         node: position,
-        cards: fitting.into_iter().map(|(_, at, charge)| (at, charge)).collect(),
+        company: fitting.first().map_or(Company::default(), |(_, _, fit)| fit.company),
+        cards: fitting.into_iter().map(|(_, at, fit)| (at, fit.charge)).collect(),
     })
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::id::JobNumber;
-use crate::node::{Holding, Node};
+use crate::node::{CardUse, Company, Holding, Node};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -29,6 +29,8 @@ pub struct Reservation {
     pub until: WallTime,
     /// Cards by position, and what will be charged on each.
     pub cards: Vec<(usize, Megabytes)>,
+    /// With whom they will be shared.
+    pub company: Company,
     /// CPUs.
     pub cpus: u32,
     /// Memory.
@@ -43,24 +45,20 @@ pub struct Usage {
     /// Memory.
     pub ram: Megabytes,
     /// What is charged on each card.
-    pub cards: Vec<Megabytes>,
+    pub cards: Vec<CardUse>,
 }
 
 impl Usage {
     /// What is used now.
     pub fn now(node: &Node) -> Usage {
-        Usage {
-            cpus: node.cpus_used(),
-            ram: node.ram_used(),
-            cards: node.cards_used().iter().map(|card| card.charged).collect(),
-        }
+        Usage { cpus: node.cpus_used(), ram: node.ram_used(), cards: node.cards_used().to_vec() }
     }
 
     fn remove(&mut self, holding: &Holding) {
         self.cpus -= u32::try_from(holding.allocation.cpus.len()).unwrap_or(u32::MAX).min(self.cpus);
         self.ram = self.ram - holding.allocation.ram;
         for (position, charge) in &holding.charges {
-            self.cards[*position] = self.cards[*position] - *charge;
+            self.cards[*position].leave(*charge);
         }
     }
 
@@ -68,7 +66,7 @@ impl Usage {
         self.cpus += reservation.cpus;
         self.ram = self.ram + reservation.ram;
         for (position, charge) in &reservation.cards {
-            self.cards[*position] = self.cards[*position] + *charge;
+            self.cards[*position].join(*charge, reservation.company);
         }
     }
 
@@ -76,7 +74,7 @@ impl Usage {
         self.cpus = self.cpus.max(other.cpus);
         self.ram = self.ram.max(other.ram);
         for (most, more) in self.cards.iter_mut().zip(&other.cards) {
-            *most = (*most).max(*more);
+            most.raise_to(*more);
         }
     }
 }

@@ -223,3 +223,41 @@ fn who_runs_out_of_a_slice_asks_for_more_or_the_card_is_suspect() {
     assert_eq!(after_running_out(gb(30)), (Health::Healthy, Some(gb(40))));
     assert_eq!(after_running_out(gb(10)), (Health::Suspect, Some(gb(40))));
 }
+
+/// The same node as a driver shows it: its first card has a UUID.
+fn with_names(named: bool) -> ax_core::node::Inventory {
+    let mut inventory = node();
+    for card in &mut inventory.cards {
+        let declared = ax_core::node::Card::declared_name(&inventory.name, card.index);
+        card.uuid = if named { format!("GPU-{}", card.index) } else { declared };
+    }
+    inventory
+}
+
+#[test]
+fn a_card_that_was_drained_before_it_had_a_uuid_stays_drained_until_a_person_resumes_it() {
+    let mut controller = Controller::new(config());
+    controller.step(at(0), Event::NodeRegistered(with_names(false)));
+    let (job, _) = submit(&mut controller, 1, submission(1, with_cards(1, None)));
+    controller.step(at(2), asked(true, Some(0), drain()));
+    let out = controller.step(at(3), Event::NodeRegistered(with_names(true)));
+    let moved: Vec<(&str, Health)> = out
+        .iter()
+        .filter_map(|decision| match decision {
+            Decision::CardMoved { uuid, state, .. } => Some((uuid.as_str(), state.health)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(moved, [("gpu-01-0", Health::Healthy), ("GPU-0", Health::Drained)]);
+    let (_, out) = submit(&mut controller, 4, submission(2, with_cards(4, None)));
+    assert!(cards_of(&out).is_empty());
+    // Whoever was given it under its old name holds it still, and is told what is wrong with it.
+    let faulty = CardState { faulty: true, ..CardState::default() };
+    let faulty = Event::CardChanged { node: node().name, uuid: "GPU-0".to_owned(), state: faulty };
+    let out = controller.step(at(5), faulty);
+    let noted = |d: &Decision| matches!(d, Decision::Noted { job: told, .. } if *told == job);
+    assert!(out.iter().any(noted), "{out:?}");
+    controller.step(at(6), asked(true, Some(0), NodeWish::Resume));
+    let out = controller.step(at(7), Event::NodeRegistered(with_names(true)));
+    assert!(!out.iter().any(|decision| matches!(decision, Decision::CardMoved { .. })), "{out:?}");
+}

@@ -5,7 +5,7 @@ use ax_core::config::{Config, QueueState};
 use ax_core::controller::{Controller, Decision, Event, Snapshot, Submission, Wish};
 use ax_core::id::{AttemptName, Uid};
 use ax_core::job::Actor;
-use ax_core::job::request::{CardRequest, Request, resolve};
+use ax_core::job::request::{CardRequest, Request, Times, resolve};
 use ax_core::job::spec::{JobSpec, PreemptMode};
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::time::{BootTime, Now, Span, WallTime};
@@ -141,7 +141,7 @@ fn what_a_job_says_goes_before_what_its_queue_says() {
         let mut spec = JobSpec::default();
         spec.policy.preempt = preempt;
         let config = controller.config();
-        resolve(&spec, None, config, &config.queues[0], &nodes).unwrap().preempt
+        resolve(&spec, Times::default(), config, &config.queues[0], &nodes).unwrap().preempt
     };
     assert_eq!(resolved(None), PreemptMode::Never);
     assert_eq!(resolved(Some(PreemptMode::Cancel)), PreemptMode::Cancel);

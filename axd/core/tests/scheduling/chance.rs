@@ -59,8 +59,8 @@ pub(crate) struct Frame {
     pub(crate) calm: bool,
     /// There are limits on the cards of queues and people.
     pub(crate) limits: bool,
-    /// Every job runs on one node.
-    pub(crate) alone: bool,
+    /// Many jobs have daily hours, or a deadline.
+    pub(crate) hours: bool,
 }
 
 /// A configuration.
@@ -125,7 +125,11 @@ pub(crate) fn node(which: u64, more: u64) -> Inventory {
         _ => (6, 32_000, 1, 80_000, "large", vec!["new"]),
     };
     let name = format!("gpu-0{}", which % 3 + 1);
-    let card = |index| Card::new(index, format!("{name}-{index}"), Some(kind.to_owned()), Megabytes(mem));
+    let card = |index| {
+        let mut card = Card::new(index, format!("{name}-{index}"), Some(kind.to_owned()), Megabytes(mem));
+        card.hardware.mps = kind == "large";
+        card
+    };
     Inventory {
         name: name.parse().unwrap(),
         epoch: 1 + more,
@@ -198,10 +202,13 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
     }
     let hold = chance.once_in(8);
     request.fit_memory = chance.below(2) == 1;
+    if frame.hours {
+        crate::hours::of(&mut chance, &mut request, now);
+    }
     let mut submission = of(key, user, queue, request, hold);
     submission.name = chance.of(&["job", "train-1.sh", "train-2"]).into();
     let nodes = chance.of(&[(1, 1), (1, 1), (2, 2), (1, 3), (3, 3), (2, 3)]);
-    if nodes != (1, 1) && !frame.alone {
+    if nodes != (1, 1) {
         let several = Some(NodeCount { min: nodes.0, max: nodes.1 });
         submission.request.set_special(|special| special.nodes = several);
     }

@@ -1,5 +1,5 @@
 //! Law 16: limits on cards hold whenever anything starts, who waits for one is told, and what is kept up to date of them
-//! is what would be found anew.
+//! is what would be found anew. Law 17: a card under MPS is one user's at a time, and nobody else's slices are on it.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const LIMITED: Frame = Frame {
     forward: false,
     calm: false,
     limits: true,
-    alone: false,
+    hours: false,
 };
 
 /// Of each limit that concerns a job: the names of cards, and how many.
@@ -77,8 +77,37 @@ fn the_limits_hold(ledger: &Ledger, given: &[Allocation], job: &Job, jobs: &BTre
     }
 }
 
+/// What is under MPS, and who is on a card together.
+fn nobody_disturbs_mps(ledger: &Ledger, given: &Allocation, job: &Job) {
+    let reserve = u64::from(ledger.config.resources.gpu_reserve);
+    let queue = ledger.config.queue(job.queue.as_str()).unwrap();
+    for share in &given.cards {
+        let card = ledger.nodes[&given.node].cards.iter().find(|card| card.index == share.index).unwrap();
+        let slice = share.slice.is_some_and(|slice| slice.0 <= card.mem.0 * (100 - reserve) / 100);
+        let mps = slice && given.cards.len() == 1 && queue.mps && card.kind.as_deref() == Some("large");
+        assert_eq!(share.mps, mps.then_some(job.owner.uid), "{} on card {}", job.id, card.index);
+        let beside = ledger.on(&given.node).flat_map(|held| &held.allocation.cards);
+        for other in beside.filter(|other| other.index == share.index) {
+            assert_eq!(other.mps, share.mps, "{} comes to card {}", job.id, card.index);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(histories())]
+
+    #[test]
+    fn law_17_a_card_under_mps_is_one_user_s_at_a_time(history in history(60)) {
+        let mut ledger = Ledger::default();
+        World::play(history.0, LIMITED, history.1, &mut |seen| {
+            ledger.follow(seen, &mut |ledger, decision| {
+                if let Decision::Launch { attempt, allocation, .. } = decision {
+                    nobody_disturbs_mps(ledger, allocation, seen.controller.job(attempt.job.number).unwrap());
+                }
+            });
+            invariants::check(seen.controller).unwrap();
+        });
+    }
 
     #[test]
     fn law_16_limits_on_cards_hold_whenever_anything_starts(history in history(40)) {
@@ -116,6 +145,7 @@ pub(crate) fn of(chance: &mut chance::Chance, config: &mut ax_core::config::Conf
         [&["gpu-01:0", "gpu-02:1"][..], &["gpu-02-0"], &["gpu-01:0", "gpu-01:1", "gpu-02:0", "gpu-02:2"]];
     for queue in &mut config.queues {
         queue.max_cards = chance.of(&[None, Some(2), Some(1), Some(3)]);
+        queue.mps = chance.below(2) == 1;
         if chance.below(3) == 2 {
             queue.cards = chance.of(&names).iter().map(|name| (*name).to_owned()).collect();
         }

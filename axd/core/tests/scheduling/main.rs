@@ -8,6 +8,7 @@ mod evicting;
 mod gangs;
 mod growing;
 mod holding;
+mod hours;
 mod learning;
 mod ledger;
 mod limits;

@@ -189,7 +189,8 @@ impl World {
             let job = self.controller.job(one.name.job.number).unwrap();
             let all = self.takes.get(&job.id.number).copied().unwrap_or(1000);
             let left = all.saturating_sub(job.saved.0).max(1000);
-            let limit = job.request.time_limit.map_or(u64::MAX, |limit| limit.0);
+            let assigned = job.attempt.as_ref().unwrap().assigned_at;
+            let limit = self.controller.limit_from(job, assigned).map_or(u64::MAX, |limit| limit.0);
             if one.ends == u64::MAX {
                 one.ends = self.boot + left.min(limit);
                 one.outcome = if left > limit { Outcome::Timeout } else { Outcome::Succeeded };

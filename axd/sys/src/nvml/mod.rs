@@ -108,13 +108,14 @@ fn if_supported<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError>
 }
 
 /// Told before each call: its name, and the card that it is about, by UUID or as `#` and its number; empty for none.
+/// And with no name when it has come back.
 type Teller = Box<dyn Fn(&'static str, &str)>;
 
 /// The loaded library.
 pub struct Session {
     // Never unloaded: it may have threads, and ends with the process.
     nvml: ManuallyDrop<Nvml>,
-    before: Teller,
+    tell: Teller,
 }
 
 impl fmt::Debug for Session {
@@ -132,25 +133,27 @@ impl Session {
         Session::open_told(library, |_, _| {})
     }
 
-    /// As [`Session::open`]; `before` is told each call that is about to be made: its name, and the card by UUID, or as
-    /// `#` and its number while that is all that is known. Nothing is said of the card for calls about all.
+    /// As [`Session::open`]; `tell` is told each call that is about to be made: its name, and the card by UUID, or as
+    /// `#` and its number while that is all that is known. Nothing is said of the card for calls about all. When the
+    /// call has come back it is told two empty words.
     ///
     /// # Errors
     /// As [`Session::open`].
     pub fn open_told(
         library: Option<&Path>,
-        before: impl Fn(&'static str, &str) + 'static,
+        tell: impl Fn(&'static str, &str) + 'static,
     ) -> Result<Session, NvmlError> {
         let path = library.unwrap_or(Path::new("libnvidia-ml.so.1"));
-        before("nvmlInit_v2", "");
+        tell("nvmlInit_v2", "");
         let started = Nvml::builder().lib_path(path.as_os_str()).init();
+        tell("", "");
         let nvml = started.map_err(|error| match error {
             Raw::LibloadingError(_) | Raw::LibraryNotFound => {
                 NvmlError::Absent { library: path.to_owned(), source: Box::new(error) }
             }
             other => NvmlError::NoDriver(Box::new(other)),
         })?;
-        Ok(Session { nvml: ManuallyDrop::new(nvml), before: Box::new(before) })
+        Ok(Session { nvml: ManuallyDrop::new(nvml), tell: Box::new(tell) })
     }
 
     /// The library itself, for calls that are not here.
@@ -163,8 +166,10 @@ impl Session {
     /// # Errors
     /// When the library does not say.
     pub fn driver_version(&self) -> Result<String, NvmlError> {
-        (self.before)("nvmlSystemGetDriverVersion", "");
-        self.raw().sys_driver_version().map_err(|source| NvmlError::Call {
+        (self.tell)("nvmlSystemGetDriverVersion", "");
+        let version = self.raw().sys_driver_version();
+        (self.tell)("", "");
+        version.map_err(|source| NvmlError::Call {
             doing: "ask for the driver's version",
             card: "all cards".to_owned(),
             source: Box::new(source),
@@ -187,8 +192,10 @@ impl Session {
         let outcome = match function {
             None => Err(Raw::FailedToLoadSymbol(name.to_owned())),
             Some(function) => {
-                (self.before)(name, card);
-                nvml_try(run(function))
+                (self.tell)(name, card);
+                let code = run(function);
+                (self.tell)("", "");
+                nvml_try(code)
             }
         };
         let card = || if card.is_empty() { "all cards".to_owned() } else { card.to_owned() };

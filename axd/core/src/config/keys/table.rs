@@ -6,6 +6,7 @@ use super::slot::{
     COSTS, FENCES, HINTS, LEARNING, LEASES, NAMINGS, ORDERS, PACKINGS, PREEMPTS, SCHEDULERS, STATES,
 };
 use super::{Effect, Fallback, Key};
+use crate::config::MPS_CONTROL;
 use crate::id::{HostName, QueueName};
 use crate::size::Megabytes;
 use crate::text::escaped;
@@ -204,6 +205,9 @@ pub static KEYS: &[Key] = &[
         "The only cards that its jobs may use, as host:index or by UUID; an empty list means all."),
     key("queues[].max_cards", Count(1, MOST, |d| &mut d.queue.max_cards), "none",
         "Most cards that its jobs hold at once; a slice counts as a card.").absent(),
+    key("queues[].mps", Bool(|d| &mut d.queue.mps), "false",
+        "Whether slices of a card of its jobs are held by an MPS server where the driver has no limit for them: one \
+         user a card at a time; see ax-gpu(7)."),
     // limits
     key("limits[].user", Word(&USER, |d| &mut d.limit.user), "none",
         "The user whom it concerns; an entry names a user or a group.").absent(),
@@ -300,6 +304,8 @@ pub static KEYS: &[Key] = &[
         "The daemon's log, /var/log/ax-controller.log.").absent(),
     key("paths.nvml", Word(&PATH, |d| &mut d.config.paths.nvml), "standard",
         "The library libnvidia-ml.so.1 of the NVIDIA driver; by default the one that the loader finds.").absent(),
+    key("paths.mps_control", Word(&PATH, |d| &mut d.config.paths.mps_control), MPS_CONTROL,
+        "The program nvidia-cuda-mps-control of the NVIDIA driver, for queues with mps: true.").absent(),
     key("mail", Later, "", "Mail about jobs.").later(),
     key("hooks", Later, "", "Programs that run before and after jobs.").later(),
     key("http", Later, "", "The API on TCP.").later(),

@@ -49,7 +49,8 @@ fn node() -> Vec<Card> {
 
 /// What a job holds that was given these.
 fn held(cards: &[&Card]) -> Allocation {
-    let share = |card: &&Card| CardShare { index: card.index, uuid: card.uuid.clone(), slice: None };
+    let share =
+        |card: &&Card| CardShare { index: card.index, uuid: card.uuid.clone(), slice: None, mps: None };
     let cards = cards.iter().map(share).collect();
     Allocation { node: "gpu-01".parse().unwrap(), cpus: Vec::new(), ram: Megabytes(1), cards }
 }
@@ -218,6 +219,27 @@ fn what_nobody_knows_is_not_guessed() {
     homeless.hardware.pci = None;
     let open = rules(&[homeless.clone()], &held(&[&homeless]), &devices).unwrap();
     check(&open, &devices, &[(226, 0, false), (226, 1, false), (195, 1, true)]);
+}
+
+#[test]
+fn where_a_job_s_own_files_are_not_known_those_of_others_are_denied_all_the_same() {
+    let cards = vec![
+        card(0, None, "0000:3b:00.0"),
+        card(1, Some(1), "0000:af:00.0"),
+        card(2, None, "0000:d8:00.0"),
+        part(3, 1, (7, 0)),
+    ];
+    let devices = devices();
+    let unknown = others(&cards, &held(&[&cards[0]]), &devices);
+    let shared = [(195, 255, true), (UVM, 0, true), (NVIDIA_CAPS, 12, true), (226, 5, true)];
+    check(&unknown, &devices, &shared);
+    let displays = [(226, 0, true), (226, 128, true), (226, 1, false), (226, 129, false)];
+    check(&unknown, &devices, &[(195, 0, true), (195, 1, false), (195, 2, true)]);
+    check(&unknown, &devices, &displays);
+    let both = others(&cards, &held(&[&cards[0], &cards[1]]), &devices);
+    assert_eq!(both, [], "nothing is known of the third");
+    let of_part = others(&cards, &held(&[&cards[3]]), &devices);
+    check(&of_part, &devices, &[(195, 1, true), (226, 1, true), (NVIDIA_CAPS, 12, true)]);
 }
 
 #[test]

@@ -13,18 +13,28 @@ const NOW: WallTime = WallTime(1_000_000);
 /// Memory of a node's cards; whether the last of them is of another size.
 type Shape = (u64, usize, bool);
 
-/// Node, cards, slice, CPUs, end relative to now.
-type Held = (usize, u32, Option<u64>, u32, i64);
+/// Cards, slice, CPUs, whose it is under MPS.
+type Wanted = (u32, Option<u64>, u32, Option<u32>);
 
-fn request(cards: u32, slice: Option<u64>, cpus: u32) -> Request {
+/// Node, what of it, end relative to now.
+type Held = (usize, Wanted, i64);
+
+fn request((cards, slice, cpus, _): Wanted) -> Request {
     let wanted = CardRequest { count: cards, kind: None, slice: slice.map(Megabytes) };
     Request { cards: (cards > 0).then_some(wanted), ..Request::plain(cpus, Megabytes(u64::from(cpus))) }
+}
+
+fn asks(request: &Request, (cards, slice, _, user): Wanted) -> Asks<'_> {
+    let mps = user.filter(|_| cards == 1 && slice.is_some()).map(crate::id::Uid);
+    Asks { request, only: None, nodes: request.nodes(), mps }
 }
 
 fn node((mem, cards, mixed): Shape, number: usize) -> Node {
     let card = |index: usize| {
         let mem = if mixed && index + 1 == cards { mem / 2 } else { mem };
-        Card::new(index as u32, format!("{number}-{index}"), None, Megabytes(mem))
+        let mut card = Card::new(index as u32, format!("{number}-{index}"), None, Megabytes(mem));
+        card.hardware.mps = !(number + index).is_multiple_of(3);
+        card
     };
     let name = format!("node-{number}").parse().unwrap();
     let cards = (0..cards).map(card).collect();
@@ -39,22 +49,23 @@ fn node((mem, cards, mixed): Shape, number: usize) -> Node {
     })
 }
 
-fn requests() -> impl Strategy<Value = (u32, Option<u64>, u32)> {
-    (0..4_u32, proptest::option::of(1..=8_u64), 1..8_u32)
+fn wanted(cards: u32, cpus: std::ops::Range<u32>) -> impl Strategy<Value = Wanted> {
+    (0..cards, proptest::option::of(1..=8_u64), cpus, prop_oneof![Just(None), Just(Some(1)), Just(Some(2))])
 }
 
 fn held() -> impl Strategy<Value = Held> {
-    (0..6_usize, 0..3_u32, proptest::option::of(1..=8_u64), 0..4_u32, -2..20_i64)
+    (0..6_usize, wanted(3, 0..4), -2..20_i64)
 }
 
 /// Gives something of a node out, if it fits.
-fn hold(nodes: &mut Nodes, rules: &Rules, (at, cards, slice, cpus, end): Held, number: u64) {
+fn hold(nodes: &mut Nodes, rules: &Rules, (at, what, end): Held, number: u64) {
     let at = at % nodes.as_slice().len();
-    let mut request = request(cards, slice, cpus);
+    let mut request = request(what);
     request.only_nodes = vec![nodes.as_slice()[at].inventory.name.clone()];
-    let Some(place) = rules.place(nodes, &Timeline::new(NOW), &request, NOW, Span(1)) else { return };
+    let asks = asks(&request, what);
+    let Some(place) = rules.place(nodes, &Timeline::new(NOW), asks, NOW, Span(1)) else { return };
     let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
-    let allocation = nodes.as_slice()[at].allocation(&request, &cards, rules.reserve);
+    let allocation = nodes.as_slice()[at].allocation(asks, &cards, rules.reserve);
     let job = JobId { number: JobNumber(number as u32), year: 2026 };
     let attempt = AttemptName { job, epoch: Epoch(number) };
     let name = allocation.node.clone();
@@ -80,14 +91,16 @@ fn see(nodes: &mut Nodes, (at, card, taken, barred): (usize, u32, u64, bool)) {
     nodes.get_mut(&name).unwrap().know_cards([(uuid, state)], Megabytes(1000));
 }
 
-fn kept(nodes: &Nodes, rules: &Rules, timeline: &Timeline, request: &Request) -> Option<Reservation> {
-    let (from, place) = rules.earliest(nodes, timeline, request, NOW, Span(5000))?;
+fn kept(nodes: &Nodes, rules: &Rules, timeline: &Timeline, asks: Asks<'_>) -> Option<Reservation> {
+    let request = asks.request;
+    let (from, place) = rules.earliest(nodes, timeline, asks, NOW, Span(5000))?;
     Some(Reservation {
         job: JobNumber(1),
         node: place.node,
         from,
         until: from + Span(5000),
         cards: place.cards,
+        company: place.company,
         cpus: request.cpus,
         ram: request.ram,
     })
@@ -101,7 +114,7 @@ proptest! {
         shapes in proptest::collection::vec((prop_oneof![Just(8_u64), Just(6)], 0..4_usize, any::<bool>()), 1..6),
         rounds in proptest::collection::vec(proptest::collection::vec(held(), 1..8), 1..6),
         sights in proptest::collection::vec((0..6_usize, 0..3_u32, 0..9_u64, any::<bool>()), 0..6),
-        asks in proptest::collection::vec(requests(), 1..5),
+        all_asks in proptest::collection::vec(wanted(4, 1..8), 1..5),
         reserve in prop_oneof![Just(0_u32), Just(25)],
         length in 1..9000_u64,
     ) {
@@ -117,23 +130,24 @@ proptest! {
                 hold(&mut nodes, &rules, held, number);
             }
             let mut timeline = Timeline::new(NOW);
-            for (cards, slice, cpus) in asks.iter().copied() {
-                let (request, length) = (request(cards, slice, cpus), Span(length));
+            for wanted in all_asks.iter().copied() {
+                let (request, length) = (request(wanted), Span(length));
+                let asks = asks(&request, wanted);
                 let all = || Search {
-                    rules: &rules, nodes: nodes.as_slice(), timeline: &timeline, asks: (&request).into(), length, best: None,
+                    rules: &rules, nodes: nodes.as_slice(), timeline: &timeline, asks, length, best: None,
                 };
                 let mut now = all();
                 now.all(0..nodes.as_slice().len(), NOW);
                 let place = now.best.map(|(_, _, place)| place);
-                prop_assert_eq!(&rules.place(&nodes, &timeline, &request, NOW, length), &place);
+                prop_assert_eq!(&rules.place(&nodes, &timeline, asks, NOW, length), &place);
                 if place.is_some() {
                     continue;
                 }
                 let mut later = all();
                 (0..nodes.as_slice().len()).for_each(|position| later.when(position, NOW));
                 let later = later.best.map(|(at, _, place)| (at, place));
-                prop_assert_eq!(&rules.earliest(&nodes, &timeline, &request, NOW, length), &later);
-                if let Some(kept) = kept(&nodes, &rules, &timeline, &request) {
+                prop_assert_eq!(&rules.earliest(&nodes, &timeline, asks, NOW, length), &later);
+                if let Some(kept) = kept(&nodes, &rules, &timeline, asks) {
                     timeline.reserve(kept);
                 }
             }

@@ -15,9 +15,9 @@ use crate::job::AttemptEnd;
 use crate::job::state::{JobState, Outcome};
 use crate::node::Allocation;
 use crate::sim::service::{Portion, Service};
-use crate::sim::workload::Workload;
+use crate::sim::workload::{BEGINNING, Workload};
 use crate::size::Megabytes;
-use crate::time::{BootTime, Now, Span, WallTime};
+use crate::time::{BootTime, Now, Span};
 
 /// The controller may ask for another decision at once so often; more is a loop.
 const MOST_ROUNDS: u32 = 100_000;
@@ -91,7 +91,8 @@ impl<'a> Player<'a> {
         let submissions = Submissions::new(workload, options, cluster.inventories())?;
         let history = submissions.history(&options.history);
         let empty = Controller::new(options.config.clone()).snapshot();
-        let mut controller = Controller::restore(Snapshot { history, ..empty });
+        let zone = workload.origin.as_ref().map(|origin| origin.zone.clone()).unwrap_or_default();
+        let mut controller = Controller::restore(Snapshot { history, zone, ..empty });
         for inventory in cluster.inventories() {
             controller.apply(moment(Span::ZERO), Event::NodeRegistered(inventory.clone()));
         }
@@ -288,10 +289,11 @@ impl<'a> Player<'a> {
         let number = self.task_of(name.job)?;
         let place = self.cluster.place(allocation)?;
         let others: Vec<Place> = others.iter().map(|part| self.cluster.place(part)).collect::<Option<_>>()?;
-        let request = &self.controller.job(name.job.number)?.request;
+        let job = self.controller.job(name.job.number)?;
+        let request = &job.request;
         let (task, life) = (&self.workload.tasks[number], &mut self.lives[number]);
         let remaining = Span(task.runtime.0.saturating_sub(life.saved.0));
-        let limit = request.time_limit.filter(|limit| *limit < remaining);
+        let limit = self.controller.limit_from(job, moment(self.now).wall).filter(|limit| *limit < remaining);
         life.fate.mem = request.cards.as_ref().and_then(|cards| cards.slice);
         life.fate.first_start.get_or_insert(self.now);
         let (cluster, mem) = (&mut self.cluster, life.fate.mem);
@@ -405,8 +407,6 @@ impl<'a> Player<'a> {
     }
 }
 
-/// The beginning of every simulation, for people: 2026-01-01.
-const BEGINNING: WallTime = WallTime(1_767_225_600_000);
 /// Its year, for ids.
 pub(super) const YEAR: u16 = 2026;
 

@@ -11,7 +11,7 @@ use crate::controller::Submission;
 use crate::explain::never_enough;
 use crate::id::{SubmissionKey, Uid};
 use crate::job::Owner;
-use crate::job::request::{Request, card_request, resolve};
+use crate::job::request::{Request, Times, card_request, resolve};
 use crate::job::spec::{GpuCount, JobSpec, NodeCount, RamRequest};
 use crate::node::{Inventory, Node};
 use crate::schedule::history::{History, Run, Signature};
@@ -118,7 +118,8 @@ impl Submissions {
         let largest: Vec<&Node> = self.shapes.first().into_iter().map(|(node, _)| node).collect();
         let request = match task.asked.as_deref().filter(|_| self.at_home) {
             Some(asked) => asked.clone(),
-            None => resolve(&spec(task), None, config, queue, &largest).map_err(|why| why.to_string())?,
+            None => resolve(&spec(task), Times::default(), config, queue, &largest)
+                .map_err(|why| why.to_string())?,
         };
         let holds = |(node, _): &&(Node, usize)| node.could_ever_hold(&request, reserve);
         let fitting: usize = self.shapes.iter().filter(holds).map(|(_, count)| count).sum();

@@ -24,7 +24,7 @@ use crate::job::request::Request;
 use crate::node::Inventory;
 use crate::size::Megabytes;
 use crate::text::quoted;
-use crate::time::Span;
+use crate::time::{Span, WallTime, Zone};
 
 /// What tasks are called that have no name: nobody says of two of them that they are the same thing.
 const NO_NAME: &str = "";
@@ -40,6 +40,9 @@ pub struct Workload {
     pub origin: Option<Box<Origin>>,
 }
 
+/// The beginning of every simulation, for people: 2026-01-01.
+pub(crate) const BEGINNING: WallTime = WallTime(1_767_225_600_000);
+
 /// Where recorded jobs come from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
@@ -47,6 +50,8 @@ pub struct Origin {
     pub machines: Vec<Inventory>,
     /// What the daemon last went by.
     pub config: Config,
+    /// The clock that it went by, as it goes in the simulation.
+    pub zone: Zone,
     /// Jobs that never ran, so that nobody knows how long they would have: they are left out.
     pub never_ran: usize,
 }

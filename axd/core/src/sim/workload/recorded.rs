@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{BadWorkload, NodeShape, Origin, Task, Texts, Workload};
+use super::{BEGINNING, BadWorkload, NodeShape, Origin, Task, Texts, Workload};
 use crate::config::Config;
 use crate::controller::{Decision, Event, Snapshot, Submission};
 use crate::id::{JobId, QueueName};
@@ -16,7 +16,7 @@ use crate::job::{AttemptEnd, Job};
 use crate::node::Inventory;
 use crate::replay::{Entry, Recorded, Step, each_entry};
 use crate::size::Megabytes;
-use crate::time::{Span, WallTime};
+use crate::time::{Span, WallTime, Zone};
 
 pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
     let mut record = Record::default();
@@ -57,6 +57,7 @@ struct Record {
     last: WallTime,
     machines: BTreeMap<String, Inventory>,
     config: Config,
+    zone: Zone,
     jobs: BTreeMap<JobId, Seen>,
     texts: Texts,
 }
@@ -74,6 +75,7 @@ impl Record {
     fn snapshot(&mut self, now: WallTime, snapshot: Snapshot) {
         self.begins.get_or_insert(now);
         self.config = snapshot.config;
+        self.zone = snapshot.zone;
         for inventory in snapshot.nodes {
             self.machine(inventory);
         }
@@ -152,12 +154,13 @@ impl Record {
     }
 
     fn workload(self, begins: WallTime) -> Workload {
-        let Record { last, machines, config, jobs, .. } = self;
+        let Record { last, machines, config, zone, jobs, .. } = self;
         let all = jobs.len();
         let tasks: Vec<Task> =
             jobs.into_iter().filter_map(|(id, seen)| seen.task(id, begins, last)).collect();
         let machines: Vec<Inventory> = machines.into_values().collect();
-        let origin = Origin { config, never_ran: all - tasks.len(), machines };
+        let zone = zone.since(WallTime(begins.0 - BEGINNING.0));
+        let origin = Origin { config, zone, never_ran: all - tasks.len(), machines };
         Workload { tasks, nodes: origin.machines.iter().map(shape).collect(), origin: Some(Box::new(origin)) }
     }
 }
@@ -173,6 +176,9 @@ impl Seen {
         let runtime = self.ran.unwrap_or(last - started);
         // It has come by the time of its arrival.
         self.request.begin = None;
+        self.request.set_special(|special| {
+            special.deadline = special.deadline.map(|at| BEGINNING + (at - begins));
+        });
         let (cards, request) = (self.request.cards.clone(), self.request);
         let mem = cards.as_ref().and_then(|cards| cards.slice);
         Some(Task {

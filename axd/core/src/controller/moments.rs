@@ -1,0 +1,123 @@
+//! Jobs whose hours open or close, or whose deadline can no longer be met, while they wait: when that is, and what follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::JobNumber;
+use crate::job::Job;
+use crate::job::hours::Opening;
+use crate::job::state::{Cause, JobState};
+use crate::time::{Now, Span, WallTime};
+
+use super::{Controller, Decision, Move};
+
+/// Of each waiting job that has hours or a deadline: when that changes next.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Moments {
+    by_time: BTreeSet<(WallTime, JobNumber)>,
+    by_job: BTreeMap<JobNumber, WallTime>,
+}
+
+impl Moments {
+    pub(super) fn set(&mut self, job: JobNumber, at: Option<WallTime>) {
+        if let Some(known) = self.by_job.remove(&job) {
+            self.by_time.remove(&(known, job));
+        }
+        if let Some(at) = at {
+            self.by_job.insert(job, at);
+            self.by_time.insert((at, job));
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<WallTime> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    /// Takes those out that are due; all of them if the clock was set back.
+    fn take(&mut self, now: WallTime, all: bool) -> BTreeSet<JobNumber> {
+        let due = self.by_time.iter().take_while(|(at, _)| all || *at <= now);
+        let due: BTreeSet<JobNumber> = due.map(|(_, job)| *job).collect();
+        due.iter().for_each(|job| self.set(*job, None));
+        due
+    }
+}
+
+impl Controller {
+    /// The first while from an instant on in which a job may start by its hours and deadline. The outer nothing: never
+    /// again; the inner: it has neither.
+    pub(crate) fn opening(&self, job: &Job, at: WallTime) -> Option<Option<Opening>> {
+        match job.hours() {
+            None => Some(None),
+            Some(hours) => hours.next(at, &self.zone).map(Some),
+        }
+    }
+
+    /// The first instant from one on at which a job may start by its hours and deadline.
+    pub(crate) fn opens(&self, job: &Job, at: WallTime) -> Option<WallTime> {
+        let opening = self.opening(job, at)?;
+        Some(opening.map_or(at, |opening| opening.from.max(at)))
+    }
+
+    /// Whether the daily hours of a job have begun and not ended, however long it may run.
+    pub(crate) fn is_open(&self, job: &Job, at: WallTime) -> bool {
+        job.request.window().is_some_and(|window| window.is_open(at, &self.zone))
+    }
+
+    /// How long an attempt that was decided then may run, if that is limited.
+    pub fn limit_from(&self, job: &Job, start: WallTime) -> Option<Span> {
+        job.limit_from(start, &self.zone).0
+    }
+
+    /// Whether its attempt, if over for its time, is over for its deadline.
+    pub(super) fn ran_into_deadline(&self, job: &Job) -> bool {
+        let start = job.attempt.as_ref().map(|attempt| attempt.assigned_at);
+        start.is_some_and(|start| job.limit_from(start, &self.zone).1)
+    }
+
+    /// Why a waiting job can't be over by its deadline any more, if so.
+    pub(super) fn lapsed(&self, job: &Job, now: WallTime) -> Option<String> {
+        let deadline = job.request.deadline()?;
+        let begin = job.request.begin.map_or(now, |begin| begin.max(now));
+        if self.opening(job, begin).is_some() {
+            return None;
+        }
+        let needs = job.request.estimate.or(job.request.time_limit);
+        let takes = needs.map_or(String::new(), |needs| format!(", and takes {needs}"));
+        Some(match deadline <= now {
+            true => "its deadline has passed".to_owned(),
+            false => {
+                format!("it can't be over by its deadline any more: that is in {}{takes}", deadline - now)
+            }
+        })
+    }
+
+    /// When that changes next.
+    pub(super) fn note_moment(&mut self, job: &Job) {
+        if job.hours().is_none() {
+            return;
+        }
+        let opening = self.opening(job, self.seen).flatten().filter(|_| job.state.is_waiting());
+        let next = opening.map(|opening| match self.seen < opening.from {
+            true => opening.from,
+            false => opening.until + Span(1),
+        });
+        self.moments.set(job.id.number, next);
+    }
+
+    /// Jobs of which that has changed.
+    pub(super) fn pass_moments(&mut self, now: Now, set_back: bool, out: &mut Vec<Decision>) {
+        for number in self.moments.take(now.wall, set_back) {
+            self.settle_waiting(now, number, &crate::job::Actor::Ax, "its hours have come", out);
+            if let Some(job) = self.jobs.remove(&number) {
+                self.note_moment(&job);
+                self.jobs.insert(number, job);
+            }
+        }
+    }
+
+    /// Ends a waiting job that can't be over by its deadline any more; whether it was one.
+    pub(super) fn end_lapsed(&mut self, now: Now, number: JobNumber, out: &mut Vec<Decision>) -> bool {
+        let job = self.jobs.get(&number).filter(|job| job.state.is_waiting());
+        let Some(why) = job.and_then(|job| self.lapsed(job, now.wall)) else { return false };
+        self.shift(now, number, Move::by_ax(Cause::DeadlineMissed, JobState::Deadline, &why), out)
+    }
+}

@@ -1,0 +1,62 @@
+//! What a job waits for that is its own: a hold, its begin time, its hours, a pause.
+
+use crate::controller::Controller;
+use crate::job::Job;
+use crate::job::state::Outcome;
+use crate::time::{Now, WallTime};
+
+use super::plan::{Basis, Expected};
+use super::{Condition, Explanation};
+
+impl Controller {
+    pub(super) fn explain_pending(&self, job: &Job, now: Now) -> Explanation {
+        let expected = match self.expected_begin(job, now) {
+            Some(begin) => Expected::at(begin, Basis::Itself),
+            None => Expected::never(Basis::Somebody),
+        };
+        Explanation::new(now.wall, self.own_conditions(job, now), expected)
+    }
+
+    fn own_conditions(&self, job: &Job, now: Now) -> Vec<Condition> {
+        let mut found = Vec::new();
+        if let Some(who) = &job.hold {
+            found.push(Condition::Held { job: job.id, by: who.to_string() });
+        }
+        if let Some(at) = job.request.begin.filter(|b| *b > now.wall) {
+            found.push(Condition::Begin { at });
+        }
+        found.extend(self.out_of_hours(job, now));
+        if let Some(until) = job.backoff_until {
+            let at = now.wall + (until - now.boot);
+            let end = job.attempt.as_ref().and_then(|attempt| attempt.end.as_ref());
+            found.push(match end.filter(|end| end.outcome == Outcome::LaunchFailed) {
+                // Not a retry that the job asked for, but another try of what never began.
+                Some(end) => {
+                    let why = end.message.as_deref().unwrap_or("never started").to_owned();
+                    Condition::NeverStarted { at, why }
+                }
+                None => Condition::Retry { at, used: job.retries_used, of: job.request.retries },
+            });
+        }
+        found
+    }
+
+    /// Whether its daily hours keep a job from starting now.
+    fn out_of_hours(&self, job: &Job, now: Now) -> Option<Condition> {
+        let window = job.request.window()?;
+        let next = self.opens(job, now.wall);
+        if next == Some(now.wall) {
+            return None;
+        }
+        let (window, limit) = (window.to_string(), job.request.time_limit);
+        Some(Condition::Hours { window, open: self.is_open(job, now.wall), limit, next })
+    }
+
+    fn expected_begin(&self, job: &Job, now: Now) -> Option<WallTime> {
+        if job.hold.is_some() {
+            return None;
+        }
+        let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
+        self.opens(job, backoff.max(job.request.begin).map_or(now.wall, |at| at.max(now.wall)))
+    }
+}

@@ -1,0 +1,200 @@
+//! When a job may start by what it says itself: within daily hours that it must also end in, and so early that it can be
+//! over by its deadline.
+
+use crate::job::spec::Window;
+use crate::time::{Span, WallTime, Zone};
+
+use super::Job;
+
+/// A job that is as long as its hours starts a moment later than they begin, and ends with them all the same: so much
+/// it may be late, and at most a tenth of its length.
+const MOMENT: Span = Span::seconds(60);
+
+/// Days that are looked at for hours which are long enough: clocks are changed in between.
+const DAYS: i64 = 8;
+
+/// Hours and deadline of a job, with how long it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hours {
+    window: Option<Window>,
+    deadline: Option<WallTime>,
+    /// It is over within that long, whatever it does.
+    limit: Span,
+    /// It may be over within that long.
+    needs: Span,
+}
+
+/// A while in which a job may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// From then on.
+    pub from: WallTime,
+    /// The last instant.
+    pub until: WallTime,
+    /// It has to be over by then.
+    pub over_by: WallTime,
+}
+
+/// The last instant at which something of a length may begin that has to be over by then.
+fn latest(over_by: WallTime, length: Span) -> WallTime {
+    let late = MOMENT.min(Span(length.0 / 10));
+    let latest = over_by.0.saturating_sub_unsigned(length.0).saturating_add_unsigned(late.0);
+    WallTime(latest.min(over_by.0.saturating_sub(1)))
+}
+
+impl Window {
+    /// How long it is open on a day without a change of clocks.
+    pub fn length(&self) -> Span {
+        let minutes = (u64::from(self.to) + 24 * 60 - u64::from(self.from)) % (24 * 60);
+        Span::seconds(minutes * 60)
+    }
+
+    /// When it opens on a day, and closes after that.
+    fn on(&self, day: i64, zone: &Zone) -> (WallTime, WallTime) {
+        (zone.instant(day, self.from), zone.instant(day + i64::from(self.to < self.from), self.to))
+    }
+
+    /// Whether it is open.
+    pub fn is_open(&self, at: WallTime, zone: &Zone) -> bool {
+        let today = zone.day(at);
+        (today - 1..=today).any(|day| {
+            let (opens, closes) = self.on(day, zone);
+            opens <= at && at < closes
+        })
+    }
+}
+
+/// `22:00-08:00`.
+impl std::fmt::Display for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:02}:{:02}-{:02}:{:02}", self.from / 60, self.from % 60, self.to / 60, self.to % 60)
+    }
+}
+
+impl Hours {
+    /// The first while from an instant on in which the job may start; nothing: never again.
+    pub fn next(&self, at: WallTime, zone: &Zone) -> Option<Opening> {
+        let Some(window) = self.window else {
+            let over_by = self.deadline?;
+            let opening = Opening { from: WallTime(i64::MIN), until: latest(over_by, self.needs), over_by };
+            return Some(opening).filter(|opening| at <= opening.until);
+        };
+        let today = zone.day(at);
+        let openings = (today - 1..today + DAYS).filter_map(|day| self.on(&window, day, zone));
+        openings.filter(|opening| at <= opening.until).min_by_key(|opening| opening.from)
+    }
+
+    /// The hours that begin on a day, if the job fits into them and is over by its deadline.
+    fn on(&self, window: &Window, day: i64, zone: &Zone) -> Option<Opening> {
+        let (from, closes) = window.on(day, zone);
+        let mut opening = Opening { from, until: latest(closes, self.limit), over_by: closes };
+        if let Some(deadline) = self.deadline {
+            opening.until = opening.until.min(latest(deadline, self.needs));
+            opening.over_by = opening.over_by.min(deadline);
+        }
+        (opening.from <= opening.until).then_some(opening)
+    }
+}
+
+impl Job {
+    /// The hours and the deadline that it has, if any.
+    pub fn hours(&self) -> Option<Hours> {
+        let special = self.request.special.as_deref()?;
+        let (window, deadline) = (special.window, special.deadline);
+        if window.is_none() && deadline.is_none() {
+            return None;
+        }
+        let limit = self.request.time_limit.unwrap_or_default();
+        let needs = self.request.estimate.unwrap_or(limit);
+        Some(Hours { window, deadline, limit, needs: Span(needs.0.saturating_sub(self.saved.0)) })
+    }
+
+    /// How long an attempt may run that begins then, and whether its deadline says so and not its time limit.
+    pub fn limit_from(&self, start: WallTime, zone: &Zone) -> (Option<Span>, bool) {
+        let own = self.request.time_limit;
+        let opening = self.hours().and_then(|hours| hours.next(start, zone));
+        let Some(opening) = opening.filter(|opening| opening.from <= start) else { return (own, false) };
+        let left = opening.over_by - start;
+        let by_deadline =
+            self.request.deadline() == Some(opening.over_by) && own.is_none_or(|own| left < own);
+        (Some(own.map_or(left, |own| own.min(left))), by_deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Offset;
+
+    const HOUR: Span = Span::seconds(3600);
+
+    fn at(text: &str) -> WallTime {
+        text.parse().unwrap()
+    }
+
+    fn hours(window: Option<(u16, u16)>, deadline: Option<&str>, length: Span) -> Hours {
+        let window = window.map(|(from, to)| Window { from: from * 60, to: to * 60 });
+        Hours { window, deadline: deadline.map(at), limit: length, needs: length }
+    }
+
+    fn next(hours: &Hours, from: &str) -> Option<(String, String)> {
+        let opening = hours.next(at(from), &Zone::default())?;
+        Some((opening.from.to_string(), opening.until.to_string()))
+    }
+
+    fn pair(from: &str, until: &str) -> Option<(String, String)> {
+        Some((at(from).to_string(), at(until).to_string()))
+    }
+
+    #[test]
+    fn hours_pass_midnight_and_a_job_has_to_end_in_them() {
+        let night = hours(Some((22, 8)), None, Span(8 * HOUR.0));
+        let (tonight, tomorrow) = (
+            pair("2026-06-01T22:00:00Z", "2026-06-02T00:01:00Z"),
+            pair("2026-06-02T22:00:00Z", "2026-06-03T00:01:00Z"),
+        );
+        for (from, expected) in [
+            ("2026-06-01T12:00:00Z", &tonight),
+            ("2026-06-01T22:00:00Z", &tonight),
+            ("2026-06-01T23:59:59Z", &tonight),
+            ("2026-06-02T00:01:00Z", &tonight),
+            ("2026-06-02T00:01:00.001Z", &tomorrow),
+            ("2026-06-02T07:00:00Z", &tomorrow),
+        ] {
+            assert_eq!(next(&night, from), *expected, "{from}");
+        }
+        let too_long = hours(Some((22, 8)), None, Span(11 * HOUR.0));
+        assert_eq!(next(&too_long, "2026-06-01T12:00:00Z"), None);
+        // As long as its hours: it may begin a minute after they do.
+        let whole = hours(Some((8, 22)), None, Span(14 * HOUR.0));
+        let expected = pair("2026-06-01T08:00:00Z", "2026-06-01T08:01:00Z");
+        assert_eq!(next(&whole, "2026-06-01T00:00:00Z"), expected);
+    }
+
+    #[test]
+    fn what_fits_only_on_long_days_waits_for_one() {
+        let berlin = Zone::of([
+            Offset { from: at("2025-10-26T01:00:00Z"), seconds: 3600 },
+            Offset { from: at("2026-03-29T01:00:00Z"), seconds: 7200 },
+        ]);
+        let night = hours(Some((22, 8)), None, Span(10 * HOUR.0));
+        let opening = |from: &str| night.next(at(from), &berlin).unwrap();
+        assert_eq!(opening("2026-03-27T12:00:00Z").from, at("2026-03-27T22:00:00+01:00"));
+        // That night has nine hours.
+        assert_eq!(opening("2026-03-28T12:00:00Z").from, at("2026-03-29T22:00:00+02:00"));
+    }
+
+    #[test]
+    fn a_deadline_ends_it_all() {
+        let by_noon = |length| hours(None, Some("2026-06-01T12:00:00Z"), length);
+        let until = |hours: Hours| hours.next(WallTime(0), &Zone::default()).unwrap().until;
+        assert_eq!(until(by_noon(Span(2 * HOUR.0))), at("2026-06-01T10:01:00Z"));
+        assert_eq!(until(by_noon(Span::seconds(30))), at("2026-06-01T11:59:33Z"));
+        assert_eq!(until(by_noon(Span::ZERO)), at("2026-06-01T11:59:59.999Z"));
+        assert_eq!(next(&by_noon(HOUR), "2026-06-01T11:02:00Z"), None);
+        let night = hours(Some((22, 8)), Some("2026-06-02T02:00:00Z"), Span(3 * HOUR.0));
+        let expected = pair("2026-06-01T22:00:00Z", "2026-06-01T23:01:00Z");
+        assert_eq!(next(&night, "2026-06-01T12:00:00Z"), expected);
+        assert_eq!(next(&night, "2026-06-01T23:30:00Z"), None);
+    }
+}
