@@ -64,8 +64,10 @@ pub struct Advice {
 }
 
 impl Advice {
-    fn nothing() -> Advice {
-        let text = "no single change of what it asks for would start it at once".to_owned();
+    fn nothing(job: &Job) -> Advice {
+        // Whether it could do with fewer nodes nobody has tried.
+        let what = if job.request.several().is_some() { "asks for on each node" } else { "asks for" };
+        let text = format!("no single change of what it {what} would start it at once");
         Advice { remedy: None, option: None, node: None, cards: Vec::new(), text }
     }
 
@@ -81,7 +83,10 @@ impl Advice {
             1 => format!(" card {numbers}"),
             _ => format!(" cards {numbers}"),
         };
-        let option = remedy.option(job.request.cards.as_ref());
+        let option = match job.request.several() {
+            None => remedy.option(job.request.cards.as_ref()),
+            Some(_) => remedy.option(job.request.cards.as_ref()).replacen("--gpus ", "--gpus-per-node ", 1),
+        };
         let any = if remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
         let with = match remedy {
             Remedy::AnyFeatures => "without --constraint".to_owned(),
@@ -104,7 +109,7 @@ impl Controller {
             return None;
         }
         let advice = search.cheapest(may_use).map(|(remedy, given)| Advice::of(remedy, job, &given));
-        Some(advice.unwrap_or_else(Advice::nothing))
+        Some(advice.unwrap_or_else(|| Advice::nothing(job)))
     }
 }
 

@@ -69,7 +69,7 @@ impl Submissions {
             let (owner, cards) = (self.owner(task), card_request(&spec(task)).ok().flatten());
             let peak = cards.is_some().then_some(task.mem_true);
             let run = Run { length: task.runtime, peak, ended: WallTime(0) + task.arrive };
-            history.add(owner, Signature::of(&task.name, cards.as_ref()), &run);
+            history.add(owner, Signature::of(&task.name, cards.as_ref()).on(task.nodes), &run);
         }
         history
     }
