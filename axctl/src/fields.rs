@@ -43,7 +43,7 @@ pub(crate) const fn right<T>(
     Field { name, column: Column { title, right: true, shrink: Never }, cell }
 }
 
-/// The fields of these names, `id,name,state`.
+/// The fields of these names, `id,name,state`; what stands above a column is its name, too.
 ///
 /// # Errors
 /// Usage, with the nearest right name, when one does not exist.
@@ -56,7 +56,9 @@ pub(crate) fn choose<T>(all: &'static [Field<T>], names: &str) -> Result<Vec<&'s
             let names: Vec<&str> = all.iter().map(|field| field.name).collect();
             Failure::usage(format!("no column '{name}'{hint} There are: {}", names.join(" ")))
         };
-        all.iter().find(|field| field.name == name).ok_or_else(unknown)
+        let by_name = all.iter().find(|field| field.name == name);
+        let by_title = || all.iter().find(|field| field.column.title.eq_ignore_ascii_case(&name));
+        by_name.or_else(by_title).ok_or_else(unknown)
     };
     names.split(',').map(find).collect()
 }
@@ -224,6 +226,10 @@ mod tests {
     fn columns_are_chosen_by_name() {
         let names: Vec<&str> = choose(&JOB_FIELDS, "id, NAME,cpu").unwrap().iter().map(|f| f.name).collect();
         assert_eq!(names, ["id", "name", "cpu"]);
+        assert_eq!(
+            choose(&JOB_FIELDS, "prio,time").unwrap().iter().map(|f| f.name).collect::<Vec<_>>(),
+            ["priority", "time"]
+        );
         let error = choose(&JOB_FIELDS, "id,nmae").err().unwrap();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().starts_with("no column 'nmae'; did you mean 'name'?"), "{error}");

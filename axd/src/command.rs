@@ -15,6 +15,7 @@ use crate::card_limit;
 use crate::cards::helper;
 use crate::config;
 use crate::engine::{Engine, Setup, StartError};
+use crate::mps;
 use crate::recorded::{self, PrintError, Wanted};
 use crate::store;
 
@@ -52,6 +53,12 @@ struct Arguments {
     /// A card, and what the group has of it
     #[arg(long = "card", value_name = "UUID=MB", requires = "nvml_limit", hide = true)]
     limit_cards: Vec<card_limit::CardWord>,
+    /// Start or stop the MPS daemon of a card, for a supervisor, and exit
+    #[arg(long, value_name = "DEED", value_enum, requires = "order", group = "instead", hide = true)]
+    mps: Option<mps::Deed>,
+    /// What is to be known of it
+    #[arg(long, value_name = "JSON", requires = "mps", hide = true)]
+    order: Option<String>,
     /// Only events at or after this time, such as 2026-11-29T15:32:14Z
     #[arg(long, value_name = "TIME", requires = "db_events")]
     from: Option<WallTime>,
@@ -77,6 +84,9 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let (Some(deed), [group]) = (arguments.nvml_limit, arguments.group.as_slice()) {
         return card_limit::run(deed, arguments.library.as_deref(), group, &arguments.limit_cards);
+    }
+    if let (Some(deed), Some(order)) = (arguments.mps, &arguments.order) {
+        return mps::run(deed, order);
     }
     if arguments.nvml {
         return helper::run(&helper::Options { library: arguments.library, groups: arguments.group });

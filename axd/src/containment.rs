@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
+use ax_core::id::AttemptName;
 use ax_core::paths::Paths;
-use ax_sys::cgroup::{Base, Hierarchy, Layout, Place, Station};
+use ax_sys::cgroup::{Base, Hierarchy, JobGroup, Layout, Place, Station};
 
 /// The delegated group that holds the job tree under systemd (etc/ax-jobs.service).
 const DELEGATED: [&str; 2] = ["ax.slice/ax-jobs.service", "system.slice/ax-jobs.service"];
@@ -56,6 +57,21 @@ fn prepare_in(hierarchy: &Hierarchy, place: &Place) -> Result<Containment, Strin
         Err(error) => (Vec::new(), vec![format!("supervisors stay in the daemon's own unit: {error}")]),
     };
     Ok(Containment { parents: place.to_record(hierarchy), station, missing, place: Some(place.clone()) })
+}
+
+/// The groups of an attempt as far as they are there, by its name alone.
+pub(crate) fn group_of(paths: &Paths, attempt: AttemptName) -> Option<JobGroup> {
+    let hierarchy = Hierarchy::detect().ok()?;
+    JobGroup::find(&hierarchy, &usable(paths, &hierarchy)?, &attempt.to_string())
+}
+
+/// All attempts that have groups.
+pub(crate) fn with_groups(paths: &Paths) -> Vec<AttemptName> {
+    let all = || {
+        let hierarchy = Hierarchy::detect().ok()?;
+        JobGroup::list(&hierarchy, &usable(paths, &hierarchy)?).ok()
+    };
+    all().unwrap_or_default().iter().filter_map(|(name, _)| name.parse().ok()).collect()
 }
 
 /// Removes the place, where nothing is in it: for a daemon that ends and leaves nothing running.

@@ -27,6 +27,7 @@ use ax_sys::pidfd::PidFd;
 use thiserror::Error;
 
 use crate::fence::{self, Fence, Ground};
+use crate::mps;
 use crate::people::Person;
 use crate::starter::Starter;
 use crate::store::Details;
@@ -63,6 +64,10 @@ pub(crate) struct Plan<'a> {
     pub ground: &'a Ground,
     /// How its supervisor has its cards limited by the driver.
     pub card_limits: Option<CardLimits>,
+    /// How its supervisor has its slice put under MPS, but for the devices.
+    pub mps: Option<mps::Order>,
+    /// The daemon's own program, for supervisors.
+    pub axd: &'a Path,
     /// Parent of its control groups, as ax-sys records it.
     pub cgroup_parents: &'a [String],
     /// Where its supervisor goes, likewise.
@@ -143,7 +148,13 @@ impl Plan<'_> {
         let fence = fence.map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         let made = self.job_environment(&fence).map_err(|e| LaunchError::Job(failed("preparing", &e)))?;
         let told = told(&made, &fence).filter(|_| !self.allocation.cards.is_empty());
-        let assignment = self.assignment(made.variables, fence.rules);
+        let mps = self.mps.as_ref().map(|order| {
+            let order = mps::Order { devices: fence.rules.clone(), ..order.clone() };
+            mps::command_lines(self.axd, &order)
+        });
+        let card_limits = mps.transpose().map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
+        let card_limits = card_limits.or_else(|| self.card_limits.clone());
+        let assignment = self.assignment(made.variables, fence.rules, card_limits);
         self.place(&assignment).map_err(|e| LaunchError::Node(failed("preparing", &e)))?;
         crash_point!("claimed");
         let started = starter.start(&self.paths.attempt_dir(self.attempt), theirs);
@@ -180,7 +191,12 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn assignment(&self, environment: Vec<(String, String)>, devices: Vec<DeviceRule>) -> Assignment {
+    fn assignment(
+        &self,
+        environment: Vec<(String, String)>,
+        devices: Vec<DeviceRule>,
+        card_limits: Option<CardLimits>,
+    ) -> Assignment {
         let (job, details, policy) = (self.job, self.details, &self.config.policy);
         Assignment {
             v: FORMAT,
@@ -208,7 +224,7 @@ impl Plan<'_> {
             cgroup_parents: self.cgroup_parents.to_vec(),
             station: self.station.to_vec(),
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
-            card_limits: self.card_limits.clone(),
+            card_limits,
         }
     }
 
@@ -217,6 +233,7 @@ impl Plan<'_> {
         let resources = &self.config.resources;
         let held = HeldCard::all(self.allocation, self.cards);
         let work_dir = self.paths.work_dir(self.attempt);
+        let mps = self.mps.as_ref().map(|order| order.folder.to_string_lossy());
         let facts = Facts {
             attempt: self.attempt,
             number: self.number,
@@ -235,6 +252,7 @@ impl Plan<'_> {
                 // Behind a fence with gaps nobody knows how programs number what they find.
                 naming: if fence.has_gaps() { Naming::Uuid } else { resources.gpu_visible },
                 fenced: fence.is_whole(),
+                mps: mps.as_deref(),
             },
             cards_per_task: spec.resources.gpus_per_task.as_ref().map(|gpus| gpus.count),
             hints: spec.resources.gpu_mem_hints.unwrap_or(resources.gpu_mem_hints),

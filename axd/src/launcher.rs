@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ax_core::config::Config;
+use ax_core::config::{Config, MPS_CONTROL};
 use ax_core::gpu::Grant;
 use ax_core::id::AttemptName;
 use ax_core::job::Job;
@@ -22,6 +22,7 @@ use crate::card_limit::{command_lines, unified_parent};
 use crate::containment::Containment;
 use crate::fence::{self, Ground, Tried};
 use crate::launch::{LaunchError, Launched, Plan};
+use crate::mps;
 use crate::people::Person;
 use crate::starter::Starter;
 use crate::store::{NewParts, Reader};
@@ -54,6 +55,8 @@ pub(crate) struct Order {
     pub cards: Vec<Card>,
     /// What the driver is to make sure of.
     pub grants: Vec<Grant>,
+    /// The card on which its slice is under MPS.
+    pub mps: Option<String>,
     /// Lowest node epoch that may start.
     pub node_epoch: u64,
     /// The supervisor's end of a socket.
@@ -118,6 +121,22 @@ impl Site {
         }
         let group = unified_parent(&self.containment.parents)?.join(order.attempt.to_string());
         Ok(command_lines(&self.axd, self.library.as_deref(), &group, &order.grants))
+    }
+
+    /// How it has the slice of the attempt put under MPS.
+    fn mps(&self, order: &Order) -> Option<mps::Order> {
+        let card = order.mps.clone()?;
+        let config = &order.config;
+        Some(mps::Order {
+            attempt: order.attempt,
+            folder: self.paths.mps_of(&card),
+            card,
+            control: config.paths.mps_control.as_deref().unwrap_or(MPS_CONTROL).into(),
+            user: order.person.record(),
+            parents: self.containment.parents.clone(),
+            devices: Vec::new(),
+            processes: config.policy.max_processes,
+        })
     }
 }
 
@@ -228,7 +247,8 @@ impl Lane {
             }
         };
         let card_limits = self.site.card_limits(order).map_err(LaunchError::Node)?;
-        let Site { paths, starter, containment, as_root, .. } = &mut self.site;
+        let mps = self.site.mps(order);
+        let Site { paths, starter, containment, as_root, axd, .. } = &mut self.site;
         let untried = Ground::None(String::new());
         let ground = match fence::is_wanted(order.config.resources.gpu_fence, &order.cards) {
             true => self.ground.ground(&containment.parents),
@@ -250,6 +270,8 @@ impl Lane {
             cards: &order.cards,
             ground,
             card_limits,
+            mps,
+            axd,
             cgroup_parents: &containment.parents,
             station: &containment.station,
             node_epoch: order.node_epoch,

@@ -19,6 +19,7 @@ mod launcher;
 mod leftover;
 mod local;
 mod log;
+mod mps;
 mod people;
 mod ready;
 mod recorded;

@@ -2,6 +2,7 @@
 //! as the driver finds them. A difference is a warning and the smaller counts.
 
 use ax_core::config::{Config, GpuNode};
+use ax_core::gpu::model::folded;
 use ax_core::id::HostName;
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
@@ -61,9 +62,35 @@ pub(crate) fn look(host: &HostName, config: &Config, cards: Option<Known<'_>>) -
     }
     let features = declared(host, config).map_or_else(Vec::new, |node| node.features.clone());
     let cards = cards.map(|known| count_cards(host, config, known, &mut warnings)).unwrap_or_default();
+    if !cards.is_empty() {
+        warnings.extend(unknown_cards(host, config, &cards));
+    }
     let numa_cpus = near_cards(&cards, &real_cpus, cpus);
     let inventory = Inventory { name: host.clone(), epoch: 1, cpus, ram, cards, features, numa_cpus };
     Local { inventory, real_cpus, warnings }
+}
+
+/// Names of cards in limits that name none: on this node, or on one of which nothing is declared.
+fn unknown_cards(host: &HostName, config: &Config, cards: &[Card]) -> Vec<String> {
+    let others = config.resources.gpu_nodes.iter().map(|node| &node.host).filter(|other| *other != host);
+    let others: Vec<&str> = others.map(HostName::as_str).collect();
+    let unknown = |name: &String| match name.rsplit_once(':') {
+        Some((of, index)) if of == host.as_str() => {
+            let known = |card: &Card| index.parse() == Ok(card.index);
+            (!cards.iter().any(known)).then(|| format!("{host} has no card {index}, only {}", cards.len()))
+        }
+        Some((of, _)) if others.contains(&of) => None,
+        Some((of, _)) => Some(format!("no node {of} is known")),
+        // It may be another node's.
+        None if !others.is_empty() || cards.iter().any(|card| card.uuid == *name) => None,
+        None => Some(format!("{host} has no card {name}")),
+    };
+    let queues = config.queues.iter().map(|queue| (format!("queue {}", queue.name), &queue.cards));
+    let limits = config.limits.iter().map(|limit| ("limits[]".to_owned(), &limit.cards));
+    let all =
+        queues.chain(limits).flat_map(|(whose, names)| names.iter().map(move |name| (whose.clone(), name)));
+    all.filter_map(|(whose, name)| Some(format!("{whose} may use card {name}, and {}", unknown(name)?)))
+        .collect()
 }
 
 /// The NUMA node of each CPU, where cards are near some and not others; of CPUs that are only declared nobody knows it.
@@ -124,8 +151,8 @@ fn found_cards(found: &[Found], silent: &[u32], most: usize, declared: Option<&G
 fn found_card(number: u32, found: &Found, declared: Option<&GpuNode>) -> Card {
     let declared = declared.filter(|_| found.hardware.mig.is_none());
     let own = || match &found.profile {
-        Some(profile) => Some(format!("mig-{profile}").to_ascii_lowercase()),
-        None => found.hardware.name.as_ref().map(|name| name.to_ascii_lowercase()),
+        Some(profile) => Some(folded(&format!("mig-{profile}"))),
+        None => found.hardware.name.as_deref().map(folded),
     };
     let kind = declared.and_then(|d| d.kind.clone()).or_else(own);
     let mem = declared.and_then(|d| d.mem_per_gpu).map_or(found.mem, |mb| mb.min(found.mem));
@@ -225,6 +252,33 @@ mod tests {
     }
 
     #[test]
+    fn names_of_cards_that_there_are_not_are_told() {
+        let host: HostName = "gpu-01".parse().unwrap();
+        let cards: Vec<Card> = (0..2).map(|n| Card::new(n, format!("GPU-{n}"), None, Megabytes(1))).collect();
+        let mut config = Config::default();
+        let names = ["gpu-01:1", "gpu-01:2", "gpu-02:0", "GPU-0", "GPU-9"];
+        config.queues[0].cards = names.map(str::to_owned).to_vec();
+        let told = unknown_cards(&host, &config, &cards);
+        assert_eq!(
+            told,
+            [
+                "queue default may use card gpu-01:2, and gpu-01 has no card 2, only 2",
+                "queue default may use card gpu-02:0, and no node gpu-02 is known",
+                "queue default may use card GPU-9, and gpu-01 has no card GPU-9",
+            ]
+        );
+        let other = GpuNode {
+            host: "gpu-02".parse().unwrap(),
+            gpus: 1,
+            mem_per_gpu: None,
+            kind: None,
+            features: vec![],
+        };
+        config.resources.gpu_nodes.push(other);
+        assert_eq!(unknown_cards(&host, &config, &cards).len(), 1, "the rest may be the other node's");
+    }
+
+    #[test]
     fn the_smaller_of_declared_and_found_counts_and_parts_are_cards_of_their_own() {
         let host: HostName = "gpu-01".parse().unwrap();
         let all = [
@@ -255,7 +309,7 @@ mod tests {
         assert_eq!(names(2, 1), [three[0], three[2], three[3]]);
         assert_eq!(names(1, 1), [three[0]]);
         let silent = found_cards(&all, &[0, 2], usize::MAX, None);
-        assert_eq!(silent[0].kind.as_deref(), Some("nvidia a100"));
+        assert_eq!(silent[0].kind.as_deref(), Some("nvidia-a100"));
         let numbers: Vec<u32> = silent.iter().map(|card| card.index).collect();
         assert_eq!(numbers, [1, 4, 5, 6], "after those that say nothing");
     }

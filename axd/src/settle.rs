@@ -20,6 +20,8 @@ use ax_sys::process::errand;
 use ax_sys::signals::Signal;
 use ax_sys::{SysError, clock};
 
+use crate::containment;
+
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Settled {
@@ -109,12 +111,15 @@ fn end_supervisor_and_tree(paths: &Paths, attempt: AttemptName) -> Result<bool, 
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    if let Some(started) = started(paths, attempt)? {
-        let tree = containment(&started)?;
+    let (tree, limits) = match started(paths, attempt)? {
+        Some(started) => (Some(recorded(&started)?), started.card_limits),
+        None => (nameless(paths, attempt), None),
+    };
+    if let Some(tree) = tree {
         ran |= tree.populated()?;
         empty(&tree, attempt, STRAY_PATIENCE)?;
         // Where the driver limits them it would have to be waited for: whoever clears up after it does.
-        if started.card_limits.is_none() {
+        if limits.is_none() {
             let _ = tree.remove();
         }
     }
@@ -140,7 +145,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<L
         let why = "its supervisor ended before it began the script";
         return Ok((Settled::NeverStarted(why.to_owned()), None));
     };
-    let tree = containment(&started)?;
+    let tree = recorded(&started)?;
     empty(&tree, attempt, KILL_PATIENCE)?;
     let result = lost(&started, &tree)?;
     let limited = match started.card_limits {
@@ -181,7 +186,7 @@ fn lost(started: &Started, tree: &Containment) -> Result<AttemptResult, SysError
 /// The living processes of an attempt, as far as its record of the start names them by groups.
 pub(crate) fn containment_of(paths: &Paths, attempt: AttemptName) -> Option<Containment> {
     let started = started(paths, attempt).ok()??;
-    (!started.cgroups.is_empty()).then(|| containment(&started).ok())?
+    (!started.cgroups.is_empty()).then(|| recorded(&started).ok())?
 }
 
 /// Takes the driver's limits off a group, which must still be there: what it held for the job would stay held.
@@ -191,7 +196,7 @@ fn release_cards(limits: &CardLimits) -> Result<(), String> {
 }
 
 /// Where no group could be made, descendants and marked processes are the job.
-fn containment(started: &Started) -> Result<Containment, SysError> {
+fn recorded(started: &Started) -> Result<Containment, SysError> {
     if !started.cgroups.is_empty() {
         return Containment::from_record(&started.cgroups);
     }
@@ -259,18 +264,28 @@ pub(crate) fn is_limited(paths: &Paths, attempt: AttemptName) -> bool {
     any_groups(paths, attempt).is_some_and(|(_, limits)| limits.is_some())
 }
 
-/// None where its supervisor has removed them. By the record of the start; a supervisor that died before it wrote one made them, if at all, where its assignment
-/// said, and had not limited them yet. Records that can't be read name nothing that could be removed.
+/// None where its supervisor has removed them. By the record of the start; a supervisor that died before it wrote one
+/// made them, if at all, where its assignment said, and had not limited them yet. Where no record can be read, what bears
+/// the attempt's name is its own.
 fn any_groups(paths: &Paths, attempt: AttemptName) -> Option<(Containment, Option<CardLimits>)> {
     if matches!(read_result(paths, attempt), Ok(Some(result)) if result.groups_gone) {
         return None;
     }
-    if let Ok(Some(started)) = started(paths, attempt) {
-        return Some((containment(&started).ok()?, started.card_limits));
-    }
-    let assignment: Assignment = read_record(&paths.attempt_dir(attempt), "assignment").ok()??;
-    let lines = assignment.cgroup_parents.iter().map(|parent| format!("{parent}/{attempt}"));
-    Some((Containment::from_record(&lines.collect::<Vec<_>>()).ok()?, None))
+    let by_assignment = || {
+        let assignment: Assignment = read_record(&paths.attempt_dir(attempt), "assignment").ok()??;
+        let lines = assignment.cgroup_parents.iter().map(|parent| format!("{parent}/{attempt}"));
+        Containment::from_record(&lines.collect::<Vec<_>>()).ok()
+    };
+    let (tree, limits) = match started(paths, attempt) {
+        Ok(Some(started)) => (recorded(&started).ok(), started.card_limits),
+        _ => (by_assignment(), None),
+    };
+    Some((tree.or_else(|| nameless(paths, attempt))?, limits))
+}
+
+/// Groups of which no record tells.
+fn nameless(paths: &Paths, attempt: AttemptName) -> Option<Containment> {
+    containment::group_of(paths, attempt).map(Containment::Groups)
 }
 
 /// The last process may still be on its way out.

@@ -22,6 +22,7 @@ use ax_sys::socket::Waker;
 use crate::api::http::Response;
 use crate::api::server::ConnId;
 use crate::leftover;
+use crate::mps;
 use crate::people::{self, Answer};
 use crate::settle::{self, Settled};
 use crate::store::Reader;
@@ -40,6 +41,8 @@ pub(crate) enum Task {
     Remove(Vec<Leftover>),
     /// What is left of an attempt that is over is on a card; where attempts have their groups.
     EndLeftover(OnCard, Vec<String>),
+    /// MPS daemons that nobody uses go; where attempts have their groups.
+    SweepMps(Vec<String>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
     /// What somebody asks about jobs that wait.
@@ -108,6 +111,8 @@ pub(crate) enum Done {
     NotRemoved(Vec<(Chore, String)>),
     /// Whether what was left was there and ours, and is being ended.
     LeftoverEnded(OnCard, Result<bool, String>),
+    /// The MPS daemons that were ended, and those that could not be, in words.
+    MpsSwept(Vec<Result<String, String>>),
     /// A user's list of jobs is ready.
     Listed(Uid, ConnId, Response),
     /// So is what was asked about jobs that wait.
@@ -122,7 +127,7 @@ impl Task {
         match self {
             Task::LookUp(_) => 0,
             Task::Settle(_) => 1,
-            Task::CleanUp(_) | Task::EndLeftover(..) => 2,
+            Task::CleanUp(_) | Task::EndLeftover(..) | Task::SweepMps(_) => 2,
             Task::Remove(_) => 3,
             Task::Accounts(_) => 4,
             Task::View(_) => 5,
@@ -298,6 +303,7 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             let failed: Vec<_> = failed.collect();
             (!failed.is_empty()).then_some(Done::NotRemoved(failed))
         }
+        Task::SweepMps(parents) => Some(Done::MpsSwept(mps::sweep(paths, &parents))),
         Task::EndLeftover(left, parents) => {
             let ended = leftover::end(&parents, &left);
             Some(Done::LeftoverEnded(left, ended))

@@ -713,7 +713,7 @@ _ax() {
             return 0
             ;;
         ax__subcmd__submit)
-            opts="-J -q -A -G -c -n -N -w -x -C -t -H -o -e -i -D -W -Q -v -h -V --job-name --partition --queue --priority --account --comment --gpus --gpu-mem --mem --mem-fit --gpu-mem-hints --ram --ram-per-cpu --ram-per-gpu --cpus-per-task --tasks --ntasks --tasks-per-node --ntasks-per-node --gpus-per-node --gpus-per-task --nodes --nodelist --exclude --constraint --exclusive --time --estimate --begin --hold --requeue --no-requeue --retry --retry-delay --retry-on --idempotent --lease-timeout --signal --preempt --grace --output --error --input --open-mode --workdir --chdir --export --env --slurm --wait --test-only --parsable --quiet --verbose --cmd --uid --json --help --version --root"
+            opts="-J -q -A -G -c -n -N -w -x -C -t -H -o -e -i -D -W -Q -v -h -V --job-name --partition --queue --priority --account --comment --gpus --gpu-mem --mem --mem-fit --gpu-mem-hints --ram --ram-per-cpu --ram-per-gpu --cpus-per-task --tasks --ntasks --tasks-per-node --ntasks-per-node --gpus-per-node --gpus-per-task --nodes --nodelist --exclude --constraint --exclusive --time --estimate --begin --deadline --window --hold --requeue --no-requeue --retry --retry-delay --retry-on --idempotent --lease-timeout --signal --preempt --grace --output --error --input --open-mode --workdir --chdir --export --env --slurm --wait --test-only --parsable --quiet --verbose --cmd --uid --json --help --version --root"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -872,6 +872,14 @@ _ax() {
                     return 0
                     ;;
                 --begin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deadline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --window)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -197,6 +197,8 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l exclusive -d 'whole nod
 complete -c ax -n "__fish_ax_using_subcommand submit" -s t -l time -d 'longest running time; a bare number is minutes' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l estimate -d 'expected running time; learnt when absent' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l begin -d 'start no earlier: 16:00, now+2h, tomorrow, a date' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l deadline -d 'be done by then, or do not start' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l window -d 'run only within these daily hours' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l retry -d 'start again up to N times after a failure' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l retry-delay -d 'first pause before a retry; it doubles' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l retry-on -d 'exit codes to retry, such as 1,75,130-140' -r

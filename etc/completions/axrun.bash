@@ -23,7 +23,7 @@ _axrun() {
 
     case "${cmd}" in
         axrun)
-            opts="-J -q -A -G -c -n -N -w -x -C -t -H -o -e -i -D -Q -v -h -V --job-name --partition --queue --priority --account --comment --gpus --gpu-mem --mem --mem-fit --gpu-mem-hints --ram --ram-per-cpu --ram-per-gpu --cpus-per-task --tasks --ntasks --tasks-per-node --ntasks-per-node --gpus-per-node --gpus-per-task --nodes --nodelist --exclude --constraint --exclusive --time --estimate --begin --hold --requeue --no-requeue --retry --retry-delay --retry-on --idempotent --lease-timeout --signal --preempt --grace --output --error --input --open-mode --workdir --chdir --export --env --slurm --test-only --quiet --verbose --uid --root --help --version"
+            opts="-J -q -A -G -c -n -N -w -x -C -t -H -o -e -i -D -Q -v -h -V --job-name --partition --queue --priority --account --comment --gpus --gpu-mem --mem --mem-fit --gpu-mem-hints --ram --ram-per-cpu --ram-per-gpu --cpus-per-task --tasks --ntasks --tasks-per-node --ntasks-per-node --gpus-per-node --gpus-per-task --nodes --nodelist --exclude --constraint --exclusive --time --estimate --begin --deadline --window --hold --requeue --no-requeue --retry --retry-delay --retry-on --idempotent --lease-timeout --signal --preempt --grace --output --error --input --open-mode --workdir --chdir --export --env --slurm --test-only --quiet --verbose --uid --root --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -182,6 +182,14 @@ _axrun() {
                     return 0
                     ;;
                 --begin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deadline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --window)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -22,6 +22,8 @@ complete -c axrun -l exclusive -d 'whole nodes' -r
 complete -c axrun -s t -l time -d 'longest running time; a bare number is minutes' -r
 complete -c axrun -l estimate -d 'expected running time; learnt when absent' -r
 complete -c axrun -l begin -d 'start no earlier: 16:00, now+2h, tomorrow, a date' -r
+complete -c axrun -l deadline -d 'be done by then, or do not start' -r
+complete -c axrun -l window -d 'run only within these daily hours' -r
 complete -c axrun -l retry -d 'start again up to N times after a failure' -r
 complete -c axrun -l retry-delay -d 'first pause before a retry; it doubles' -r
 complete -c axrun -l retry-on -d 'exit codes to retry, such as 1,75,130-140' -r

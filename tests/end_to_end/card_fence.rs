@@ -143,6 +143,33 @@ fn opened(seen: &BTreeMap<String, String>, expected: &str) {
 }
 
 #[test]
+fn as_root_the_mps_daemon_of_a_card_opens_no_other() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new("");
+    let (root, home) = (world.cluster.root.display(), world.cluster.home(ALICE));
+    let look = world.cluster.write(ALICE, "look", world.script());
+    let control = world.cluster.root.join("mps-control");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = -d ] || exit 0\nsh {} >{}/looked\n: >$CUDA_MPS_PIPE_DIRECTORY/control\n\
+         sleep 600 </dev/null >/dev/null 2>&1 &\n",
+        look.display(),
+        home.display()
+    );
+    fs::write(&control, script).unwrap();
+    fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    world.cluster.configure(&format!(
+        "paths:\n  nvml: {root}/libnvidia-ml.so.1\n  mps_control: {root}/mps-control\nresources: {{cpus: 16, ram: 16G}}\n\
+         queues:\n  - name: default\n    mps: true\n",
+    ));
+    world.cluster.ok(ROOT, "ax", &["reload"]);
+    opened(&world.seen(&["-G", "1", "--mem=20"]), "dri1 dri3 nvidia1 nvidiactl uvm");
+    opened(&parse(&world.cluster.read(ALICE, "looked")), "dri1 dri3 nvidia1 nvidiactl uvm");
+    world.cluster.nothing_left();
+}
+
+#[test]
 fn as_root_a_job_opens_the_cards_that_it_was_given_and_finds_them_numbered_from_zero() {
     if !as_root() {
         return;

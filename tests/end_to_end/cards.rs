@@ -69,7 +69,7 @@ fn cards_are_found_with_all_that_the_driver_says_of_them() {
     let (cluster, fake) = with_cards(TWO, "");
     assert_eq!(numbers(&cluster), [("GPU-aaaa".to_owned(), 0), ("GPU-bbbb".to_owned(), 1)]);
     let one = card(&cluster, "GPU-aaaa");
-    assert_eq!(one["name"], "nvidia a100-sxm4-80gb");
+    assert_eq!(one["name"], "nvidia-a100-sxm4-80gb");
     assert_eq!(one["mem_mb"], 81_920 - 600, "what the driver keeps can't be given out");
     let hardware = &one["hardware"];
     assert_eq!(hardware["name"], "NVIDIA A100-SXM4-80GB");

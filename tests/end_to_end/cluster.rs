@@ -346,18 +346,21 @@ fn new_root() -> PathBuf {
 
 /// Removes the control groups of a daemon that is gone.
 pub(crate) fn remove_groups(run: &Path) {
-    for top in groups(run) {
-        for _ in 0..100 {
-            let children = fs::read_dir(&top).into_iter().flatten().flatten().filter(|e| e.path().is_dir());
+    // All of them each time: who is in one of version 1 may be killed by the unified one, which comes last.
+    for _ in 0..500 {
+        let tops = groups(run);
+        for top in &tops {
+            let children = fs::read_dir(top).into_iter().flatten().flatten().filter(|e| e.path().is_dir());
             for child in children {
                 let _ = fs::write(child.path().join("cgroup.kill"), "1");
                 let _ = fs::remove_dir(child.path());
             }
-            if fs::remove_dir(&top).is_ok() || !top.exists() {
-                break;
-            }
-            sleep(Duration::from_millis(10));
+            let _ = fs::remove_dir(top);
         }
+        if tops.is_empty() {
+            return;
+        }
+        sleep(Duration::from_millis(10));
     }
 }
 

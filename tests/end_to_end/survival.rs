@@ -327,6 +327,29 @@ fn numbers_never_go_back_when_an_older_database_is_put_back() {
 }
 
 #[test]
+fn groups_of_which_nobody_has_a_record_go_with_all_that_is_in_them() {
+    if !as_root() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let job = cluster.submit(ALICE, &[], "#!/bin/sh\ntrue\n");
+    cluster.wait_over(&job);
+    cluster.nothing_left();
+    cluster.kill();
+    let mut left = Command::new("sleep").arg("600").spawn().unwrap();
+    for top in crate::cluster::groups(&cluster.root.join("run/ax")) {
+        let group = top.join("ax-2026-0777.5");
+        fs::create_dir(&group).unwrap();
+        // Where CPUs have to be given first, it stays outside.
+        let _ = fs::write(group.join("cgroup.procs"), left.id().to_string());
+    }
+    cluster.start();
+    cluster.nothing_left();
+    left.wait().unwrap();
+    assert!(cluster.log().contains("ax-2026-0777.5"), "{}", cluster.log());
+}
+
+#[test]
 fn an_empty_database_beside_a_used_spool_is_refused_until_adopted() {
     if !as_root() {
         return;

@@ -187,9 +187,14 @@ fn in_words(node: &NodeShow, when: &dyn Fn(WallTime) -> String) -> String {
     for card in cards {
         line(&format!("card {}", card.index), card_in_words(card));
     }
-    for decision in decisions {
-        let (who, what) = (shown(&decision.actor), shown(&decision.what));
-        line("decided", format!("{} by {who}: {what}", when(decision.at)));
+    for same in decisions.chunk_by(|a, b| (&a.actor, &a.what) == (&b.actor, &b.what)) {
+        let [first, ..] = same else { continue };
+        let (who, what) = (shown(&first.actor), shown(&first.what));
+        let again = match same {
+            [.., last] if same.len() > 1 => format!(" ({} times, last {})", same.len(), when(last.at)),
+            _ => String::new(),
+        };
+        line("decided", format!("{} by {who}: {what}{again}", when(first.at)));
     }
     text
 }
@@ -201,4 +206,37 @@ fn card_in_words(card: &CardView) -> String {
     let foreign = card.foreign.iter().map(|holder| format!("; {}", shown(holder)));
     let health = shown(&card.health);
     format!("{name} {uuid}, {free} free, {health}{why}{}", foreign.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ax_core::api::DecisionView;
+
+    #[test]
+    fn what_was_decided_again_and_again_is_one_line() {
+        let decided = |at: i64, what: &str| DecisionView {
+            at: WallTime(at),
+            actor: "ax".to_owned(),
+            what: what.to_owned(),
+            why: String::new(),
+        };
+        let node: NodeView = serde_json::from_value(serde_json::json!({
+            "name": "gpu-01", "state": "up", "reason": null, "cpus": 8, "cpus_used": 0, "ram_mb": 1, "ram_used_mb": 0,
+            "gpus": 0, "gpus_used": 0, "jobs": [], "epoch": 1, "last_heartbeat_at": null
+        }))
+        .unwrap();
+        let decisions =
+            vec![decided(1, "a"), decided(2, "b"), decided(3, "b"), decided(4, "b"), decided(5, "a")];
+        let text = in_words(&NodeShow { node, cards: Vec::new(), decisions }, &|at| format!("at {}", at.0));
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("decided")).collect();
+        assert_eq!(
+            lines,
+            [
+                "decided   at 1 by ax: a",
+                "decided   at 2 by ax: b (3 times, last at 4)",
+                "decided   at 5 by ax: a",
+            ]
+        );
+    }
 }

@@ -44,6 +44,8 @@ struct Row {
 }
 
 const COLUMNS: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner,slices,jobs";
+/// What stands below a row on a screen has a column of its own where a line is a card.
+const PIPED: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner,slices,jobs,note";
 const NARROW: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner";
 const LONG: &str = "node,index,name,uuid,mem,free,reserved,used,p95,unused,load,temp,power,limit,health,owner,slices,holders,note";
 
@@ -69,9 +71,7 @@ static FIELDS: [Field<Row>; 20] = [
     left("slices", "SLICES", Goes, |row, _| Cell::new(&row.slices)),
     left("jobs", "JOBS", Goes, |row, _| Cell::new(job_ids(&row.card))),
     left("holders", "HOLDERS", Freely(12), |row, _| Cell::new(&row.holders)),
-    left("note", "NOTE", Freely(12), |row, _| {
-        Cell::new(remarks(&row.card).unwrap_or_else(|| "-".to_owned()))
-    }),
+    left("note", "NOTE", Freely(6), |row, _| Cell::new(remarks(&row.card).unwrap_or_else(|| "-".to_owned()))),
 ];
 
 /// All cards are of one maker: its name says nothing.
@@ -103,6 +103,7 @@ impl Arguments {
             (Some(format), _) => format,
             (None, true) => LONG,
             (None, false) if narrow => NARROW,
+            (None, false) if !session.screen.terminal => PIPED,
             (None, false) => COLUMNS,
         };
         let fields = fields::choose(&FIELDS, names)?;
@@ -128,7 +129,7 @@ impl Arguments {
             table.keep_all();
         }
         session.table(&table, !self.noheader, self.long)?;
-        if session.screen.terminal && !self.noheader && self.format.is_none() {
+        if !self.noheader && self.format.is_none() {
             session.print(&free)?;
         }
         Ok(0)

@@ -236,6 +236,9 @@ pub struct JobView {
     pub ram_mb: Option<u64>,
     /// Cards.
     pub gpus: u32,
+    /// The type of cards that it asked for; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_type: Option<String>,
     /// Its cards now or last.
     pub gpu_uuids: Vec<String>,
     /// GPU memory of each card, MB; absent: whole cards.

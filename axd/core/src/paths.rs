@@ -156,6 +156,17 @@ impl Paths {
         self.job_dir(attempt).join("ctl")
     }
 
+    /// The MPS daemons of cards; root's, to be passed through.
+    pub fn mps(&self) -> PathBuf {
+        self.run.join("mps")
+    }
+
+    /// That of one card. Its UUID comes from a driver.
+    pub fn mps_of(&self, card: &str) -> PathBuf {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        self.mps().join(card.chars().map(plain).collect::<String>())
+    }
+
     /// The guard's shared words (fence, last renewal).
     pub fn guard(&self) -> PathBuf {
         self.run.join("guard")

@@ -28,7 +28,8 @@ impl Megabytes {
     /// The memory of cards for people, in powers of 1000 as they are sold and asked for: `80 GB`.
     pub fn of_card(self) -> String {
         let bytes = self.bytes() as f64;
-        if bytes < 999.5e6 {
+        // What was asked for as 1 GB is a little less, in whole megabytes.
+        if bytes + f64::from(1 << 20) <= 1e9 {
             return format!("{:.0} MB", bytes / 1e6);
         }
         let gigabytes = format!("{:.1}", bytes / 1e9);
@@ -83,5 +84,6 @@ mod tests {
         let said = |bytes: u64| Megabytes::from_bytes(bytes).of_card();
         assert_eq!((said(80_000_000_000).as_str(), said(10_000_000_000).as_str()), ("80 GB", "10 GB"));
         assert_eq!((said(1_500_000_000).as_str(), said(512_000_000).as_str()), ("1.5 GB", "512 MB"));
+        assert_eq!((said(1_000_000_000).as_str(), said(998_000_000).as_str()), ("1 GB", "997 MB"));
     }
 }

@@ -109,6 +109,31 @@ pub fn json_escaped(document: &str) -> String {
     safe
 }
 
+/// Numbers as text, for serde: readers of JSON keep numbers to 53 or 64 bits.
+pub mod number {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// As text.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn serialize<N: Display, S: Serializer>(number: &N, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(number)
+    }
+
+    /// From text.
+    ///
+    /// # Errors
+    /// Where it is no text, or no number of this kind.
+    pub fn deserialize<'de, N: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<N, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

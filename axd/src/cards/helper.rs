@@ -340,6 +340,7 @@ mod tests {
             command: Some("x".repeat(200)),
             container: None,
             attempt: None,
+            mps: false,
         };
         let card = CardSeen {
             uuid: "GPU-a".to_owned(),

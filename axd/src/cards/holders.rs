@@ -12,6 +12,8 @@ use ax_core::text::escaped;
 use ax_sys::nvml::Holder;
 use ax_sys::pidfd::ProcessIdentity;
 
+use crate::mps;
+
 /// So many of a card are told one by one, those with the most memory; the others together, as number 0.
 const MOST: usize = 256;
 
@@ -44,6 +46,7 @@ fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
         command: None,
         container: None,
         attempt: None,
+        mps: false,
     };
     let start = || ProcessIdentity::read(pid).ok().flatten().map(|identity| identity.start_ticks);
     let Some(before) = Some(pid).filter(|pid| *pid > 0).and_then(|_| start()) else { return seen };
@@ -52,14 +55,15 @@ fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
     let command = std::fs::read(folder.join("comm")).ok();
     let command = command.map(|name| escaped(String::from_utf8_lossy(&name).trim_end_matches('\n')));
     let lines = std::fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
-    let attempt = attempt(&lines, groups, pid);
+    let place = place(&lines, groups, pid);
     // The number may have changed hands meanwhile: then none of this is the holder's.
     if start() == Some(before) {
         seen.start_ticks = Some(before);
         seen.uid = uid;
         seen.command = command;
         seen.container = container(&lines).map(|name| name.chars().take(LONGEST_NAME).collect());
-        seen.attempt = attempt;
+        seen.mps = place.as_deref().is_some_and(|name| name.starts_with(mps::GROUP));
+        seen.attempt = place.and_then(|name| name.parse().ok());
     }
     seen
 }
@@ -77,21 +81,20 @@ fn paths(lines: &str) -> impl Iterator<Item = &str> {
     lines.lines().filter_map(|line| line.splitn(3, ':').nth(2))
 }
 
-/// The attempt in whose group it is. Whoever may make groups can give one any name, elsewhere: so the attempt's own
-/// group must have the process.
-fn attempt(lines: &str, groups: &[PathBuf], pid: i32) -> Option<AttemptName> {
+/// The name of the group of ours in which it is: an attempt's, or that of an MPS daemon. Whoever may make groups can give
+/// one any name, elsewhere: so our own group must have the process.
+fn place(lines: &str, groups: &[PathBuf], pid: i32) -> Option<String> {
     for folder in groups {
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };
         for path in paths(lines) {
             let mut parts = path.split('/').skip_while(|part| *part != name).skip(1);
-            let Some(attempt) = parts.next().and_then(|part| part.parse::<AttemptName>().ok()) else {
-                continue;
-            };
-            let mut group = folder.join(attempt.to_string());
+            let known = |name: &&str| name.starts_with(mps::GROUP) || name.parse::<AttemptName>().is_ok();
+            let Some(own) = parts.next().filter(known) else { continue };
+            let mut group = folder.join(own);
             group.extend(parts.filter(|part| *part != ".."));
             let list = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
             if list.lines().any(|line| line.parse() == Ok(pid)) {
-                return Some(attempt);
+                return Some(own.to_owned());
             }
         }
     }
@@ -165,7 +168,7 @@ mod tests {
         std::fs::create_dir_all(own.join("inner")).unwrap();
         std::fs::write(own.join("cgroup.procs"), "12\n41\n").unwrap();
         std::fs::write(own.join("inner/cgroup.procs"), "43\n").unwrap();
-        let seen = |lines: &str, pid| attempt(lines, &groups, pid).map(|name| name.to_string());
+        let seen = |lines: &str, pid| place(lines, &groups, pid);
         let mine = "4:memory:/ax-0123abcd/ax-2026-0001.7\n0::/\n";
         assert_eq!(seen(mine, 41).as_deref(), Some("ax-2026-0001.7"));
         assert_eq!(

@@ -1,9 +1,9 @@
 //! Cards as they are shown: what jobs hold of them, what is seen on them, and what somebody should know.
 
 use ax_core::api::{CardView, HeldView};
-use ax_core::gpu::CardSeen;
 use ax_core::gpu::frameworks::with_settings;
 use ax_core::gpu::seen::memory_of;
+use ax_core::gpu::{CardSeen, Rung};
 use ax_core::job::{Attempt, Job};
 use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
@@ -24,6 +24,7 @@ impl Engine {
         // What was seen too long ago says nothing.
         let seen = self.seen(card).filter(|_| self.sees_now());
         let state = node.card_state(&card.uuid).cloned().unwrap_or_default();
+        let rung = if node.is_under_mps(card) { Rung::Mps } else { card.hardware.limit };
         let figures = seen.and_then(|_| self.ledger.figures(&card.uuid));
         let holders = self.holders(node, card);
         let held = |(job, attempt, share): &(&Job, &Attempt, &CardShare)| HeldView {
@@ -47,8 +48,7 @@ impl Engine {
             reserved_mb: reserved.0,
             jobs: held.iter().map(|held| held.job).collect(),
             held,
-            limit: with_settings(card.hardware.limit, self.controller.config().resources.gpu_mem_hints)
-                .to_string(),
+            limit: with_settings(rung, self.controller.config().resources.gpu_mem_hints).to_string(),
             foreign: if all { state.holders } else { sum_of_others(state.foreign) },
             health: state.health.to_string(),
             why: state.why.filter(|_| all),

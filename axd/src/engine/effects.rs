@@ -99,7 +99,7 @@ impl Engine {
             // The groups may have been taken away from under us.
             self.launcher.renew_groups();
             if result.limit_refused {
-                self.driver_refused(attempt, &why);
+                self.limit_refused(attempt, &why);
             }
             return self.not_started(attempt, why);
         }

@@ -88,6 +88,7 @@ impl Engine {
             cpu_list: self.local.cpu_list(&allocation.cpus),
             cards: self.local.inventory.cards.clone(),
             grants: self.driver_grants(&allocation),
+            mps: self.mps_card(&allocation),
             node_epoch: self.local.inventory.epoch,
             theirs,
             allocation,

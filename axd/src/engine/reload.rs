@@ -61,8 +61,13 @@ impl Engine {
         let changes = compare(self.controller.config(), &loaded.config, &in_use)
             .map_err(|refusals| ApiError { class: ErrorClass::Config, error: refusals.join("; ") })?;
         let path = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());
-        let warnings = config::lines(&path, &loaded.warnings);
+        let mut warnings = config::lines(&path, &loaded.warnings);
+        let known = self.local.warnings.clone();
         self.go_by(loaded.config);
+        for warning in self.local.warnings.iter().filter(|warning| !known.contains(warning)) {
+            self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
+            warnings.push(warning.clone());
+        }
         for change in &changes {
             self.log.line(Level::Info, &Line::new("reload").text("by", &who).text("change", change));
         }
@@ -75,6 +80,7 @@ impl Engine {
         let pace = super::cards::pace(&host, &config);
         self.on_cards(|cards, poller, now| cards.look_again(poller, pace, now));
         self.local = local::look(&host, &config, self.cards.as_ref().map(Cards::known));
+        self.look_for_mps(&config);
         self.rungs.mark(&mut self.local.inventory);
         self.step(Event::ConfigLoaded(Box::new(config)));
         self.step(Event::NodeRegistered(self.local.inventory.clone()));

@@ -1,12 +1,14 @@
 //! Who holds jobs to their slices on each card of this node: found out at the start, kept through reloads, and lowered
 //! where it turns out not to work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use ax_core::config::{Config, MPS_CONTROL};
 use ax_core::controller::Event;
 use ax_core::gpu::{Grant, Rung, slices};
-use ax_core::id::AttemptName;
+use ax_core::id::{AttemptName, Uid};
 use ax_core::node::{Allocation, Inventory};
 
 use super::Engine;
@@ -17,6 +19,26 @@ use crate::log::{Level, Line};
 #[derive(Debug, Default)]
 pub(super) struct Rungs {
     driver: BTreeMap<String, Result<(), String>>,
+    /// By card, the users for whom MPS could not be had there since the configuration was read.
+    without_mps: BTreeMap<String, BTreeSet<Uid>>,
+    /// MPS can be had, as far as that is known without trying; else why not.
+    mps: Option<Result<(), String>>,
+}
+
+/// Whether a queue wants MPS, and nothing is in its way.
+fn mps_offer(config: &Config, parents: &[String]) -> Option<Result<(), String>> {
+    if !config.queues.iter().any(|queue| queue.mps) {
+        return None;
+    }
+    if parents.is_empty() {
+        return Some(Err("jobs have no control groups here".to_owned()));
+    }
+    let control = config.paths.mps_control.as_deref().unwrap_or(MPS_CONTROL);
+    match std::fs::metadata(control) {
+        Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => Some(Ok(())),
+        Ok(_) => Some(Err(format!("{control} is no program"))),
+        Err(error) => Some(Err(format!("{control}: {error}"))),
+    }
 }
 
 /// Whether the driver can be asked about a card: one that is only declared has no place on a bus.
@@ -38,7 +60,14 @@ impl Rungs {
         if cards.is_empty() {
             return Rungs::default();
         }
-        Rungs { driver: card_limit::probe(axd, library, parents, &cards) }
+        Rungs { driver: card_limit::probe(axd, library, parents, &cards), ..Rungs::default() }
+    }
+
+    /// Looks anew whether MPS can be had: the configuration was read. Whether there is something to say: why it can't.
+    pub(super) fn look_for_mps(&mut self, config: &Config, parents: &[String]) -> Option<String> {
+        self.without_mps.clear();
+        self.mps = mps_offer(config, parents);
+        self.mps.as_ref()?.as_ref().err().map(|why| format!("queues ask for MPS, which can't be had: {why}"))
     }
 
     /// Writes down on each card who holds jobs to their slices of it.
@@ -49,6 +78,9 @@ impl Rungs {
                 _ if is_measured(card) => Rung::Watch,
                 _ => Rung::None,
             };
+            let without = self.without_mps.get(&card.uuid).into_iter().flatten().copied();
+            let offered = matches!(self.mps, Some(Ok(()))) && is_measured(card);
+            card.hardware.mps = offered.then(|| without.collect());
         }
     }
 
@@ -77,16 +109,48 @@ impl Rungs {
 }
 
 impl Engine {
+    /// Looks anew whether MPS can be had, and says why not.
+    pub(super) fn look_for_mps(&mut self, config: &Config) {
+        if let Some(text) = self.rungs.look_for_mps(config, &self.cgroup_parents) {
+            self.log.line(Level::Warning, &Line::new("notice").text("text", &text));
+        }
+    }
+
     /// What the driver is to make sure of for an attempt.
     pub(super) fn driver_grants(&self, allocation: &Allocation) -> Vec<Grant> {
         let all = slices(allocation, &self.local.inventory.cards);
         all.filter(|(_, rung)| *rung == Rung::Driver).map(|(grant, _)| grant).collect()
     }
 
-    /// An attempt never started, as the driver would not limit its cards. They are limited by other means from now on.
-    pub(super) fn driver_refused(&mut self, attempt: AttemptName, why: &str) {
-        let held = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
-        let Some(held) = held.filter(|held| held.name == attempt) else { return };
+    /// The card on which a slice is under MPS.
+    pub(super) fn mps_card(&self, allocation: &Allocation) -> Option<String> {
+        let mut all = slices(allocation, &self.local.inventory.cards);
+        all.find(|(_, rung)| *rung == Rung::Mps).map(|(grant, _)| grant.uuid)
+    }
+
+    /// The living attempts whose slices of a card are under MPS.
+    pub(super) fn under_mps(&self, card: &str) -> Vec<AttemptName> {
+        let living = self.controller.active_jobs().filter_map(|job| job.attempt.as_deref());
+        let living = living.filter(|attempt| attempt.end.is_none());
+        let there = living.filter(|attempt| self.mps_card(&attempt.allocation).as_deref() == Some(card));
+        there.map(|attempt| attempt.name).collect()
+    }
+
+    /// An attempt never started, as its slices could not be limited. They are limited by other means from now on.
+    pub(super) fn limit_refused(&mut self, attempt: AttemptName, why: &str) {
+        let Some(job) = self.controller.job(attempt.job.number) else { return };
+        let Some(held) = job.attempt.as_deref().filter(|held| held.name == attempt) else { return };
+        if let Some(card) = self.mps_card(&held.allocation) {
+            let user = job.owner.uid;
+            let line =
+                Line::new("limit_fell").text("cards", &card).text("from", &Rung::Mps).text("uid", &user);
+            self.log.line(Level::Warning, &line.text("error", &why));
+            // For this user alone: who spoils it for himself does not spoil it for others.
+            self.rungs.without_mps.entry(card).or_default().insert(user);
+            self.rungs.mark(&mut self.local.inventory);
+            self.happened(Event::NodeRegistered(self.local.inventory.clone()));
+            return;
+        }
         let cards: Vec<String> = self.driver_grants(&held.allocation).into_iter().map(|g| g.uuid).collect();
         let fallen = self.rungs.falls(cards.into_iter(), why);
         if fallen.is_empty() {
@@ -132,7 +196,7 @@ mod tests {
         let mut has =
             inventory(vec![card("GPU-a", true), card("GPU-b", true), part, card("gpu-01-3", false)]);
         let tried = [("GPU-a".to_owned(), Ok(())), ("GPU-b".to_owned(), Err("too old".to_owned()))];
-        let mut rungs = Rungs { driver: tried.into() };
+        let mut rungs = Rungs { driver: tried.into(), ..Rungs::default() };
         let standing = |has: &Inventory| has.cards.iter().map(|card| card.hardware.limit).collect::<Vec<_>>();
         rungs.mark(&mut has);
         assert_eq!(standing(&has), [Rung::Driver, Rung::Watch, Rung::Watch, Rung::None]);

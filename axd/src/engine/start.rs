@@ -118,7 +118,8 @@ impl Engine {
         let mut local = local::look(&host, &config, cards.as_ref().map(Cards::known));
         let library = config.paths.nvml.as_ref().map(PathBuf::from);
         let axd = setup.axrun.with_file_name("axd");
-        let rungs = Rungs::probe(&local.inventory, &axd, library.as_deref(), &containment.parents);
+        let mut rungs = Rungs::probe(&local.inventory, &axd, library.as_deref(), &containment.parents);
+        let mps = rungs.look_for_mps(&config, &containment.parents);
         rungs.mark(&mut local.inventory);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
@@ -197,6 +198,7 @@ impl Engine {
             stopping: false,
             paths,
         };
+        let notices: Vec<String> = notices.into_iter().chain(mps).collect();
         engine.say_how_it_starts(&config_warnings, &notices, &restored.broken);
         let unreadable = restored.broken.iter().flat_map(Broken::may_run).collect();
         engine.begin(at, (same_boot, boot_id), unreadable).map_err(failed("begin"))?;
@@ -243,6 +245,9 @@ impl Engine {
                 true => self.take_up(attempt),
                 false => self.ended_by_reboot(attempt.name, state),
             }
+        }
+        if self.paths.mps().exists() {
+            self.sweep_mps();
         }
         // Durable together with the ends that a new boot brings, or a crash in between would lose those.
         self.batch.boot(boot_id);

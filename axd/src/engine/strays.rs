@@ -10,6 +10,7 @@ use ax_core::id::{AttemptName, JobId};
 use ax_core::paths::Paths;
 
 use super::Engine;
+use crate::containment;
 use crate::log::{Level, Line};
 use crate::settle;
 use crate::worker::{Chore, Task, Trace};
@@ -43,7 +44,8 @@ fn on_this_node(paths: &Paths) -> BTreeSet<AttemptName> {
     let folders = [paths.leases(), paths.attempts(), paths.run.join("jobs")];
     let all = folders.iter().flat_map(|folder| names(folder));
     // One that was being made is hidden by a dot.
-    all.filter_map(|name| name.trim_start_matches('.').parse().ok()).collect()
+    let recorded = all.filter_map(|name| name.trim_start_matches('.').parse().ok());
+    recorded.chain(containment::with_groups(paths)).collect()
 }
 
 /// Folders of attempts, and folders of jobs with no attempt in them.

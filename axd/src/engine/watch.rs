@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ax_core::controller::Event;
-use ax_core::gpu::leaving::{Leavings, Leftover, leftovers};
+use ax_core::gpu::leaving::{Leavings, Leftover, attribute_mps, leftovers};
 use ax_core::gpu::watch::{Rules, Watch, Watched};
 use ax_core::gpu::{Health, Rung, Sample, slices};
 use ax_core::id::AttemptName;
@@ -26,6 +26,8 @@ pub(super) struct CardWatch {
     results: BTreeMap<AttemptName, AttemptResult>,
     /// Left-overs that are being ended.
     ending: BTreeSet<(i32, u64)>,
+    /// Processes of MPS daemons that were for nobody in the last look.
+    idle_mps: BTreeSet<(i32, Option<u64>)>,
 }
 
 impl CardWatch {
@@ -36,9 +38,31 @@ impl CardWatch {
 }
 
 impl Engine {
-    /// Says whose the processes are that are dying.
-    pub(super) fn recognize(&self, sample: &mut Sample) {
+    /// Says whose the processes are that are dying, and for whom MPS daemons are; those that are for nobody are ended.
+    pub(super) fn recognize(&mut self, sample: &mut Sample) {
         self.card_watch.leavings.recognize(sample);
+        let idle = attribute_mps(sample, |card| self.under_mps(card));
+        let there: BTreeSet<(i32, Option<u64>)> =
+            idle.iter().map(|(_, holder)| (holder.pid, holder.start_ticks)).collect();
+        if !there.is_subset(&self.card_watch.idle_mps) {
+            self.sweep_mps();
+        }
+        self.card_watch.idle_mps = there;
+    }
+
+    /// Has MPS daemons ended that nobody uses, whoever should have done it.
+    pub(super) fn sweep_mps(&mut self) {
+        self.worker.start_task(Task::SweepMps(self.cgroup_parents.clone()));
+    }
+
+    pub(super) fn on_mps_swept(&mut self, swept: Vec<Result<String, String>>) {
+        for what in swept {
+            let line = match &what {
+                Ok(ended) => Line::new("mps").text("ended", ended),
+                Err(error) => Line::new("mps").text("error", error),
+            };
+            self.log.line(Level::Warning, &line);
+        }
     }
 
     /// A look at the cards that was begun at this time.

@@ -53,6 +53,7 @@ pub fn of_job(job: &Job) -> JobView {
         cpus: if holds { cpus } else { job.request.cpus.saturating_mul(nodes) },
         ram_mb: Some(ram),
         gpus: cards.map_or(0, |c| c.count.saturating_mul(width)),
+        gpu_type: cards.and_then(|c| c.kind.clone()),
         gpu_uuids: parts().flat_map(|part| &part.cards).map(|card| card.uuid.clone()).collect(),
         gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
         time_limit_s: job.request.time_limit.map(|l| l.as_seconds()),

@@ -114,7 +114,7 @@ fn cards_are_asked_for_by_type_and_refused_with_numbers() {
     );
     cluster.write(ALICE, "j.sh", SHOW);
     for (options, expected) in [
-        (vec!["--gpus=a100:1"], "it needs 1 a100 card, and "),
+        (vec!["--gpus=a100:1"], "no card here is of type 'a100'; there are: h200"),
         (vec!["--gpus=3"], "it needs 3 cards, and "),
         (vec!["--gpus=1", "--mem=81"], "it needs 81 GB on 1 card, and 0 of the 2 of "),
         (vec!["--mem=10"], "--ram"),

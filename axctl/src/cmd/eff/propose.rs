@@ -1,5 +1,6 @@
 //! What a job could ask for next time: what it used and some room, wherever it held much more than that or too little.
 
+use ax_core::gpu::model::folded;
 use ax_core::job::state::JobState;
 use ax_core::size::Megabytes;
 use ax_core::time::Span;
@@ -60,7 +61,8 @@ fn cards(facts: &Facts, gpu: &Gpu, out: &mut Proposal) {
     let full = !gpu.whole && peak as f64 >= held as f64 * FULL;
     let shareable = gpu.busy.is_none_or(|busy| busy.mean < BUSY);
     if full || ((wanted as f64) < much * WORTH && (shareable || !gpu.whole)) {
-        out.lines.push(format!("--gpus={count} --mem={wanted}G"));
+        let kind = facts.job.gpu_type.as_ref().map_or(String::new(), |kind| format!("{}:", folded(kind)));
+        out.lines.push(format!("--gpus={kind}{count} --mem={wanted}G"));
     }
     if let Some(busy) = gpu.busy.filter(|busy| count > 1 && busy.mean < 100.0 / f64::from(count)) {
         let words = format!(
@@ -172,6 +174,16 @@ mod tests {
 
     fn gpu(change: impl FnOnce(&mut Gpu)) -> Vec<String> {
         lines(|facts| change(facts.gpu.as_mut().unwrap()))
+    }
+
+    #[test]
+    fn the_type_of_card_that_was_asked_for_is_proposed_again() {
+        let proposed = lines(|facts| {
+            facts.job.gpu_type = Some("big one".to_owned());
+            facts.gpu.as_mut().unwrap().peak_mb = Some(9_000);
+            facts.gpu.as_mut().unwrap().busy = figure(20.0, 50.0);
+        });
+        assert_eq!(proposed, ["--gpus=big-one:1 --mem=12G"]);
     }
 
     #[test]

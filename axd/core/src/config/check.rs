@@ -4,7 +4,7 @@
 use super::finding::{Finding, Findings};
 use super::read::Places;
 use super::{Config, Queue, QueueState};
-use crate::text::{nearest, quoted};
+use crate::text::{count, nearest, quoted};
 use crate::units::format_duration;
 
 /// Checks a configuration whose keys were all read.
@@ -13,7 +13,11 @@ pub(super) fn whole(config: &Config, places: &Places, findings: &mut Findings) {
     default_queue(config, places, findings);
     idle_cards(config, places, findings);
     for (index, queue) in config.queues.iter().enumerate() {
+        named_cards(config, &queue.cards, &format!("queues[{index}].cards"), places, findings);
         times(index, queue, places, findings);
+    }
+    for (index, limit) in config.limits.iter().enumerate() {
+        named_cards(config, &limit.cards, &format!("limits[{index}].cards"), places, findings);
     }
 }
 
@@ -71,6 +75,18 @@ fn idle_cards(config: &Config, places: &Places, findings: &mut Findings) {
         }
     };
     findings.add(Finding::error(places.get("policy.idle_end"), message));
+}
+
+/// Of a node whose cards are declared it is known how many there are.
+fn named_cards(config: &Config, names: &[String], key: &str, places: &Places, findings: &mut Findings) {
+    for (host, index) in names.iter().filter_map(|name| name.rsplit_once(':')) {
+        let node = config.resources.gpu_nodes.iter().find(|node| node.host.as_str() == host);
+        let beyond = |gpus: &u32| index.parse::<u32>().is_ok_and(|index| index >= *gpus);
+        if let Some(gpus) = node.map(|node| node.gpus).filter(beyond) {
+            let message = format!("{key}: {host} has no card {index}: {} declared", count(gpus, "card"));
+            findings.add(Finding::warning(places.get(key), message));
+        }
+    }
 }
 
 fn times(index: usize, queue: &Queue, places: &Places, findings: &mut Findings) {

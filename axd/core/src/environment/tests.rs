@@ -19,7 +19,7 @@ fn facts(held: &[HeldCard]) -> Facts<'_> {
         tasks: 1,
         cpus_per_task: Some(4),
         ram: Megabytes(8000),
-        cards: JobCards { held, naming: Naming::Index, fenced: false },
+        cards: JobCards { held, naming: Naming::Index, fenced: false, mps: None },
         cards_per_task: None,
         hints: MemHints::Usual,
         context: Megabytes(512),
@@ -108,7 +108,8 @@ fn no_card_means_an_empty_mask_and_cannot_be_widened_by_the_submitter() {
     ]);
     for export in &exports {
         let all = made(&given, export, &extra, &[]);
-        for name in "CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK \
+        assert_eq!(get(&all, "ZE_AFFINITY_MASK"), Some("65535"), "empty is all to Intel's driver");
+        for name in "CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL \
                      AX_GPU_UUIDS AX_GPU_MEM_MB AX_GPU_MEM_FRACTION AX_GPU_ENFORCE"
             .split_whitespace()
         {

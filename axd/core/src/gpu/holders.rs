@@ -27,6 +27,8 @@ pub struct Accounts {
     pub jobs: BTreeMap<AttemptName, Megabytes>,
     /// All others, each with what it holds and where it was seen.
     pub strangers: BTreeMap<Stranger, Megabytes>,
+    /// Living attempts under MPS together: what their server holds for them.
+    pub shared: Megabytes,
     /// What is left over.
     pub rest: Megabytes,
 }
@@ -44,6 +46,7 @@ impl Accounts {
             let used = holder.used.or(part).unwrap_or_default();
             let own = match holder.attempt.filter(|attempt| lives(*attempt)) {
                 Some(attempt) => this.jobs.entry(attempt).or_default(),
+                None if holder.mps => &mut this.shared,
                 None => this.strangers.entry(stranger(holder)).or_default(),
             };
             *own = *own + used;
@@ -101,6 +104,7 @@ mod tests {
             command: Some("python".to_owned()),
             container: None,
             attempt: of.map(attempt),
+            mps: false,
         }
     }
 

@@ -73,7 +73,7 @@ impl Leavings {
         for holder in sample.cards.iter_mut().flat_map(|card| &mut card.holders) {
             if holder.attempt.is_some() && self.was_another(holder) {
                 holder.attempt = None;
-            } else if holder.attempt.is_none() && holder.pid > 0 {
+            } else if holder.attempt.is_none() && holder.pid > 0 && !holder.mps {
                 let mut all = self.seen.keys().copied();
                 holder.attempt = all.find(|attempt| self.was(*attempt, holder.pid, holder.start_ticks));
             }
@@ -150,6 +150,8 @@ impl Leavings {
     fn of<'a>(&'a self, attempt: AttemptName, card: &'a CardSeen) -> impl Iterator<Item = &'a HolderSeen> {
         let ours = move |holder: &HolderSeen| match (holder.attempt, holder.start_ticks) {
             (Some(of), _) => of == attempt,
+            // Others are under MPS there, or it has no business there.
+            (None, _) if holder.mps => false,
             (None, Some(start)) => self.was(attempt, holder.pid, Some(start)),
             (None, None) => {
                 let others = self.seen.keys().any(|of| *of != attempt && self.was(*of, holder.pid, None));
@@ -178,6 +180,7 @@ impl Leavings {
         for holder in sample.cards.iter().flat_map(|card| &card.holders) {
             if let (Some(attempt), Some(start)) = (holder.attempt, holder.start_ticks)
                 && concerns(attempt)
+                && !holder.mps
             {
                 self.seen.entry(attempt).or_default().insert((holder.pid, start));
             }
@@ -191,11 +194,34 @@ impl Leavings {
     }
 }
 
+/// Says of the processes of MPS daemons for whom they are: `under_mps` tells the attempts under MPS on a card. What is for
+/// nobody is a stranger's; the cards with such.
+pub fn attribute_mps(
+    sample: &mut Sample,
+    under_mps: impl Fn(&str) -> Vec<AttemptName>,
+) -> Vec<(String, HolderSeen)> {
+    let mut idle = Vec::new();
+    for card in &mut sample.cards {
+        let uuid = card.uuid.clone();
+        for holder in card.holders.iter_mut().filter(|holder| holder.mps) {
+            match under_mps(&uuid).as_slice() {
+                [] => {
+                    idle.push((uuid.clone(), holder.clone()));
+                    holder.mps = false;
+                }
+                [only] => holder.attempt = Some(*only),
+                _ => {}
+            }
+        }
+    }
+    idle
+}
+
 /// Processes in groups of attempts that are over. Whoever ends them looks again whether that is so.
 pub fn leftovers(sample: &Sample, lives: impl Fn(AttemptName) -> bool) -> Vec<Leftover> {
     let all = sample.cards.iter().flat_map(|card| card.holders.iter().map(move |holder| (card, holder)));
     let left = all.filter_map(|(card, holder)| {
-        let attempt = holder.attempt.filter(|attempt| !lives(*attempt))?;
+        let attempt = holder.attempt.filter(|attempt| !holder.mps && !lives(*attempt))?;
         let start_ticks = holder.start_ticks?;
         Some(Leftover { pid: holder.pid, start_ticks, attempt, card: card.uuid.clone() })
     });
@@ -227,6 +253,7 @@ mod tests {
             command: start.map(|_| "python".to_owned()),
             container: None,
             attempt,
+            mps: false,
         }
     }
 

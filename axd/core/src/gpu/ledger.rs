@@ -125,6 +125,8 @@ struct OneCard {
     /// All strangers together: they may be other ones each time.
     strangers: Series,
     unexplained: Series,
+    /// What an MPS server holds for several jobs now.
+    shared: Megabytes,
     used: Series,
     /// The least that nobody accounted for: the driver's own.
     driver: Option<Megabytes>,
@@ -235,6 +237,7 @@ impl OneCard {
         let driver = self.driver.map_or(accounts.rest, |least| least.min(accounts.rest));
         let driver = accounts.drivers(driver);
         self.driver = Some(driver);
+        self.shared = accounts.shared;
         self.strangers.push(accounts.strangers.values().copied().sum());
         let jobs = accounts.jobs.into_iter().map(|(attempt, mem)| (Holder::Job(attempt), mem));
         let strangers = accounts.strangers.into_iter().map(|(who, mem)| (Holder::Stranger(who), mem));
@@ -323,7 +326,7 @@ impl OneCard {
         let unexplained = self.unexplained.p95(self.samples);
         let driver = self.driver.unwrap_or_default();
         let all = seen.used + seen.free;
-        let jobs: Megabytes = self.jobs().map(|(_, mem)| mem).sum();
+        let jobs = self.jobs().map(|(_, mem)| mem).sum::<Megabytes>() + self.shared;
         let named = strangers.iter().filter(|(_, mem)| *mem >= NAMED);
         let words = named.clone().filter_map(|(who, mem)| {
             let holder = seen.holders.iter().find(|holder| stranger(holder) == *who)?;

@@ -8,6 +8,7 @@ pub mod holders;
 pub mod idle;
 pub mod leaving;
 pub mod ledger;
+pub mod model;
 mod sample;
 pub mod seen;
 mod slices;
@@ -22,6 +23,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::Uid;
 use crate::node::Card;
 use crate::size::Megabytes;
 use crate::text::{escaped, listed};
@@ -50,15 +52,15 @@ pub struct Hardware {
     /// Who holds jobs to their slice of it.
     #[serde(default)]
     pub limit: Rung,
-    /// Slices of it can be under MPS.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub mps: bool,
+    /// Slices of it can be under MPS, but for those of these users, for whom it could not be had; absent: none can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mps: Option<Vec<Uid>>,
 }
 
 impl Hardware {
-    /// Whether a queue's slices of it go under MPS: where it can be had, and nothing stronger holds them.
-    pub fn offers_mps(&self) -> bool {
-        self.mps && self.limit > Rung::Mps
+    /// Whether slices of a user go under MPS where their queue says so: it can be had, and nothing stronger holds them.
+    pub fn offers_mps(&self, user: Uid) -> bool {
+        self.mps.as_ref().is_some_and(|without| !without.contains(&user)) && self.limit > Rung::Mps
     }
 }
 

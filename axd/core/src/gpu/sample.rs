@@ -84,4 +84,8 @@ pub struct HolderSeen {
     /// The attempt in whose control group it is, living or over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptName>,
+    /// It is of the card's MPS daemon: what it holds is of the attempts under MPS there. Of one that has the card for
+    /// itself that is said as `attempt`, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mps: bool,
 }

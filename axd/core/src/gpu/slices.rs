@@ -20,7 +20,8 @@ pub fn slices<'a>(allocation: &'a Allocation, cards: &'a [Card]) -> impl Iterato
         let mem = share.slice?;
         let card = cards.iter().find(|card| card.is_of(share, &allocation.node));
         let uuid = card.map_or(&share.uuid, |card| &card.uuid).clone();
-        Some((Grant { uuid, mem }, card.map_or(Rung::None, |card| card.hardware.limit)))
+        let rung = card.map_or(Rung::None, |card| card.hardware.limit);
+        Some((Grant { uuid, mem }, if share.mps.is_some() { Rung::Mps } else { rung }))
     })
 }
 

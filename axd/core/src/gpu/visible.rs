@@ -1,7 +1,8 @@
 //! What a process is told of its cards: the variables by which programs choose theirs. Pure: from the cards of a job,
 //! which of its tasks asks, and whether the device fence hides the others.
 //!
-//! A job without cards gets the same names, empty: unset means "all" to every program that reads them.
+//! A job without cards gets the same names, empty: unset means "all" to every program that reads them. To Intel's so does
+//! empty: there it is a card that there is not.
 
 use std::fmt;
 use std::ops::Range;
@@ -41,7 +42,7 @@ impl HeldCard {
                 uuid: card.map_or(&share.uuid, |card| &card.uuid).clone(),
                 slice: share.slice,
                 mem: card.map_or(Megabytes::ZERO, |card| card.mem),
-                limit: hardware.limit,
+                limit: if share.mps.is_some() { Rung::Mps } else { hardware.limit },
                 is_part: hardware.mig.is_some(),
             }
         };
@@ -91,6 +92,8 @@ pub struct JobCards<'a> {
     pub naming: Naming,
     /// Whether the job can open no others, so that programs find them numbered from 0.
     pub fenced: bool,
+    /// Where the MPS daemon of its card is, if its slice is under MPS.
+    pub mps: Option<&'a str>,
 }
 
 /// One task of several on a node.
@@ -123,7 +126,10 @@ impl TaskPlace {
 }
 
 /// Variables that say which cards a process may use. Nothing that a submitter brings can take their place.
-const MASKS: [&str; 7] = [
+const MASKS: [&str; 10] = [
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_LOG_DIRECTORY",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
@@ -132,6 +138,9 @@ const MASKS: [&str; 7] = [
     "GPU_DEVICE_ORDINAL",
     "ZE_AFFINITY_MASK",
 ];
+
+/// To Intel's driver an empty list means all cards; a number that no card has means none.
+const NO_CARD_OF_INTEL: &str = "65535";
 
 /// Whether a variable says which cards a process may use, or what it holds of them.
 pub fn is_mask(name: &str) -> bool {
@@ -167,6 +176,7 @@ fn variables(cards: JobCards<'_>, own: Range<usize>) -> Vec<(&'static str, Strin
     ];
     all.extend(other_makers(held, nvidia, names));
     all.extend(memory(held));
+    all.extend(cards.mps.into_iter().flat_map(|folder| under_mps(folder, held)));
     if !held.is_empty() {
         all.push(("SLURM_GPUS_ON_NODE", held.len().to_string()));
         all.push(("SLURM_JOB_GPUS", join(cards.held.iter().map(|card| card.index))));
@@ -174,11 +184,28 @@ fn variables(cards: JobCards<'_>, own: Range<usize>) -> Vec<(&'static str, Strin
     all
 }
 
+/// What an MPS daemon and its clients have in common, if its folder is there.
+pub fn mps_folders(folder: &str) -> [(&'static str, String); 2] {
+    [
+        ("CUDA_MPS_PIPE_DIRECTORY", format!("{folder}/pipe")),
+        ("CUDA_MPS_LOG_DIRECTORY", format!("{folder}/log")),
+    ]
+}
+
+/// The limit names no card but the job's own: for any other the server would drop all of them.
+fn under_mps(folder: &str, held: &[HeldCard]) -> Vec<(&'static str, String)> {
+    let limit = |card: &HeldCard| Some(format!("{}={}M", card.uuid, card.slice?.0));
+    let limits: Vec<String> = held.iter().filter_map(limit).collect();
+    let limits = ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limits.join(","));
+    mps_folders(folder).into_iter().chain([limits]).collect()
+}
+
 /// Numbers of cards count those that can be opened, in the order of the bus. Parts of cards have no number, and one
-/// list can't hold both; a name that only ax knows is none to a program.
+/// list can't hold both; under MPS a number would be the daemon's; a name that only ax knows is none to a program.
 fn names(cards: JobCards<'_>, own: Range<usize>, nvidia: bool) -> String {
     let held = &cards.held[own.clone()];
-    let by_uuid = nvidia && (cards.naming == Naming::Uuid || cards.held.iter().any(|card| card.is_part));
+    let parts = cards.held.iter().any(|card| card.is_part);
+    let by_uuid = nvidia && (cards.naming == Naming::Uuid || parts || cards.mps.is_some());
     match (by_uuid, cards.fenced) {
         (true, _) => join(held.iter().map(|card| card.uuid.as_str())),
         (false, true) => join(own),
@@ -199,11 +226,12 @@ fn for_containers(held: &[HeldCard], nvidia: bool, uuids: String) -> String {
 /// cards from the layer that reads the others, which so count from 0.
 fn other_makers(held: &[HeldCard], nvidia: bool, names: String) -> [(&'static str, String); 4] {
     let (all, left) = if nvidia { (String::new(), String::new()) } else { (names, join(0..held.len())) };
+    let of_intel = if all.is_empty() { NO_CARD_OF_INTEL.to_owned() } else { all.clone() };
     [
-        ("ROCR_VISIBLE_DEVICES", all.clone()),
+        ("ROCR_VISIBLE_DEVICES", all),
         ("HIP_VISIBLE_DEVICES", left.clone()),
         ("GPU_DEVICE_ORDINAL", left),
-        ("ZE_AFFINITY_MASK", all),
+        ("ZE_AFFINITY_MASK", of_intel),
     ]
 }
 

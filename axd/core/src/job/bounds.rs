@@ -72,7 +72,7 @@ impl Asks<'_> {
 
     /// For whom a slice of this card would be under MPS.
     pub fn mps_on(&self, card: &Card) -> Option<Uid> {
-        self.mps.filter(|_| card.hardware.offers_mps())
+        self.mps.filter(|user| card.hardware.offers_mps(*user))
     }
 
     /// With whom it would share a card. Who gets a whole one for a slice shares it with nobody.

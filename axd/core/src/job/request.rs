@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{Config, Queue};
+use crate::gpu::model::meant;
 use crate::id::HostName;
 use crate::job::division::{Division, divide};
 use crate::job::features::{BadFeatures, Features};
@@ -194,9 +195,14 @@ pub fn resolve(
     nodes: &[&Node],
 ) -> Result<Request, Unmeetable> {
     let division = divide(&spec.resources).or_else(|uneven| unmeetable(uneven.to_string()))?;
-    let cards = cards_of_each(spec, division)?;
-    if cards.is_some() && nodes.iter().all(|n| n.inventory.cards.is_empty()) {
-        return unmeetable(no_cards(config));
+    let mut cards = cards_of_each(spec, division)?;
+    if let Some(cards) = &mut cards {
+        if nodes.iter().all(|n| n.inventory.cards.is_empty()) {
+            return unmeetable(no_cards(config));
+        }
+        if let Some(typed) = &cards.kind {
+            cards.kind = Some(type_meant(typed, config, nodes)?);
+        }
     }
     let host = typical_node(nodes, cards.as_ref());
     let cpus = cpus_for(spec, division.tasks, queue, cards.as_ref(), host);
@@ -229,6 +235,13 @@ pub fn resolve(
         cards,
         special: (special != Special::default()).then(|| Box::new(special)),
     })
+}
+
+/// The type of card that somebody has typed, of those that there are, and those that are declared for nodes that may come.
+fn type_meant(typed: &str, config: &Config, nodes: &[&Node]) -> Result<String, Unmeetable> {
+    let found = nodes.iter().flat_map(|node| &node.inventory.cards).filter_map(|card| card.kind.as_deref());
+    let declared = config.resources.gpu_nodes.iter().filter_map(|node| node.kind.as_deref());
+    meant(typed, &found.chain(declared).collect()).or_else(unmeetable)
 }
 
 fn no_cards(config: &Config) -> String {

@@ -65,7 +65,7 @@ pub const STATES: [StateWord; 16] = [
         JobState::Pending,
         "PENDING",
         "PD",
-        "accepted; a condition of its own is not met: begin time, hold, back-off",
+        "accepted; a condition of its own is not met: begin time, daily hours, hold, back-off",
     ),
     word(JobState::Ready, "READY", "PD", "waits for resources, or for a limit of its queue or user"),
     word(

@@ -97,6 +97,12 @@ impl Node {
         at.map_or(Megabytes::ZERO, |at| self.withheld[at].free(card, self.cards[at].charged))
     }
 
+    /// Whether the slices that are on a card are under MPS.
+    pub fn is_under_mps(&self, card: &Card) -> bool {
+        let at = self.inventory.cards.iter().position(|each| each.uuid == card.uuid);
+        at.is_some_and(|at| matches!(self.cards[at].company, Company::Mps(_)))
+    }
+
     /// Why a card is given to nobody, or not all of it; nothing: it is as it should be.
     pub fn card_in_words(&self, uuid: &str) -> Option<String> {
         let at = self.inventory.cards.iter().position(|card| card.uuid == uuid);

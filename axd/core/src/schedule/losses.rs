@@ -18,24 +18,9 @@ const GRAIN: i64 = 60_000;
 #[serde(transparent)]
 pub struct Losses(BTreeMap<WallTime, Work>);
 
-/// As text: readers of JSON keep numbers to 53 or 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-struct Work(u128);
-
-impl From<Work> for String {
-    fn from(work: Work) -> String {
-        work.0.to_string()
-    }
-}
-
-impl TryFrom<String> for Work {
-    type Error = std::num::ParseIntError;
-
-    fn try_from(text: String) -> Result<Work, Self::Error> {
-        text.parse().map(Work)
-    }
-}
+#[serde(transparent)]
+struct Work(#[serde(with = "crate::text::number")] u128);
 
 impl Losses {
     /// Work was given up.

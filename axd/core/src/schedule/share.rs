@@ -23,23 +23,8 @@ const SCALE: i128 = 2520 << 10;
 
 /// Virtual time of a queue, in scaled megabyte-milliseconds for each unit of weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct VirtualTime(pub i128);
-
-// As text: readers of JSON keep numbers to 53 or 64 bits.
-impl From<VirtualTime> for String {
-    fn from(time: VirtualTime) -> String {
-        time.0.to_string()
-    }
-}
-
-impl TryFrom<String> for VirtualTime {
-    type Error = std::num::ParseIntError;
-
-    fn try_from(text: String) -> Result<VirtualTime, Self::Error> {
-        text.parse().map(VirtualTime)
-    }
-}
+#[serde(transparent)]
+pub struct VirtualTime(#[serde(with = "crate::text::number")] pub i128);
 
 impl VirtualTime {
     /// Later by a cost under a weight.

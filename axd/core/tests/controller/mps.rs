@@ -17,7 +17,7 @@ fn world(limit: Rung) -> Controller {
     config.queues.push(Queue { mps: true, ..Queue::named("shared".parse().unwrap()) });
     let mut inventory = node();
     inventory.cards.truncate(1);
-    inventory.cards[0].hardware.mps = true;
+    inventory.cards[0].hardware.mps = Some(vec![Uid(1009)]);
     inventory.cards[0].hardware.limit = limit;
     let mut controller = Controller::new(config);
     controller.step(at(0), Event::NodeRegistered(inventory));
@@ -65,6 +65,13 @@ fn who_would_be_under_mps_does_not_come_to_those_who_are_not() {
     assert_eq!(share(&controller, plain).unwrap().mps, None);
     let told = controller.explain(at(2), under.number).reasons;
     assert!(told.contains(&"gpu-01 card 0 is shared without MPS".to_owned()), "{told:?}");
+}
+
+#[test]
+fn for_whom_it_could_not_be_had_goes_without() {
+    let mut controller = world(Rung::Watch);
+    let (job, _) = submit(&mut controller, 1, slice(1, 1009, "shared"));
+    assert_eq!(share(&controller, job).unwrap().mps, None);
 }
 
 #[test]

@@ -127,7 +127,7 @@ pub(crate) fn node(which: u64, more: u64) -> Inventory {
     let name = format!("gpu-0{}", which % 3 + 1);
     let card = |index| {
         let mut card = Card::new(index, format!("{name}-{index}"), Some(kind.to_owned()), Megabytes(mem));
-        card.hardware.mps = kind == "large";
+        card.hardware.mps = (kind == "large").then(Vec::new);
         card
     };
     Inventory {

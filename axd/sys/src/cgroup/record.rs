@@ -31,10 +31,10 @@ impl JobGroup {
             let (kind, path) = line.split_once(':').ok_or_else(|| bad("it has no colon"))?;
             let dir = plain_path(path).ok_or_else(|| bad("its path is not plain and absolute"))?;
             if kind == "unified" {
-                check_group(&dir, Kind::Cgroup2, !dir.join("cgroup.events").exists()).map_err(bad)?;
+                check_group(&dir, Kind::Cgroup2, |dir| !dir.join("cgroup.events").exists()).map_err(bad)?;
                 group.unified = Some(dir);
             } else {
-                check_group(&dir, Kind::Cgroup1, dir.join("release_agent").exists()).map_err(bad)?;
+                check_group(&dir, Kind::Cgroup1, |dir| dir.join("release_agent").exists()).map_err(bad)?;
                 let names: Option<Vec<Controller>> = kind.split(',').map(Controller::from_name).collect();
                 let controllers = names.ok_or_else(|| bad("it names an unknown controller"))?;
                 group.v1.push(V1Group { controllers, dir });
@@ -54,14 +54,17 @@ fn plain_path(text: &str) -> Option<PathBuf> {
     (rooted && parts.all(|part| matches!(part, Component::Normal(_)))).then(|| path.to_owned())
 }
 
-fn check_group(dir: &Path, wanted: Kind, is_top: bool) -> std::result::Result<(), &'static str> {
-    if !dir.exists() {
-        return Ok(());
-    }
-    match statfs::of(dir) {
-        Ok(found) if found.kind != wanted => Err("it is no control group"),
-        Ok(_) if is_top => Err("it is the top of a hierarchy"),
-        Ok(_) => Ok(()),
-        Err(_) => Err("its file system can't be asked"),
-    }
+/// One that is not there may be named: it may go while we look.
+fn check_group(
+    dir: &Path,
+    wanted: Kind,
+    is_top: impl Fn(&Path) -> bool,
+) -> std::result::Result<(), &'static str> {
+    let why = match statfs::of(dir) {
+        Ok(found) if found.kind != wanted => "it is no control group",
+        Ok(_) if is_top(dir) => "it is the top of a hierarchy",
+        Ok(_) => return Ok(()),
+        Err(_) => "its file system can't be asked",
+    };
+    if dir.exists() { Err(why) } else { Ok(()) }
 }

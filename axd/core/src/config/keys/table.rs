@@ -58,6 +58,13 @@ fn plain(text: &str, also: &str) -> bool {
     (1..=128).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
 }
 
+/// With a colon it is a host and a number; no UUID has one.
+fn is_card(text: &str) -> bool {
+    let place =
+        |(host, index): (&str, &str)| host.parse::<HostName>().is_ok() && index.parse::<u32>().is_ok();
+    plain(text, "._-:") && text.rsplit_once(':').is_none_or(place)
+}
+
 fn user(text: &str) -> bool {
     one_line(text) && !text.starts_with(['-', '@']) && !text.contains([' ', ':', ',', '/'])
 }
@@ -87,7 +94,7 @@ static QUEUE: Form =
 static TYPE: Form =
     Form { expected: "a type of card such as h200", fits: |text| plain(text, "._-"), lower: true };
 static FEATURE: Form = form("a feature (letters, digits, '.', '_', '-', ':')", |text| plain(text, "._-:"));
-static CARD: Form = form("a card, as host:index or by UUID", |text| plain(text, "._-:"));
+static CARD: Form = form("a card, as host:index or by UUID", is_card);
 static PATH: Form = form("a path from the root", is_path);
 
 /// All keys. By hand a row is two lines, which reads as the table that it is.

@@ -15,7 +15,7 @@ fn held(index: u32, uuid: &str, slice: Option<u64>) -> HeldCard {
 }
 
 fn job(held: &[HeldCard], naming: Naming, fenced: bool) -> JobCards<'_> {
-    JobCards { held, naming, fenced }
+    JobCards { held, naming, fenced, mps: None }
 }
 
 fn value<'a>(all: &'a [(&'static str, String)], name: &str) -> &'a str {
@@ -50,11 +50,10 @@ fn numbers_count_what_the_fence_shows_and_uuids_are_always_there() {
             );
             assert_eq!(value(&all, "SLURM_JOB_GPUS"), "2,5", "Slurm's are those of the node");
             assert_eq!((value(&all, "AX_GPUS"), value(&all, "SLURM_GPUS_ON_NODE")), ("2", "2"));
-            for other in
-                ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"]
-            {
+            for other in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"] {
                 assert_eq!(value(&all, other), "", "cards of other makers were not given: {other}");
             }
+            assert_eq!(value(&all, "ZE_AFFINITY_MASK"), "65535", "empty is all to Intel's driver");
         }
     }
 }
@@ -98,6 +97,7 @@ fn no_card_is_empty_and_never_unset() {
         for name in MASKS {
             let expected = match name {
                 "CUDA_DEVICE_ORDER" => "PCI_BUS_ID",
+                "ZE_AFFINITY_MASK" => "65535",
                 "NVIDIA_VISIBLE_DEVICES" => "void",
                 _ => "",
             };

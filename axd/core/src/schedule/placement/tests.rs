@@ -33,7 +33,7 @@ fn node((mem, cards, mixed): Shape, number: usize) -> Node {
     let card = |index: usize| {
         let mem = if mixed && index + 1 == cards { mem / 2 } else { mem };
         let mut card = Card::new(index as u32, format!("{number}-{index}"), None, Megabytes(mem));
-        card.hardware.mps = !(number + index).is_multiple_of(3);
+        card.hardware.mps = (!(number + index).is_multiple_of(3)).then(Vec::new);
         card
     };
     let name = format!("node-{number}").parse().unwrap();

@@ -1,0 +1,143 @@
+//! The control program of MPS: it becomes the daemon, and it is what the daemon is asked with. It runs as the user, in the
+//! group of the daemon, and has its time.
+
+use std::convert::Infallible;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ax_core::gpu::visible;
+use ax_core::record::UserRecord;
+use ax_sys::cgroup::JobGroup;
+use ax_sys::pidfd::Exit;
+use ax_sys::process::{self, ChildError, ChildStart, ToParent};
+use ax_sys::{SysError, memory_file, signals};
+
+use super::Order;
+use super::seat::Seat;
+
+/// How long the daemon may take until it can be asked, and a question.
+const START: Duration = Duration::from_secs(8);
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// So much of what it says is kept.
+const MOST_SAID: u64 = 4096;
+
+/// Starts the daemon, and waits until clients find it.
+pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
+    let end = Instant::now() + START;
+    let group = seat.furnish(order)?;
+    run(order, &group, &["-d"], "", START)?;
+    ax_sys::crash_point!("mps started");
+    // Whoever looks for it before that is there goes without MPS, silently.
+    let door = seat.pipe().join("control");
+    while fs::symlink_metadata(&door).is_err() {
+        if !seat.lives()? {
+            return Err("the MPS daemon ended at once".to_owned());
+        }
+        if Instant::now() > end {
+            return Err(format!("the MPS daemon has not opened {}", door.display()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Asks the daemon.
+pub(super) fn ask(seat: &Seat, order: &Order, question: &str) -> Result<(), String> {
+    let group = seat.group()?.ok_or("there is no MPS daemon")?;
+    run(order, &group, &[], question, ANSWER)
+}
+
+/// Runs the program with these words, and with this to read.
+fn run(order: &Order, group: &JobGroup, words: &[&str], input: &str, limit: Duration) -> Result<(), String> {
+    let program = order.control.display().to_string();
+    let failed = |error: SysError| format!("{program}: {error}");
+    let (said, reads) = files(input).map_err(|error| format!("{program}: {error}"))?;
+    let child = Program::new(order, words)?;
+    let join = group.join_handle().map_err(failed)?;
+    let started =
+        process::fork_child(Some(&join), |parent| child.run(parent, &reads, &said)).map_err(failed)?;
+    match started.report.wait().map_err(failed)? {
+        ChildStart::Executed => {}
+        ChildStart::Failed(error) => return Err(format!("{program}: {}", error.text)),
+        ChildStart::Died => return Err(format!("{program} was not started")),
+    }
+    if !started.process.wait_ended(limit).map_err(failed)? {
+        let _ = started.process.send_signal(signals::Signal::KILL);
+        return Err(format!("{program} did not end within {} s", limit.as_secs()));
+    }
+    match started.process.reap().map_err(failed)? {
+        Some(Exit::Code(0)) => Ok(()),
+        how => Err(format!("{program} {}: {}", words.join(" "), why(said, how))),
+    }
+}
+
+fn files(input: &str) -> Result<(File, File), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let said = memory_file::empty("mps-said").map_err(|error| error.to_string())?;
+    let mut reads = memory_file::empty("mps-reads").map_err(|error| error.to_string())?;
+    reads.write_all(input.as_bytes()).map_err(text)?;
+    reads.rewind().map_err(text)?;
+    Ok((said, reads))
+}
+
+/// What it said of its failure, or how it ended.
+fn why(mut said: File, how: Option<Exit>) -> String {
+    let mut text = Vec::new();
+    let read = said.rewind().and_then(|()| said.take(MOST_SAID).read_to_end(&mut text));
+    let text = ax_core::text::escaped(String::from_utf8_lossy(&text).trim());
+    if read.is_ok() && !text.is_empty() { text } else { format!("it ended with {how:?}") }
+}
+
+/// What the child needs, made before the fork.
+struct Program<'a> {
+    user: &'a UserRecord,
+    program: CString,
+    words: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Program<'_> {
+    fn new<'a>(order: &'a Order, words: &[&str]) -> Result<Program<'a>, String> {
+        let text = |bytes: &[u8]| CString::new(bytes).map_err(|error| error.to_string());
+        let program = text(order.control.as_os_str().as_bytes())?;
+        let words = [Ok(program.clone())].into_iter().chain(words.iter().map(|word| text(word.as_bytes())));
+        // The server is beside it.
+        let folder = order.control.parent().unwrap_or(Path::new("/"));
+        let mut variables = vec![
+            ("PATH", format!("{}:/usr/bin:/bin", folder.display())),
+            // By UUID here and in the jobs: by number it would count otherwise than they do.
+            ("CUDA_VISIBLE_DEVICES", order.card.clone()),
+        ];
+        variables.extend(visible::mps_folders(&order.folder.to_string_lossy()));
+        let environment = variables.iter().map(|(name, value)| text(format!("{name}={value}").as_bytes()));
+        Ok(Program {
+            user: &order.user,
+            program,
+            words: words.collect::<Result<_, _>>()?,
+            environment: environment.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn run(&self, parent: &ToParent, reads: &File, said: &File) -> Result<Infallible, ChildError> {
+        let failed = |step: &'static str| move |error: SysError| ChildError::new(step, &error);
+        let user = self.user;
+        if ax_sys::credentials::own().0 == 0 {
+            let groups: Vec<u32> = user.groups.iter().map(|gid| gid.0).collect();
+            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups).map_err(failed("user"))?;
+        }
+        process::change_dir(Path::new("/")).map_err(failed("folder"))?;
+        process::new_session().map_err(failed("session"))?;
+        process::place(&[(reads.as_fd(), 0), (said.as_fd(), 1), (said.as_fd(), 2)])
+            .map_err(failed("files"))?;
+        process::close_on_exec_from(3).map_err(failed("files"))?;
+        signals::unblock_all().map_err(failed("signals"))?;
+        parent.exec_is_next();
+        Err(ChildError::new("exec", &process::exec(&self.program, &self.words, &self.environment)))
+    }
+}

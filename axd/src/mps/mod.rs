@@ -1,0 +1,160 @@
+//! The MPS daemon of a card: one for all slices that are under MPS there, which are one user's. It runs as that user, in a
+//! group of its own, and is there from before the first of them runs until the last has gone. Supervisors start and stop
+//! it by the command lines that are made here; whoever ends it knows it by its group, and by nothing that a user says.
+
+mod control;
+mod seat;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ax_core::gpu::fence::DeviceRule;
+use ax_core::id::AttemptName;
+use ax_core::paths::Paths;
+use ax_core::record::{CardLimits, UserRecord};
+use ax_core::time::Span;
+use ax_sys::lease::{self, Probe};
+use ax_sys::path::Dir;
+use serde::{Deserialize, Serialize};
+
+use seat::Seat;
+
+/// How long a supervisor waits for it to be started or stopped: the driver may have to be loaded.
+const PATIENCE: Span = Span::seconds(15);
+
+/// What such a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Deed {
+    /// The attempt comes to the card: its daemon is started if it does not run.
+    Start,
+    /// The attempt has gone: if it was the last, the daemon goes, too.
+    Stop,
+}
+
+/// All that such a process has to know. It is a record of root's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// Who comes or goes.
+    pub(crate) attempt: AttemptName,
+    /// The card.
+    pub(crate) card: String,
+    /// The folder of its daemon.
+    pub(crate) folder: PathBuf,
+    /// The control program.
+    pub(crate) control: PathBuf,
+    /// Whose slices they are.
+    pub(crate) user: UserRecord,
+    /// Where jobs have their groups.
+    pub(crate) parents: Vec<String>,
+    /// Which devices the daemon may open, as the jobs.
+    pub(crate) devices: Vec<DeviceRule>,
+    /// Most processes and threads of it.
+    pub(crate) processes: u64,
+}
+
+/// The name of the group of a card's daemon.
+pub(crate) fn group_of(folder: &Path) -> String {
+    format!("{GROUP}{}", folder.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// How the names of such groups begin. No attempt has such a name.
+pub(crate) const GROUP: &str = "mps-";
+
+/// The command lines of a supervisor.
+pub(crate) fn command_lines(axd: &Path, order: &Order) -> Result<CardLimits, String> {
+    let text = serde_json::to_string(order).map_err(|error| error.to_string())?;
+    let words = |deed: &str| {
+        let axd = axd.to_string_lossy().into_owned();
+        vec![axd, "--mps".to_owned(), deed.to_owned(), "--order".to_owned(), text.clone()]
+    };
+    Ok(CardLimits { set: words("start"), clear: words("stop"), patience: PATIENCE })
+}
+
+/// The process behind such a command line.
+pub(crate) fn run(deed: Deed, order: &str) -> ExitCode {
+    let done = serde_json::from_str::<Order>(order).map_err(|error| format!("--order: {error}"));
+    let done = done.and_then(|order| match deed {
+        Deed::Start => start(&order),
+        Deed::Stop => stop(&order),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(order: &Order) -> Result<(), String> {
+    let seat = Seat::take(&order.folder, &order.parents)?;
+    // First: whoever finds nobody here ends the daemon.
+    seat.enter(order.attempt)?;
+    ax_sys::crash_point!("mps entered");
+    let done = serve(&seat, order);
+    if done.is_err() {
+        // The supervisor says that the attempt has gone, too; whoever is next should not have to wait for that.
+        let _ = seat.leave(order.attempt).and_then(|()| end_if_last(&seat));
+    }
+    done
+}
+
+/// Makes sure that the card's daemon runs, for this user.
+fn serve(seat: &Seat, order: &Order) -> Result<(), String> {
+    let ours = seat.owner() == Some(order.user.uid);
+    let other = seat.users()?.into_iter().find(|user| *user != order.attempt);
+    if ours && seat.lives()? && control::ask(seat, order, "get_server_list\n").is_ok() {
+        return Ok(());
+    }
+    match other {
+        // One that does not answer was stopped by its own user, who has it again when the last job there is over.
+        Some(_) if ours => return Ok(()),
+        Some(other) => {
+            return Err(format!("the MPS daemon of {} is another user's, for {}", order.card, other.job));
+        }
+        None => seat.end()?,
+    }
+    control::start(seat, order)
+}
+
+fn stop(order: &Order) -> Result<(), String> {
+    let Some(seat) = Seat::find(&order.folder, &order.parents)? else { return Ok(()) };
+    seat.leave(order.attempt)?;
+    if seat.users()?.is_empty() && seat.lives()? {
+        // In vain where it hangs: then it is killed.
+        let _ = control::ask(&seat, order, "quit\n");
+        seat.wait_empty();
+    }
+    end_if_last(&seat)
+}
+
+fn end_if_last(seat: &Seat) -> Result<(), String> {
+    match seat.users()?.is_empty() {
+        true => seat.end().and_then(|()| seat.remove()),
+        false => Ok(()),
+    }
+}
+
+/// Ends the daemons that nobody uses: attempts whose supervisor has let its lease go are over, whether or not anybody has
+/// said so. What was ended, and what could not be, in words.
+pub(crate) fn sweep(paths: &Paths, parents: &[String]) -> Vec<Result<String, String>> {
+    let Ok(leases) = Dir::open(paths.leases()) else { return Vec::new() };
+    let entries = std::fs::read_dir(paths.mps()).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let swept = folders.map(|entry| sweep_one(&entry.path(), parents, &leases));
+    swept.filter_map(Result::transpose).collect()
+}
+
+fn sweep_one(folder: &Path, parents: &[String], leases: &Dir) -> Result<Option<String>, String> {
+    let Some(seat) = Seat::find(folder, parents)? else { return Ok(None) };
+    for user in seat.users()? {
+        // Where nobody can say, it counts as alive.
+        if matches!(lease::probe(leases, &user.to_string()), Ok(Probe::Free | Probe::Absent)) {
+            seat.leave(user)?;
+        }
+    }
+    let lived = seat.users()?.is_empty() && seat.lives()?;
+    end_if_last(&seat)?;
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    Ok(lived.then(|| format!("the MPS daemon of {name}, which nobody used any more")))
+}

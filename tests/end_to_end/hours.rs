@@ -1,0 +1,88 @@
+//! Daily hours and deadlines on a real daemon. When exactly a job may start is ax-core's to prove; here it is asked by the
+//! clock of the cluster, woken in time, and ended in time.
+
+use chrono::{DateTime, FixedOffset, Timelike, Utc};
+use serde_json::Value;
+
+use crate::cluster::{ALICE, Cluster, ROOT};
+
+/// A place whose clock is not that of any machine that runs this.
+const ZONE: &str = "cluster: {timezone: Pacific/Kiritimati}\n";
+
+/// Its clock.
+fn there() -> DateTime<FixedOffset> {
+    Utc::now().with_timezone(&FixedOffset::east_opt(14 * 3600).unwrap())
+}
+
+/// Hours that begin and end so many hours from now.
+fn window(from: i64, to: i64) -> String {
+    let clock = |hours| {
+        let at = there() + chrono::Duration::hours(hours);
+        format!("{:02}:{:02}", at.hour(), at.minute())
+    };
+    format!("{}-{}", clock(from), clock(to))
+}
+
+fn reasons(job: &Value) -> String {
+    job["reasons"].to_string()
+}
+
+#[test]
+fn a_job_waits_for_its_hours_by_the_clock_of_the_cluster_also_after_a_restart() {
+    let mut cluster = Cluster::with_config(ZONE);
+    let (closed, open) = (window(2, 5), window(-2, 5));
+    let runs = cluster.submit(ALICE, &[&format!("--window={open}"), "--time=10"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&runs)["state"], "SUCCEEDED");
+    let waits = cluster.submit(ALICE, &[&format!("--window={closed}"), "--time=10"], "#!/bin/sh\n");
+    let (from, to) = closed.split_once('-').unwrap();
+    for _ in 0..2 {
+        let job = cluster.job(&waits);
+        assert_eq!((&job["state"], &job["window"]), (&"PENDING".into(), &closed.as_str().into()), "{job}");
+        let told = format!("may start only between {from} and {to} (--window); next at {from}, in 0");
+        assert!(reasons(&job).contains(&told), "{told}: {job}");
+        let expected: DateTime<Utc> = job["expected_start"].as_str().unwrap().parse().unwrap();
+        let expected = expected.with_timezone(&there().timezone());
+        assert_eq!(format!("{:02}:{:02}", expected.hour(), expected.minute()), from, "{job}");
+        cluster.kill();
+        cluster.start();
+    }
+    let shown = cluster.run(ALICE, "ax", &["status", &waits]).out;
+    assert!(shown.contains(&format!("only between {from} and {to} (--window)")), "{shown}");
+    let why = cluster.run(ALICE, "ax", &["why", &waits]).out;
+    assert!(why.contains("may start only between") && why.contains("expected to start"), "{why}");
+    cluster.ok(ALICE, "ax", &["update", &format!("--window={open}"), &waits]);
+    assert_eq!(cluster.wait_over(&waits)["state"], "SUCCEEDED");
+    // What can't be over in time is said at once.
+    let script = cluster.write(ALICE, "long.sh", "#!/bin/sh\n");
+    for (limit, told) in
+        [("--time=unlimited", "needs a time limit"), ("--time=4h", "does not fit into --window")]
+    {
+        let words = [&format!("--window={closed}"), limit, script.to_str().unwrap()];
+        let ran = cluster.run(ALICE, "axbatch", &words);
+        assert!(ran.code == 1 && ran.err.contains(told), "{ran:?}");
+    }
+}
+
+#[test]
+fn what_can_not_be_over_by_its_deadline_ends_by_itself_and_what_runs_is_ended() {
+    let cluster = Cluster::with_config("policy: {kill_wait: 1}\nresources: {cpus: 2}\n");
+    // Nothing else happens that would wake the daemon.
+    let held = cluster.submit(ALICE, &["--hold", "--deadline=now+3", "--time=0:02"], "#!/bin/sh\n");
+    let slurm = "#!/bin/sh\n#SBATCH --deadline=now+2seconds\nsleep 1000\n";
+    let runs = cluster.submit(ALICE, &[], slurm);
+    let (held, runs) = (cluster.wait_over(&held), cluster.wait_over(&runs));
+    assert_eq!(held["state"], "DEADLINE", "{held}");
+    assert!(held["reason"].as_str().unwrap().contains("can't be over by its deadline any more"), "{held}");
+    assert_eq!(runs["state"], "DEADLINE", "{runs}");
+    assert_eq!(runs["attempts"][0]["state"], "TIMEOUT", "{runs}");
+    assert!(runs["reason"].as_str().unwrap().contains("was not over by its deadline"), "{runs}");
+    let ended: DateTime<Utc> = runs["ended_at"].as_str().unwrap().parse().unwrap();
+    let deadline: DateTime<Utc> = runs["deadline"].as_str().unwrap().parse().unwrap();
+    assert!(ended >= deadline - chrono::Duration::milliseconds(100), "{runs}");
+    let script = cluster.write(ALICE, "late.sh", "#!/bin/sh\n");
+    let late = ["--deadline=now+60", "--time=10", script.to_str().unwrap()];
+    let ran = cluster.run(ALICE, "axbatch", &late);
+    assert!(ran.code == 1 && ran.err.contains("can't be over by its deadline"), "{ran:?}");
+    let ran = cluster.run(ROOT, "axbatch", &["--test-only", late[0], late[1], late[2]]);
+    assert!(ran.out.contains("would be refused: it can't be over by its deadline"), "{ran:?}");
+}
