@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::chance::Frame;
 use crate::ledger::{Ledger, planned};
-use crate::naive::Plan;
+use crate::naive::{Plan, kept};
 use crate::world::{Seen, World};
 use crate::{histories, history};
 
@@ -127,6 +127,23 @@ proptest! {
                 let due = there.min(job.request.nodes().max as usize);
                 assert_eq!(1 + others.len(), due, "{} on {there} nodes with room", job.id);
             });
+        });
+    }
+
+    #[test]
+    fn law_21_places_are_kept_from_the_first_instant_at_which_all_that_it_needs_are_free(history in history(40)) {
+        let frame = Frame { preemption: Some(false), ..Frame::default() };
+        let mut ledger = Ledger::default();
+        World::play(history.0, frame, history.1, &mut |seen| {
+            ledger.follow(seen, &mut |_, _| {});
+            let Some(due) = kept(&ledger, seen.controller, seen.now) else { return };
+            let name = |at: usize| ledger.nodes.keys().nth(at).unwrap().to_string();
+            let due: BTreeSet<_> =
+                due.into_iter().map(|(job, place)| (job, name(place.node), place.from, place.until)).collect();
+            let is = seen.controller.kept_places(seen.now).into_iter();
+            let is: BTreeSet<_> =
+                is.map(|place| (place.job.number, place.node, place.from, place.until)).collect();
+            assert_eq!(is, due);
         });
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ax_core::config::{Packing, QueueState, Scheduler};
 use ax_core::controller::Controller;
-use ax_core::id::QueueName;
+use ax_core::id::{JobNumber, QueueName};
 use ax_core::job::Job;
 use ax_core::job::request::Request;
 use ax_core::node::{Card, Inventory};
@@ -260,8 +260,23 @@ pub(crate) fn allowed(ledger: &Ledger, job: &Job, beside: usize) -> bool {
     })
 }
 
+/// The places that are kept for those that wait, if none of them could start now.
+pub(crate) fn kept(ledger: &Ledger, controller: &Controller, now: Now) -> Option<Vec<(JobNumber, Kept)>> {
+    let mut kept = Vec::new();
+    idle_or_keeping(ledger, controller, now, &mut kept).is_none().then_some(kept)
+}
+
 /// A job that could start now without moving any of the places that are kept for those before it.
 pub(crate) fn idle<'c>(ledger: &Ledger, controller: &'c Controller, now: Now) -> Option<&'c Job> {
+    idle_or_keeping(ledger, controller, now, &mut Vec::new())
+}
+
+fn idle_or_keeping<'c>(
+    ledger: &Ledger,
+    controller: &'c Controller,
+    now: Now,
+    kept: &mut Vec<(JobNumber, Kept)>,
+) -> Option<&'c Job> {
     let (policy, reserve) = (&ledger.config.policy, ledger.config.resources.gpu_reserve);
     let strict = policy.scheduler == Scheduler::FifoStrict;
     let (mut plan, mut keeping) = (Plan::new(ledger, now), 0);
@@ -285,7 +300,9 @@ pub(crate) fn idle<'c>(ledger: &Ledger, controller: &'c Controller, now: Now) ->
             let earliest = plan.earliest(&job.request, length);
             keeping += u32::from(earliest.is_some());
             kept_in.extend(earliest.is_some().then_some(&job.queue));
-            plan.kept.extend(earliest.into_iter().flatten());
+            let places = earliest.into_iter().flatten();
+            kept.extend(places.clone().map(|place| (job.id.number, place)));
+            plan.kept.extend(places);
         }
     }
     None
