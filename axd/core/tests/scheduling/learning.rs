@@ -21,7 +21,7 @@ use crate::world::{Seen, World};
 use crate::{histories, history};
 
 /// What is the same thing: whose, what it is called, what it asks for.
-type Thing = (Uid, String, Option<CardRequest>);
+type Thing = (Uid, String, Option<CardRequest>, u32);
 
 /// Runs that have succeeded: how long they took and what they used at most.
 #[derive(Default)]
@@ -43,7 +43,8 @@ impl Log {
             let Some(number) = seen.out.iter().find_map(accepted) else { continue };
             // All names of these histories.
             let name = if submission.name.starts_with("train") { "train" } else { "job" };
-            let thing = (submission.owner.uid, name.to_owned(), submission.request.cards.clone());
+            let request = &submission.request;
+            let thing = (submission.owner.uid, name.to_owned(), request.cards.clone(), request.nodes().min);
             self.things.insert(number, thing);
             new.push(number);
         }
