@@ -61,6 +61,9 @@ pub struct Advice {
     pub cards: Vec<u32>,
     /// In words: `with --mem 30 at once on gpu-02 card 3`.
     pub text: String,
+    /// What to say instead to somebody who starts anyway: the change leaves less than half of what was asked for.
+    #[serde(skip)]
+    pub room: Option<String>,
 }
 
 impl Advice {
@@ -68,11 +71,21 @@ impl Advice {
         // Whether it could do with fewer nodes nobody has tried.
         let what = if job.request.several().is_some() { "asks for on each node" } else { "asks for" };
         let text = format!("no single change of what it {what} would start it at once");
-        Advice { remedy: None, option: None, node: None, cards: Vec::new(), text }
+        Advice { remedy: None, option: None, node: None, cards: Vec::new(), text, room: None }
     }
 
-    fn of(remedy: Remedy, job: &Job, given: &[Allocation]) -> Advice {
-        let cards: Vec<u32> = match given {
+    /// As it is told somebody whose job is expected to start as it is: not to give up more than half of what it asks
+    /// for, but how much there is room for.
+    #[must_use]
+    pub fn to_one_who_starts(self) -> Advice {
+        match self.room {
+            Some(text) => Advice { option: None, room: None, text, ..self },
+            None => self,
+        }
+    }
+
+    fn of((remedy, given, drastic): &Found, job: &Job) -> Advice {
+        let cards: Vec<u32> = match given.as_slice() {
             [one] => one.cards.iter().map(|card| card.index).collect(),
             _ => Vec::new(),
         };
@@ -87,14 +100,16 @@ impl Advice {
             None => remedy.option(job.request.cards.as_ref()),
             Some(_) => remedy.option(job.request.cards.as_ref()).replacen("--gpus ", "--gpus-per-node ", 1),
         };
-        let any = if remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
+        let place = format!("{hosts}{on}");
+        let any = if *remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
         let with = match remedy {
             Remedy::AnyFeatures => "without --constraint".to_owned(),
             _ => format!("with {option}{any}"),
         };
-        let text = format!("{with} at once on {hosts}{on}");
-        let node = given.first().map(|part| part.node.clone());
-        Advice { remedy: Some(remedy), option: Some(option), node, cards, text }
+        let text = format!("{with} at once on {place}");
+        let room = drastic.then(|| format!("at once there is room for {option} at most, on {place}"));
+        let (remedy, node) = (Some(remedy.clone()), given.first().map(|part| part.node.clone()));
+        Advice { remedy, option: Some(option), node, cards, text, room }
     }
 }
 
@@ -108,13 +123,14 @@ impl Controller {
         if self.claim_of(number).is_some() || search.try_with(job.clone()).given.is_some() {
             return None;
         }
-        let advice = search.cheapest(may_use).map(|(remedy, given)| Advice::of(remedy, job, &given));
+        let advice = search.cheapest(may_use).map(|found| Advice::of(&found, job));
         Some(advice.unwrap_or_else(|| Advice::nothing(job)))
     }
 }
 
-/// A change that helps, and what the job would be given.
-type Found = (Remedy, Vec<Allocation>);
+/// A change that helps, what the job would be given of each node, and whether that is less than half of what it asks
+/// for.
+type Found = (Remedy, Vec<Allocation>, bool);
 
 struct Search<'a> {
     controller: &'a Controller,
@@ -167,14 +183,14 @@ impl Search<'_> {
                 best = Some((scale, steps, given));
             }
         }
-        best.map(|(scale, steps, given)| (scale.remedy(steps), given))
+        best.map(|(scale, steps, given)| (scale.remedy(steps), given, scale.is_drastic(steps)))
     }
 
     /// The first change that helps.
     fn first_of(&mut self, remedies: Vec<Remedy>) -> Option<Found> {
         remedies.into_iter().find_map(|remedy| {
             let given = self.try_with(self.with(&remedy)).given?;
-            Some((remedy, given))
+            Some((remedy, given, false))
         })
     }
 
