@@ -15,16 +15,19 @@ use crate::node::{Allocation, Nodes};
 use crate::schedule::gang::{self, Places};
 use crate::schedule::order::Waiting;
 use crate::schedule::placement::{Place, Rules};
-use crate::schedule::share::{Charged, Share, price};
+use crate::schedule::share::{Charged, Share, VirtualTime, price};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
 use super::blocked::Blocked;
-use super::bounds::{Limits, Turns};
+use super::bounds::{Left, Limits, Turns};
 use super::places::UserPlaces;
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
+
+/// In which what queues have had is told.
+const HOUR: Span = Span::seconds(3600);
 
 /// What a pass came to.
 enum Pass {
@@ -58,12 +61,6 @@ struct Standing {
     turns: Turns,
     /// The same by user.
     users_kept: UserPlaces,
-}
-
-/// On how many nodes a job may have its cards, if it may have so many altogether.
-fn nodes_within(job: &Job, cards: u32) -> u32 {
-    let each = job.request.cards.as_ref().map_or(0, |wanted| wanted.count);
-    cards.checked_div(each).unwrap_or(u32::MAX)
 }
 
 impl Controller {
@@ -226,7 +223,7 @@ impl Controller {
         let most = if strict { 0 } else { policy.reservations as usize };
         let claiming = || self.claims.iter().filter_map(|number| self.job(*number));
         let mut turns = Turns::default();
-        claiming().for_each(|job| turns.keep(job));
+        claiming().for_each(|job| turns.keep(&self.limits, job));
         Standing {
             turns,
             users_kept: UserPlaces::claimed(claiming()),
@@ -247,13 +244,13 @@ impl Controller {
         &self,
         rules: &Rules,
         job: &Job,
-        (waiting, left): (&Waiting, u32),
+        (waiting, left): (&Waiting, Left),
         standing: &mut Standing,
     ) -> Option<Places> {
         if standing.blocked.covers(waiting) {
             return None;
         }
-        let (wanted, now) = (Asks::from(job).at_most(nodes_within(job, left)), standing.timeline.now());
+        let (wanted, now) = (Asks::from(job).at_most(left.nodes(job)), standing.timeline.now());
         let place = rules.places(&self.nodes, &standing.timeline, wanted, now, waiting.length);
         if place.is_none() {
             let empty = Timeline::new(now);
@@ -282,7 +279,7 @@ impl Controller {
             standing.kept.push(queue);
         }
         standing.left = left;
-        standing.turns.keep(job);
+        standing.turns.keep(&self.limits, job);
         Some(places.iter().map(|place| self.reservation(job, place, from)).collect())
     }
 
@@ -380,6 +377,18 @@ impl Controller {
         }
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, others, why, passed });
         shifted
+    }
+
+    /// What a lead in virtual time is worth for a queue of a weight: thousandths of starts, or of card-hours.
+    pub(crate) fn had_more(&self, lead: VirtualTime, weight: u32) -> (u64, &'static str) {
+        let (share, what) = self.measure.unit();
+        let (one, unit) = match (self.config.policy.cost, what) {
+            (Cost::Count, _) => (price(Cost::Count, share, Span::ZERO), "start"),
+            (Cost::Area, "CPU") => (price(Cost::Area, share, HOUR), "CPU-hour"),
+            (Cost::Area, _) => (price(Cost::Area, share, HOUR), "card-hour"),
+        };
+        let of_one = VirtualTime::default().after(one, weight);
+        (u64::try_from(lead.0 * 1000 / of_one.0.max(1)).unwrap_or(u64::MAX), unit)
     }
 
     /// Charges a queue for a start; under other schedulers nobody keeps count. What is due later is settled by what is
