@@ -2,6 +2,7 @@
 //! How a job is shown in one line is decided here alone, for `ax queue` and `ax acct` alike.
 
 use ax_core::api::JobView;
+use ax_core::hostlist::compress;
 use ax_core::size::Megabytes;
 use ax_core::text::nearest;
 use ax_core::time::{Span, WallTime};
@@ -179,7 +180,7 @@ fn nodes(job: &JobView) -> String {
         (true, _, _) => "-".to_owned(),
         (_, [], Some(node)) => node.clone(),
         (_, [], None) => "-".to_owned(),
-        (_, nodes, _) => nodes.join(","),
+        (_, nodes, _) => compress(nodes),
     }
 }
 

@@ -135,6 +135,7 @@ mod tests {
         Decision::Launch {
             attempt: AttemptName { job: id(number), epoch: Epoch(1) },
             number: 1,
+            others: Vec::new(),
             allocation: Allocation {
                 node: "n".parse().unwrap(),
                 cpus: vec![],

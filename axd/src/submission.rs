@@ -11,7 +11,8 @@ use ax_core::directive::{
     CommandLine, Conduct, Diagnostic, Dialect, Program, ScriptDirectives, Source, interpret, parse_args,
     parse_environment, parse_script,
 };
-use ax_core::id::SubmissionKey;
+use ax_core::explain::never_enough;
+use ax_core::id::{HostName, SubmissionKey};
 use ax_core::job::features::Features;
 use ax_core::job::request::{Request, Times, resolve};
 use ax_core::job::spec::{Export, JobSpec};
@@ -327,11 +328,26 @@ pub(crate) fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
     Err(ApiError { class: ErrorClass::NoPermission, error })
 }
 
-/// A job that no node could ever hold is refused with the numbers.
+/// A job that no node, or too few of them, could ever hold is refused with the numbers. Nodes that are declared and have
+/// not come yet may hold it.
 fn fits_somewhere(request: &Request, rules: &Rules<'_>) -> Result<(), ApiError> {
     let reserve = rules.config.resources.gpu_reserve;
-    if rules.nodes.is_empty() || rules.nodes.iter().any(|n| n.could_ever_hold(request, reserve)) {
+    let fitting = rules.nodes.iter().filter(|n| n.could_ever_hold(request, reserve)).count();
+    let needed = request.nodes().min as usize;
+    if rules.nodes.is_empty() || fitting >= needed {
         return Ok(());
+    }
+    if needed > 1 {
+        let here = |host: &HostName| rules.nodes.iter().any(|node| node.inventory.name == *host);
+        let declared = rules.config.resources.gpu_nodes.iter().map(|node| &node.host);
+        let to_come = declared.filter(|host| !here(host)).count();
+        if fitting + to_come >= needed {
+            return Ok(());
+        }
+        let number = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        let all = number(rules.nodes.len() + to_come);
+        let why = never_enough(request, number(fitting), all);
+        return Err(refused(format!("no nodes here could ever hold this job: {why}")));
     }
     let lacks: Vec<String> =
         rules.nodes.iter().filter_map(|node| node.lacks_for_ever(request, reserve)).collect();

@@ -185,7 +185,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l ram -d 'host memory; a 
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-cpu -d 'host memory for each CPU' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-gpu -d 'host memory for each card' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s c -l cpus-per-task -d 'CPUs for each task' -r
-complete -c ax -n "__fish_ax_using_subcommand submit" -s n -l ntasks -l tasks -d 'tasks; default 1' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s n -l ntasks -l tasks -d 'tasks on all nodes; default 1 on each' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ntasks-per-node -l tasks-per-node -d 'tasks on each node' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l gpus-per-node -d 'cards on each node' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l gpus-per-task -d 'cards for each task' -r

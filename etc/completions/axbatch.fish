@@ -10,7 +10,7 @@ complete -c axbatch -l ram -d 'host memory; a bare number is MB; \'all\' of the 
 complete -c axbatch -l ram-per-cpu -d 'host memory for each CPU' -r
 complete -c axbatch -l ram-per-gpu -d 'host memory for each card' -r
 complete -c axbatch -s c -l cpus-per-task -d 'CPUs for each task' -r
-complete -c axbatch -s n -l ntasks -l tasks -d 'tasks; default 1' -r
+complete -c axbatch -s n -l ntasks -l tasks -d 'tasks on all nodes; default 1 on each' -r
 complete -c axbatch -l ntasks-per-node -l tasks-per-node -d 'tasks on each node' -r
 complete -c axbatch -l gpus-per-node -d 'cards on each node' -r
 complete -c axbatch -l gpus-per-task -d 'cards for each task' -r

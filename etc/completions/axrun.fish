@@ -10,7 +10,7 @@ complete -c axrun -l ram -d 'host memory; a bare number is MB; \'all\' of the no
 complete -c axrun -l ram-per-cpu -d 'host memory for each CPU' -r
 complete -c axrun -l ram-per-gpu -d 'host memory for each card' -r
 complete -c axrun -s c -l cpus-per-task -d 'CPUs for each task' -r
-complete -c axrun -s n -l ntasks -l tasks -d 'tasks; default 1' -r
+complete -c axrun -s n -l ntasks -l tasks -d 'tasks on all nodes; default 1 on each' -r
 complete -c axrun -l ntasks-per-node -l tasks-per-node -d 'tasks on each node' -r
 complete -c axrun -l gpus-per-node -d 'cards on each node' -r
 complete -c axrun -l gpus-per-task -d 'cards for each task' -r

@@ -1,7 +1,7 @@
 //! Scheduling by a real daemon with real processes: back-fill, urgency, fair shares. What is decided, and that it is so
 //! in every case, is ax-core's to prove; here it happens.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::asking::with_cards;
 use crate::cluster::{ALICE, BOB, Cluster, as_root};
@@ -28,6 +28,42 @@ fn a_job_for_two_cards_at_the_head_stops_no_job_for_one_and_does_not_starve() {
     cluster.write(ALICE, "go", "");
     let (wide, long) = (cluster.wait_over(&wide), cluster.wait_over(&long));
     assert!(instant(&wide, "started_at") <= instant(&long, "started_at"), "{wide} {long}");
+}
+
+#[test]
+fn what_needs_more_nodes_than_there_are_is_refused_or_waits_and_what_needs_one_runs() {
+    let cluster =
+        Cluster::with_config(&with_cards(2, 80, "  - {host: elsewhere, gpus: 2, mem_per_gpu: 80}\n"));
+    let script = "#!/bin/sh\n";
+    for (options, asked) in [
+        (&["-N", "1"][..], Value::Null),
+        (&["--nodes=1-1"], Value::Null),
+        (&["--nodes=1-3", "--gpus-per-node=2"], json!({"min": 1, "max": 3})),
+        (&["--nodes=1-3", "--gpus=2", "-n2"], Value::Null),
+    ] {
+        let job = cluster.wait_over(&cluster.submit(ALICE, options, script));
+        let (nodes, state) = (job["nodes"].as_array().unwrap(), &job["state"]);
+        assert_eq!((nodes.len(), state.as_str()), (1, Some("SUCCEEDED")), "{options:?}: {job}");
+        assert_eq!(job["nodes_asked"], asked, "{options:?}");
+    }
+    cluster.write(ALICE, "wide.sh", script);
+    for (options, why) in [
+        (&["--nodes=3"][..], "it needs 3 nodes at once, and the cluster has 2"),
+        (&["--nodes=2", "--gpus=3"], "3 GPUs do not divide among 2 nodes"),
+    ] {
+        let ran = cluster.run(ALICE, "axbatch", &[options, &["wide.sh"]].concat());
+        assert!(ran.code != 0 && ran.err.contains(why), "{options:?}: {ran:?}");
+    }
+    // The other node is declared and may come.
+    let waits = cluster.submit(ALICE, &["-N2", "--gpus=4", "--exclusive"], script);
+    let job = cluster.wait_state(&waits, &["READY"]);
+    let why = "needs 2 nodes at once, each with a whole node and 2 whole cards, and 1 here has that";
+    assert!(job["reasons"].as_array().unwrap().iter().any(|reason| reason == why), "{job}");
+    assert_eq!((&job["gpus"], &job["nodes_asked"]), (&json!(4), &json!({"min": 2, "max": 2})), "{job}");
+    let after = cluster.wait_over(&cluster.submit(ALICE, &["--gpus=2"], script));
+    assert_eq!(after["state"], "SUCCEEDED", "it stands in nobody's way: {after}");
+    let ran = cluster.run(ALICE, "ax", &["cancel", &waits]);
+    assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use ax_core::api::{AttemptView, JobView, LearntView};
+use ax_core::hostlist::compress;
 use ax_core::job::state::STATES;
 use ax_core::time::Span;
 
@@ -120,6 +121,7 @@ impl Page<'_, '_, '_> {
         }
         parts.push(count(job.cpus, "CPU"));
         parts.extend(job.ram_mb.map(|mb| format!("{} of memory", megabytes(mb))));
+        parts.extend(job.nodes_asked.map(|nodes| format!("on {nodes} nodes")));
         self.line("asks for", &parts.join(", "));
         let limit = match job.time_limit_s {
             Some(seconds) => format!("{} ({})", Span::seconds(seconds), length(Span::seconds(seconds))),
@@ -141,7 +143,7 @@ impl Page<'_, '_, '_> {
         }
         if !job.nodes.is_empty() {
             let label = if job.state.is_active() { "runs on" } else { "ran on" };
-            self.line(label, &job.nodes.join(", "));
+            self.line(label, &compress(&job.nodes));
         }
         if !job.gpu_uuids.is_empty() {
             self.line("cards", &job.gpu_uuids.join(", "));

@@ -1,6 +1,7 @@
 //! The screen as lines of text, from what is known and how large it is. Pure.
 
 use ax_core::api::{CardView, JobView};
+use ax_core::hostlist::compress;
 use ax_core::id::JobId;
 use ax_core::time::WallTime;
 use unicode_width::UnicodeWidthStr;
@@ -252,7 +253,7 @@ fn marked(table: &Table, at: usize, canvas: &Canvas) -> Vec<String> {
 fn job_row(job: &JobView, clock: &Clock) -> Vec<Cell> {
     let place = match &job.reason {
         Some(reason) if job.state.is_waiting() => reason.clone(),
-        _ => job.nodes.join(","),
+        _ => compress(&job.nodes),
     };
     let slice = job.gpu_mem_mb.map_or(String::new(), |mb| format!("x{}", card_memory(mb)));
     vec![

@@ -25,6 +25,7 @@ fn advice() -> Advice {
 /// A waiting job of alice's.
 pub fn waiting() -> JobView {
     JobView {
+        nodes_asked: None,
         id: "ax-2026-0002".parse().unwrap(),
         number: 2,
         array: None,
@@ -112,6 +113,7 @@ pub fn running() -> JobView {
 
 fn lost_attempt() -> AttemptView {
     AttemptView {
+        others: Vec::new(),
         number: 1,
         epoch: 17,
         node: "gpu-02".into(),

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::advice::Advice;
 use crate::explain::Condition;
 use crate::id::{JobId, SubmissionKey};
+use crate::job::spec::NodeCount;
 use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
 
@@ -224,9 +225,12 @@ pub struct JobView {
     pub signal: Option<u8>,
     /// Where it runs or ran.
     pub node: Option<String>,
-    /// The same as a list.
+    /// The same as a list; of several the first is where its script runs.
     pub nodes: Vec<String>,
-    /// CPUs.
+    /// On how many it is to run, if that may be more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_asked: Option<NodeCount>,
+    /// CPUs, as all that follows those of all its nodes.
     pub cpus: u32,
     /// Host memory, MB.
     pub ram_mb: Option<u64>,
@@ -297,6 +301,9 @@ pub struct AttemptView {
     pub epoch: u64,
     /// Where.
     pub node: String,
+    /// And where beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
     /// A job's state while it lives, its outcome afterwards.
     pub state: String,
     /// When the script began.

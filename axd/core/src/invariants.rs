@@ -15,6 +15,7 @@ pub fn check(controller: &Controller) -> Result<(), String> {
         return Err("the jobs that hold something are not those that are listed as such".to_owned());
     }
     attempts_are_single(controller, &active)?;
+    gangs_are_whole(controller, &active)?;
     for node in controller.nodes() {
         node_gives_what_it_has(node)?;
         node_adds_up(node)?;
@@ -49,6 +50,37 @@ fn attempts_are_single(controller: &Controller, active: &[&Job]) -> Result<(), S
     for job in waiting {
         if job.attempt.as_ref().is_some_and(|a| a.end.is_none()) {
             return Err(format!("{} waits and has a living attempt", job.id));
+        }
+    }
+    Ok(())
+}
+
+/// An attempt has as many nodes as its job asked for, each once and one as much as the other; those on which it is not
+/// over hold just that for it.
+fn gangs_are_whole(controller: &Controller, active: &[&Job]) -> Result<(), String> {
+    for (job, attempt) in active.iter().filter_map(|job| Some((job, job.attempt.as_ref()?))) {
+        let (nodes, width) = (job.request.nodes(), attempt.width());
+        let names: BTreeSet<_> = attempt.parts().map(|part| &part.node).collect();
+        if names.len() != width as usize || width < nodes.min || width > nodes.max {
+            return Err(format!("{} wants {nodes} nodes and was started on {}", job.id, attempt.hosts()));
+        }
+        if attempt.open_parts().next().is_none() {
+            return Err(format!("{} is over on all of its nodes and is {}", job.id, job.state));
+        }
+        let wanted = job.request.cards.as_ref().map_or(0, |cards| cards.count as usize);
+        for part in attempt.parts() {
+            if part.cards.len() != wanted || (part.cpus.len() as u32) < job.request.cpus {
+                return Err(format!("{} has less than it asked for on {}", job.id, part.node));
+            }
+        }
+        // Nodes that have not registered again hold nothing yet.
+        let here =
+            attempt.open_parts().filter_map(|part| Some((part, controller.all_nodes().get(&part.node)?)));
+        for (part, node) in here {
+            let held = node.held().get(&attempt.name.epoch.0).map(|holding| &holding.allocation);
+            if held != Some(part) {
+                return Err(format!("{} does not hold for {} what it was given", part.node, job.id));
+            }
         }
     }
     Ok(())
@@ -126,7 +158,8 @@ fn room_is_made_for_who_waits(controller: &Controller) -> Result<(), String> {
 
 /// A node holds for exactly the active jobs placed on it.
 fn node_holds_for_the_living(node: &Node, active: &[&Job]) -> Result<(), String> {
-    let here = |job: &&&Job| job.attempt.as_ref().is_some_and(|a| a.allocation.node == node.inventory.name);
+    let name = &node.inventory.name;
+    let here = |job: &&&Job| job.attempt.as_ref().is_some_and(|a| a.open_part_on(name).is_some());
     let living: Vec<u64> =
         active.iter().filter(here).filter_map(|j| Some(j.attempt.as_ref()?.name.epoch.0)).collect();
     let mut living = living;

@@ -65,11 +65,19 @@ const DIRECTIVES: &[(&str, &str)] = &[
         "job.sh:1:5: '--gpus' and '--gpus-per-node' ask for different cards on one node; give one of them",
     ),
     (
-        "#AX -n 8 --ntasks-per-node=4",
-        "job.sh:1:10: 8 tasks with 4 on a node need several nodes; jobs on several nodes are not supported yet",
+        "#AX -n 9 --ntasks-per-node=4",
+        "job.sh:1:10: 9 tasks do not divide by 4 on a node; give a multiple, or the number of nodes",
+    ),
+    (
+        "#AX --nodes=2 --gpus=7",
+        "job.sh:1:15: 7 GPUs do not divide among 2 nodes; say how many each node gives: '--gpus-per-node=N'",
+    ),
+    (
+        "#AX --nodes=2 -n 5",
+        "job.sh:1:15: 5 tasks do not divide among 2 nodes; say how many each node runs: '--ntasks-per-node=N'",
     ),
     ("#AX --nodelist=a --exclude=A", "job.sh:1:18: '--exclude' excludes a, which '--nodelist' names"),
-    ("#AX --nodes=4", "job.sh:1:13: --nodes: more than one node is not supported yet"),
+    ("#AX --nodes=4-2", "job.sh:1:13: --nodes: '4-2' goes down; write 2-4"),
     ("#AX --=x", "job.sh:1:5: unknown option '--'"),
     ("#AX --\x1b[31m=x", "job.sh:1:5: unknown option '--\\x1b[31m'"),
     (
@@ -100,7 +108,7 @@ const DIRECTIVES: &[(&str, &str)] = &[
     ),
     ("#SBATCH --gpus-per-task=1", "job.sh:1:9: '--gpus-per-task' needs a number of tasks; add '--ntasks=N'"),
     (
-        "#SBATCH --gres=gpu:2 --gpus=4",
+        "#SBATCH --gres=gpu:2 --gpus=3 -N1",
         "job.sh:1:22: '--gpus' and '--gres' ask for different cards on one node; give one of them",
     ),
     ("#SBATCH --uid=ada", "job.sh:1:9: '--uid' belongs on the command line"),

@@ -132,12 +132,12 @@ fn arrays_nodes_and_dependencies() {
         assert!(value_is_right(&format!("--dependency={text}")), "{text}");
     }
     assert!(!value_is_right("--dependency=afterok:1,afterok:2?afterok:3"));
-    assert_eq!(
-        spec("--nodes=1k").unwrap_err(),
-        "job.sh:2:17: --nodes: more than one node is not supported yet"
-    );
-    let nodes = spec("-N 1-2").unwrap().resources.nodes.unwrap();
-    assert_eq!((nodes.min, nodes.max), (1, 2));
+    for (text, range) in
+        [("--nodes=1k", (1024, 1024)), ("-N 1-2", (1, 2)), ("-N4", (4, 4)), ("-N 1-1", (1, 1))]
+    {
+        let nodes = spec(text).unwrap().resources.nodes.unwrap();
+        assert_eq!((nodes.min, nodes.max), range, "{text}");
+    }
     for text in ["-N 2-1", "-N 1,2", "--nodes = 2", "-N gpu-01", "-N 0"] {
         let error = spec(text).unwrap_err();
         assert!(!error.contains("supported"), "{error}");
@@ -272,8 +272,14 @@ fn what_changes_where_or_how_often_is_refused() {
         ("--array=0-3", true),
         ("--dependency=afterok:1", true),
         ("--deadline=tomorrow", false),
-        ("--nodes=2", true),
-        ("-n 8 --ntasks-per-node=4", true),
+        ("--nodes=2", false),
+        ("--nodes=2 --gpus=3", true),
+        ("--nodes=2 -n 3", true),
+        ("--nodes=2 -n 4 --gpus=4 --gpus-per-node=2", false),
+        ("-n 8 --ntasks-per-node=4", false),
+        ("-n 9 --ntasks-per-node=4", true),
+        ("--gres=gpu:2 --gpus=4", false),
+        ("--gres=gpu:2 --gpus=4 -N 1", true),
         ("-N 1 -n 8 --ntasks-per-node=4", false),
         ("--constraint=haswell", false),
         ("--nodelist=gpu-01", false),

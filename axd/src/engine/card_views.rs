@@ -70,9 +70,9 @@ impl Engine {
     /// The running attempts that hold something of a card.
     fn holders<'c>(&'c self, node: &Node, card: &Card) -> Vec<(&'c Job, &'c Attempt, &'c CardShare)> {
         let of = |job: &'c Job| {
-            let attempt = job.attempt.as_deref().filter(|a| a.allocation.node == node.inventory.name)?;
-            let share =
-                attempt.allocation.cards.iter().find(|share| card.is_of(share, &node.inventory.name))?;
+            let attempt = job.attempt.as_deref()?;
+            let part = attempt.open_part_on(&node.inventory.name)?;
+            let share = part.cards.iter().find(|share| card.is_of(share, &node.inventory.name))?;
             Some((job, attempt, share))
         };
         self.controller.active_jobs().filter_map(of).collect()

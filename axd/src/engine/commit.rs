@@ -462,6 +462,7 @@ mod tests {
         let launch = |job, epoch| Decision::Launch {
             attempt: AttemptName { job, epoch: Epoch(epoch) },
             number: 1,
+            others: Vec::new(),
             allocation: Allocation {
                 node: "here".parse().unwrap(),
                 cpus: vec![0],

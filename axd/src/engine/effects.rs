@@ -40,6 +40,7 @@ impl Engine {
             Decision::Moved { .. }
             | Decision::Noted { .. }
             | Decision::Counted { .. }
+            | Decision::PartClosed { .. }
             | Decision::Accepted { .. }
             | Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }

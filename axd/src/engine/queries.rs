@@ -333,8 +333,8 @@ impl Engine {
     ) -> Vec<JobId> {
         let active = self.controller.active_jobs();
         let here = active.filter(|job| {
-            let held = job.attempt.as_ref().map(|a| &a.allocation);
-            held.is_some_and(|a| a.node == node.inventory.name && which(a))
+            let held = job.attempt.as_ref().and_then(|a| a.open_part_on(&node.inventory.name));
+            held.is_some_and(&which)
         });
         here.map(|job| job.id).filter(|id| self.may_see(*id, person)).collect()
     }

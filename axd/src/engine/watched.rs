@@ -94,8 +94,8 @@ impl Engine {
         let node = &self.local.inventory.name;
         let running = self.controller.active_jobs().filter(|job| job.state == JobState::Running);
         let attempts = running.filter_map(|job| job.attempt.as_deref());
-        let here = attempts.filter(|attempt| attempt.allocation.node == *node);
-        let held = here.flat_map(|attempt| attempt.allocation.cards.iter().map(|card| (attempt.name, card)));
+        let here = attempts.filter_map(|attempt| Some((attempt.name, attempt.open_part_on(node)?)));
+        let held = here.flat_map(|(name, part)| part.cards.iter().map(move |card| (name, card)));
         held.map(|(attempt, card)| Held { attempt, uuid: card.uuid.clone(), whole: card.slice.is_none() })
             .collect()
     }

@@ -193,8 +193,9 @@ fn log(connection: &Connection, line: &LogRow) -> Result<()> {
 fn attempt_opened(connection: &Connection, opened: &AttemptOpened) -> Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO attempts (epoch, job, number, node, allocation, why, assigned_at, stdout, stderr)
-             VALUES (:epoch, :job, :number, :node, :allocation, :why, :assigned_at, :stdout, :stderr)",
+            "INSERT INTO attempts (epoch, job, number, node, allocation, why, assigned_at, stdout, stderr,
+                                   others)
+             VALUES (:epoch, :job, :number, :node, :allocation, :why, :assigned_at, :stdout, :stderr, :others)",
         )?
         .execute(named_params! {
             ":epoch": signed(opened.name.epoch.0),
@@ -206,6 +207,7 @@ fn attempt_opened(connection: &Connection, opened: &AttemptOpened) -> Result<()>
             ":assigned_at": opened.at.0,
             ":stdout": opened.files.stdout,
             ":stderr": opened.files.stderr,
+            ":others": (!opened.others.is_empty()).then(|| json(&opened.others)).transpose()?,
         })
         .map(drop)
 }

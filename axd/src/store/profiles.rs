@@ -80,7 +80,7 @@ impl Store {
         let mut history = History::default();
         for (job, run) in self.last_runs()? {
             let thing = match job.signature.is_unknown() {
-                true => Signature::of(&job.name, job.request.cards.as_ref()),
+                true => Signature::of(&job.name, job.request.cards.as_ref()).on(job.request.nodes().min),
                 false => job.signature,
             };
             history.add(job.owner.uid, thing, &run);

@@ -13,7 +13,7 @@ use ax_core::paths::Paths;
 use ax_core::size::Megabytes;
 use ax_core::text::count;
 use ax_core::time::{Span, WallTime};
-use rusqlite::types::Value;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Row, params_from_iter};
 
 use super::details::{Details, Environment, OutputFiles, Usage};
@@ -38,8 +38,10 @@ pub struct AttemptRecord {
     pub epoch: Epoch,
     /// From 1.
     pub number: u32,
-    /// What it holds or held.
+    /// What it holds or held of its first node.
     pub allocation: Allocation,
+    /// Of the others.
+    pub others: Vec<Allocation>,
     /// Why this job, and why there.
     pub why: String,
     /// When it was decided.
@@ -169,7 +171,7 @@ impl Reader {
     pub fn attempts(&self, number: JobNumber) -> Result<Vec<AttemptRecord>> {
         let sql =
             "SELECT epoch, number, allocation, why, assigned_at, started_at, ended_at, outcome, exit_code,
-                          signal, message, cpu_us, max_ram_mb, max_gpu_mem_mb, stdout, stderr, idle_ms
+                          signal, message, cpu_us, max_ram_mb, max_gpu_mem_mb, stdout, stderr, idle_ms, others
                    FROM attempts WHERE job = ?1 ORDER BY epoch";
         self.all(sql, [number.0], attempt_record)
     }
@@ -283,6 +285,7 @@ fn attempt_record(row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
         epoch: Epoch(row.get::<_, i64>(0)?.unsigned_abs()),
         number: row.get(1)?,
         allocation: json(row, 2)?,
+        others: if row.get_ref(17)? == ValueRef::Null { Vec::new() } else { json(row, 17)? },
         why: row.get(3)?,
         assigned_at: WallTime(row.get(4)?),
         started_at: time(5)?,

@@ -150,8 +150,10 @@ pub struct AttemptOpened {
     pub name: AttemptName,
     /// From 1.
     pub number: u32,
-    /// What it holds.
+    /// What it holds of its first node.
     pub allocation: Allocation,
+    /// Of the others.
+    pub others: Vec<Allocation>,
     /// When it was decided.
     pub at: WallTime,
     /// Why this job, and why there.
@@ -277,11 +279,12 @@ fn attempt_row(
     beside: &mut dyn Beside,
 ) -> Option<Row> {
     match decision {
-        Decision::Launch { attempt, number, allocation, why, .. } => {
+        Decision::Launch { attempt, number, allocation, others, why, .. } => {
             Some(Row::AttemptOpened(Box::new(AttemptOpened {
                 name: *attempt,
                 number: *number,
                 allocation: allocation.clone(),
+                others: others.clone(),
                 at: now.wall,
                 why: why.clone(),
                 files: beside.files(*attempt),

@@ -13,7 +13,7 @@ use super::error::{Doing, Result, StoreError};
 const APPLICATION_ID: i64 = 0x4178_4462;
 
 /// Each step leads from its place in the list to the next format.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6];
 
 /// Times are milliseconds of UTC, states their words. `core` is the
 /// controller's record and the truth; the columns beside it are for looking up.
@@ -153,6 +153,9 @@ CREATE TABLE profiles (
 
 /// How long an attempt's cards did nothing.
 const FORMAT_5: &str = "ALTER TABLE attempts ADD COLUMN idle_ms INTEGER;";
+
+/// What an attempt on several nodes holds of those beside its first.
+const FORMAT_6: &str = "ALTER TABLE attempts ADD COLUMN others TEXT;";
 
 /// Brings the database to the format of this build. Returns a line to log if it was an older one.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option<String>> {

@@ -18,9 +18,14 @@ pub fn of_job(job: &Job) -> JobView {
     let attempt = job.attempt.as_ref();
     let end = attempt.and_then(|a| a.end.as_ref());
     let cards = job.request.cards.as_ref();
-    let node = attempt.map(|a| a.allocation.node.to_string());
+    let parts = || attempt.into_iter().flat_map(|attempt| attempt.parts());
     // A whole node is more than was asked for: what is held counts.
-    let held = attempt.map(|a| &a.allocation).filter(|_| !job.state.is_waiting());
+    let held = || parts().filter(|_| !job.state.is_waiting());
+    let (holds, nodes) = (held().next().is_some(), job.request.nodes().min);
+    let cpus: u64 = held().map(|part| part.cpus.len() as u64).sum();
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    let ram = if holds { held().map(|part| part.ram.0).sum() } else { job.request.ram.0 * u64::from(nodes) };
+    let width = if holds { held().count() as u32 } else { nodes };
     JobView {
         id: job.id,
         number: job.id.number.0,
@@ -42,15 +47,14 @@ pub fn of_job(job: &Job) -> JobView {
         advice: None,
         exit_code: end.and_then(|e| e.exit_code),
         signal: end.and_then(|e| e.signal),
-        nodes: node.iter().cloned().collect(),
-        node,
-        cpus: held.map_or(job.request.cpus, |a| u32::try_from(a.cpus.len()).unwrap_or(u32::MAX)),
-        ram_mb: Some(held.map_or(job.request.ram, |a| a.ram).0),
-        gpus: cards.map_or(0, |c| c.count),
+        node: parts().next().map(|part| part.node.to_string()),
+        nodes: parts().map(|part| part.node.to_string()).collect(),
+        nodes_asked: job.request.several(),
+        cpus: if holds { cpus } else { job.request.cpus.saturating_mul(nodes) },
+        ram_mb: Some(ram),
+        gpus: cards.map_or(0, |c| c.count.saturating_mul(width)),
         gpu_type: cards.and_then(|c| c.kind.clone()),
-        gpu_uuids: attempt
-            .map(|a| a.allocation.cards.iter().map(|c| c.uuid.clone()).collect())
-            .unwrap_or_default(),
+        gpu_uuids: parts().flat_map(|part| &part.cards).map(|card| card.uuid.clone()).collect(),
         gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
         time_limit_s: job.request.time_limit.map(|l| l.as_seconds()),
         window: job.request.window().map(|window| window.to_string()),
@@ -100,6 +104,7 @@ fn attempt_view(attempt: &AttemptRecord, job: JobState) -> AttemptView {
         number: attempt.number,
         epoch: attempt.epoch.0,
         node: attempt.allocation.node.to_string(),
+        others: attempt.others.iter().map(|part| part.node.to_string()).collect(),
         state: end.map_or(job.word(), |e| e.outcome.word()).to_owned(),
         started_at: attempt.started_at,
         ended_at: attempt.ended_at,

@@ -3,8 +3,10 @@
 use ax_core::api::JobsQuery;
 use ax_core::controller::{Event, Wish};
 use ax_core::id::{JobNumber, SubmissionKey, Uid};
-use ax_core::job::Actor;
+use ax_core::job::spec::NodeCount;
 use ax_core::job::state::{JobState, Outcome};
+use ax_core::job::{Actor, AttemptEnd};
+use ax_core::node::Inventory;
 use axd::store::{Batch, LogKind, OutputFiles, Row, check, view};
 
 use crate::fixture::*;
@@ -57,6 +59,45 @@ fn the_whole_life_of_a_job_can_be_read() {
     assert_eq!(story[..3], ["submitted", "READY → STARTING", "STARTING → RUNNING"]);
     writer.close().unwrap();
     assert!(check::check(&place.paths).unwrap().is_good());
+}
+
+#[test]
+fn a_job_on_several_nodes_comes_back_with_all_its_parts_and_what_is_over_of_them() {
+    let place = Place::new();
+    let (writer, mut cluster) = (place.writer(), Cluster::new());
+    for name in ["gpu-07", "gpu-08"] {
+        let other = Inventory { name: name.parse().unwrap(), ..node(8) };
+        cluster.step(&writer, at(1), Event::NodeRegistered(other));
+    }
+    let mut wanted = request(2);
+    wanted.set_special(|special| special.nodes = Some(NodeCount { min: 3, max: 3 }));
+    let (id, attempt) = cluster.submit(&writer, 100, submission(7, wanted));
+    let attempt = attempt.unwrap();
+    cluster.step(&writer, at(200), Event::AttemptStarted { attempt, at: at(200).wall });
+    let end = AttemptEnd {
+        outcome: Outcome::NodeFail,
+        exit_code: None,
+        signal: None,
+        message: None,
+        card_peak: None,
+    };
+    let node = "gpu-08".parse().unwrap();
+    cluster.step(&writer, at(300), Event::PartEnded { attempt, node, at: at(300).wall, end });
+    cluster.settle(&writer);
+
+    let reader = place.reader();
+    let job = reader.job(id.number).unwrap().unwrap();
+    assert_eq!(&job, cluster.controller.job(id.number).unwrap());
+    let own = job.attempt.as_ref().unwrap();
+    assert_eq!((own.width(), own.open_parts().count()), (3, 2));
+    let attempts = reader.attempts(id.number).unwrap();
+    assert_eq!((&attempts[0].allocation, &attempts[0].others[..]), (&own.allocation, own.others()));
+    let shown = reader.view(id.number, at(99_000).wall).unwrap().unwrap();
+    assert_eq!((shown.nodes.len(), shown.cpus, shown.attempts[0].others.len()), (3, 6, 2));
+    let snapshot = cluster.controller.snapshot();
+    writer.close().unwrap();
+    let restored = place.open().restore(at(400).wall).unwrap();
+    assert!(restored.jobs.iter().eq(snapshot.jobs.iter().map(|job| &**job)));
 }
 
 #[test]

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Queue, QueueState};
 use crate::controller::{Controller, Look, Trial, UserPlaces};
+use crate::hostlist::compress;
 use crate::id::{HostName, JobNumber};
 use crate::job::Job;
 use crate::job::state::JobState;
@@ -52,7 +53,7 @@ pub struct Advice {
     pub remedy: Option<Remedy>,
     /// The same as it is typed: `--mem 30`.
     pub option: Option<String>,
-    /// Where it would start.
+    /// Where it would start; of several nodes on the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<HostName>,
     /// On which of its cards.
@@ -66,8 +67,10 @@ pub struct Advice {
 }
 
 impl Advice {
-    fn nothing() -> Advice {
-        let text = "no single change of what it asks for would start it at once".to_owned();
+    fn nothing(job: &Job) -> Advice {
+        // Whether it could do with fewer nodes nobody has tried.
+        let what = if job.request.several().is_some() { "asks for on each node" } else { "asks for" };
+        let text = format!("no single change of what it {what} would start it at once");
         Advice { remedy: None, option: None, node: None, cards: Vec::new(), text, room: None }
     }
 
@@ -82,15 +85,22 @@ impl Advice {
     }
 
     fn of((remedy, given, drastic): &Found, job: &Job) -> Advice {
-        let cards: Vec<u32> = given.cards.iter().map(|card| card.index).collect();
+        let cards: Vec<u32> = match given.as_slice() {
+            [one] => one.cards.iter().map(|card| card.index).collect(),
+            _ => Vec::new(),
+        };
+        let hosts = compress(&given.iter().map(|part| part.node.as_str()).collect::<Vec<_>>());
         let numbers = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let on = match cards.len() {
             0 => String::new(),
             1 => format!(" card {numbers}"),
             _ => format!(" cards {numbers}"),
         };
-        let option = remedy.option(job.request.cards.as_ref());
-        let place = format!("{}{on}", given.node);
+        let option = match job.request.several() {
+            None => remedy.option(job.request.cards.as_ref()),
+            Some(_) => remedy.option(job.request.cards.as_ref()).replacen("--gpus ", "--gpus-per-node ", 1),
+        };
+        let place = format!("{hosts}{on}");
         let any = if *remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
         let with = match remedy {
             Remedy::AnyFeatures => "without --constraint".to_owned(),
@@ -98,7 +108,7 @@ impl Advice {
         };
         let text = format!("{with} at once on {place}");
         let room = drastic.then(|| format!("at once there is room for {option} at most, on {place}"));
-        let (remedy, node) = (Some(remedy.clone()), Some(given.node.clone()));
+        let (remedy, node) = (Some(remedy.clone()), given.first().map(|part| part.node.clone()));
         Advice { remedy, option: Some(option), node, cards, text, room }
     }
 }
@@ -114,12 +124,13 @@ impl Controller {
             return None;
         }
         let advice = search.cheapest(may_use).map(|found| Advice::of(&found, job));
-        Some(advice.unwrap_or_else(Advice::nothing))
+        Some(advice.unwrap_or_else(|| Advice::nothing(job)))
     }
 }
 
-/// A change that helps, what the job would be given, and whether that is less than half of what it asks for.
-type Found = (Remedy, Allocation, bool);
+/// A change that helps, what the job would be given of each node, and whether that is less than half of what it asks
+/// for.
+type Found = (Remedy, Vec<Allocation>, bool);
 
 struct Search<'a> {
     controller: &'a Controller,
@@ -162,7 +173,7 @@ impl Search<'_> {
         }
         let mut left = self.amounts();
         left.sort_by(|(a, most), (b, other)| a.compare(*most, b, *other));
-        let mut best: Option<(Scale, u64, Allocation)> = None;
+        let mut best: Option<(Scale, u64, Vec<Allocation>)> = None;
         for (scale, most) in left {
             if best.as_ref().is_some_and(|(least, steps, _)| least.compare(*steps, &scale, most).is_le()) {
                 break;
@@ -230,7 +241,7 @@ impl Search<'_> {
     }
 
     /// The least reduction of an amount with which the job starts, from so many steps down.
-    fn least(&mut self, scale: &Scale, mut most: u64) -> Option<(u64, Allocation)> {
+    fn least(&mut self, scale: &Scale, mut most: u64) -> Option<(u64, Vec<Allocation>)> {
         for _ in 0..PASSES {
             let job = self.with(&scale.remedy(most));
             let rank = self.controller.before(&job);
@@ -253,14 +264,14 @@ impl Search<'_> {
 
     fn has_room(&self, job: &Job) -> bool {
         let (nodes, nothing) = (self.controller.all_nodes(), Timeline::new(self.now.wall));
-        self.controller.rules().place(nodes, &nothing, job, self.now.wall, Span::ZERO).is_some()
+        self.controller.rules().places(nodes, &nothing, job, self.now.wall, Span::ZERO).is_some()
     }
 }
 
 impl Look {
     fn has_room(&self, controller: &Controller, job: &Job) -> bool {
         let (now, length) = (self.timeline.now(), controller.planned(job));
-        let place = || controller.rules().place(&self.nodes, &self.timeline, job, now, length);
+        let place = || controller.rules().places(&self.nodes, &self.timeline, job, now, length);
         self.left.is_enough(job) && place().is_some()
     }
 }

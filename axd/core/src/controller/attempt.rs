@@ -35,7 +35,7 @@ enum Next {
 impl Controller {
     /// The living attempt of that name, if its job is in a state that this news may
     /// move; anything else is late or impossible news, written down and ignored.
-    fn living(
+    pub(super) fn living(
         &mut self,
         name: AttemptName,
         cause: Cause,
@@ -66,10 +66,12 @@ impl Controller {
         let Some(attempt) = self.living(name, Cause::Confirmed, "start", out) else { return };
         attempt.started_at = Some(at);
         let ends = attempt.ends();
-        let node = attempt.allocation.node.clone();
-        self.can_start(&node);
-        if let Some(node) = self.nodes.get_mut(&node) {
-            node.expect_end(name, ends);
+        let nodes: Vec<HostName> = attempt.open_parts().map(|part| part.node.clone()).collect();
+        for node in &nodes {
+            self.can_start(node);
+            if let Some(node) = self.nodes.get_mut(node) {
+                node.expect_end(name, ends);
+            }
         }
         let step = Move::by_ax(Cause::Confirmed, JobState::Running, "its script runs");
         self.shift(now, name.job.number, step, out);
@@ -83,6 +85,20 @@ impl Controller {
     }
 
     pub(super) fn attempt_ended(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        at: WallTime,
+        end: AttemptEnd,
+        out: &mut Vec<Decision>,
+    ) {
+        let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
+        let node = attempt.allocation.node.clone();
+        self.part_ended(now, name, node, at, end, out);
+    }
+
+    /// An attempt is over on all of its nodes.
+    pub(super) fn attempt_over(
         &mut self,
         now: Now,
         name: AttemptName,
@@ -125,6 +141,7 @@ impl Controller {
         if end.outcome == Outcome::OutOfMemory && grow && !matches!(next, Next::Over(_)) {
             grow_slice(job, &end, next_card);
         }
+        // Of several nodes each was given back when it was over there.
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, at, end: end.clone() });
         self.suspect_cards(name.job.number, &end, out);
@@ -200,14 +217,21 @@ impl Controller {
         out: &mut Vec<Decision>,
     ) {
         let Some(attempt) = self.living(name, Cause::NeverStarted, "non-start", out) else { return };
+        let node = attempt.allocation.node.clone();
+        if attempt.gang.is_some() {
+            return self.part_ended(now, name, node, now.wall, launch_failed(why), out);
+        }
+        if attempt.ending.is_none() {
+            self.came_to_nothing(now, &node, name, &why);
+        }
+        self.nothing_began(now, name, &why, out);
+    }
+
+    /// An attempt never began on any of its nodes, and never will.
+    pub(super) fn nothing_began(&mut self, now: Now, name: AttemptName, why: &str, out: &mut Vec<Decision>) {
+        let Some(attempt) = self.living(name, Cause::NeverStarted, "non-start", out) else { return };
         let cancelled = attempt.ending.clone();
-        let end = AttemptEnd {
-            outcome: Outcome::LaunchFailed,
-            exit_code: None,
-            signal: None,
-            message: Some(format!("never started: {why}")),
-            card_peak: None,
-        };
+        let end = launch_failed(format!("never started: {why}"));
         attempt.end = Some(end.clone());
         let (node, pause) = (attempt.allocation.node.clone(), pause_after(attempt.number));
         let assigned = attempt.started_at.unwrap_or(attempt.assigned_at);
@@ -220,7 +244,6 @@ impl Controller {
                 self.shift(now, number, Move::by_ax(Cause::Ended, outcome.final_state(), &who), out);
             }
             None => {
-                self.came_to_nothing(now, &node, name, &why);
                 let why = format!("its last assignment was never started: {why}");
                 if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
                     job.backoff_until = pause.map(|pause| now.boot + pause);
@@ -241,8 +264,10 @@ impl Controller {
             return;
         }
         attempt.card_used = Some(peak);
-        if let Some(node) = self.nodes.get_mut(&attempt.allocation.node) {
-            node.charge_at_least(name, peak);
+        for part in attempt.open_parts() {
+            if let Some(node) = self.nodes.get_mut(&part.node) {
+                node.charge_at_least(name, peak);
+            }
         }
         let what =
             format!("uses {} of a card and asked for {}: counted with that", peak.of_card(), asked.of_card());
@@ -272,7 +297,7 @@ impl Controller {
         self.restart_if_old(now, name, out);
     }
 
-    fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
+    pub(super) fn give_back(&mut self, node: &HostName, attempt: AttemptName) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.release(attempt);
         }
@@ -284,9 +309,14 @@ fn attempt_idle(job: Option<&mut Job>) -> Option<Span> {
     job?.attempt.as_mut()?.idle.take_unwritten(true)
 }
 
+fn launch_failed(why: String) -> AttemptEnd {
+    let (outcome, message) = (Outcome::LaunchFailed, Some(why));
+    AttemptEnd { outcome, exit_code: None, signal: None, message, card_peak: None }
+}
+
 /// A job that somebody ended is CANCELLED however its supervisor fared,
 /// unless its script had succeeded by itself.
-fn counted_as(end: AttemptEnd, attempt: &Attempt) -> AttemptEnd {
+pub(super) fn counted_as(end: AttemptEnd, attempt: &Attempt) -> AttemptEnd {
     match (&attempt.ending, end.outcome) {
         (Some((outcome, who)), Outcome::LeaseLost | Outcome::NodeFail | Outcome::LaunchFailed) => {
             AttemptEnd { outcome: *outcome, message: Some(who.to_string()), ..end }
@@ -362,8 +392,9 @@ fn in_words(end: &AttemptEnd) -> String {
 /// Gives a node's resources to the living attempts on it.
 pub(super) fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Arc<Job>>, node: &mut Node) {
     for job in jobs.values().filter(|j| j.state.is_active()) {
-        if let Some(attempt) = job.attempt.as_ref().filter(|a| a.allocation.node == node.inventory.name) {
-            node.hold(attempt.name, attempt.allocation.clone(), attempt.ends());
+        let Some(attempt) = job.attempt.as_ref() else { continue };
+        if let Some(part) = attempt.open_part_on(&node.inventory.name) {
+            node.hold(attempt.name, part.clone(), attempt.ends());
             if let Some(used) = attempt.card_used {
                 node.charge_at_least(attempt.name, used);
             }

@@ -49,14 +49,22 @@ impl Counted {
         }
     }
 
-    /// So much of it a job asks for.
+    /// So much of it a job asks for on all of its nodes.
     pub(crate) fn of(self, job: &Job) -> u64 {
+        match self {
+            Counted::Jobs => 1,
+            _ => self.on_each(job).saturating_mul(u64::from(job.width())),
+        }
+    }
+
+    /// So much of it a job asks for on each of its nodes; a job is one whatever these are.
+    fn on_each(self, job: &Job) -> u64 {
         let request = &job.request;
         match self {
             Counted::Cards => request.cards.as_ref().map_or(0, |cards| u64::from(cards.count)),
             Counted::Cpus => u64::from(request.cpus),
             Counted::Ram => request.ram.0,
-            Counted::Jobs => 1,
+            Counted::Jobs => 0,
         }
     }
 
@@ -332,6 +340,13 @@ pub(crate) struct Left {
 }
 
 impl Left {
+    /// For how many nodes that is enough, as far as each asks for any of it.
+    pub(crate) fn nodes(&self, job: &Job) -> u32 {
+        let all = [(Counted::Cards, self.cards), (Counted::Cpus, self.cpus), (Counted::Ram, self.ram)];
+        let nodes = all.into_iter().filter_map(|(what, left)| left.checked_div(what.on_each(job)));
+        nodes.min().map_or(u32::MAX, |nodes| u32::try_from(nodes).unwrap_or(u32::MAX))
+    }
+
     /// Whether that is as much as a job asks for.
     pub(crate) fn is_enough(&self, job: &Job) -> bool {
         Counted::Cards.of(job) <= self.cards

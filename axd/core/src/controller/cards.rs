@@ -9,7 +9,7 @@ use crate::gpu::{CardName, CardState, Health};
 use crate::id::{HostName, JobId, JobNumber};
 use crate::job::state::Outcome;
 use crate::job::{Actor, AttemptEnd, Job};
-use crate::node::{Card, Node};
+use crate::node::{Allocation, Card, Node};
 use crate::size::Megabytes;
 use crate::text::listed;
 
@@ -210,34 +210,35 @@ impl Controller {
         if attempt.ending.as_ref().is_none_or(|(outcome, _)| *outcome != Outcome::OutOfMemory) {
             return;
         }
-        let (id, held) = (job.id, attempt.allocation.clone());
-        for share in held.cards {
+        let (id, held): (_, Vec<Allocation>) = (job.id, attempt.parts().cloned().collect());
+        for (node, share) in held.iter().flat_map(|part| part.cards.iter().map(|share| (&part.node, share))) {
             let Some(slice) = share.slice.filter(|slice| peak.0 < slice.0 / 2) else { continue };
-            let known = self.nodes.get(&held.node).and_then(|node| node.card_state(&share.uuid));
+            let known = self.nodes.get(node).and_then(|node| node.card_state(&share.uuid));
             let known = known.cloned().unwrap_or_default();
             if known.health == Health::Healthy {
                 let (peak, slice) = (peak.of_card(), slice.of_card());
                 let why = Some(format!("{id} ran out of its {slice} there and was seen to use {peak}"));
                 let state = CardState { health: Health::Suspect, why, ..known };
-                self.set_card(&held.node, &share.uuid, state, &Actor::Ax, out);
+                self.set_card(node, &share.uuid, state, &Actor::Ax, out);
             }
         }
     }
 
     /// What is wrong with the cards of a job's last attempt, if an error of a card itself may have ended it.
     pub(super) fn faults_under(&self, job: &Job) -> Option<String> {
-        let held = &job.attempt.as_ref()?.allocation;
-        let node = self.nodes.get(&held.node)?;
-        let faulty = |card: &&Card| node.card_state(&card.uuid).is_some_and(|state| state.faulty);
-        let is_held = |card: &&Card| held.cards.iter().any(|share| card.is_of(share, &held.node));
-        let card = node.inventory.cards.iter().filter(is_held).find(faulty)?;
-        node.card_in_words(&card.uuid)
+        job.attempt.as_ref()?.parts().find_map(|held| {
+            let node = self.nodes.get(&held.node)?;
+            let faulty = |card: &&Card| node.card_state(&card.uuid).is_some_and(|state| state.faulty);
+            let is_held = |card: &&Card| held.cards.iter().any(|share| card.is_of(share, &held.node));
+            let card = node.inventory.cards.iter().filter(is_held).find(faulty)?;
+            node.card_in_words(&card.uuid)
+        })
     }
 
     /// Whether a job's attempt holds a card, under whatever name it was given it.
     fn holds_card(&self, job: &Job, name: &HostName, uuid: &str) -> bool {
-        let held = job.attempt.as_ref().map(|attempt| &attempt.allocation);
-        let Some(held) = held.filter(|held| held.node == *name) else { return false };
+        let held = job.attempt.as_ref().and_then(|attempt| attempt.open_part_on(name));
+        let Some(held) = held else { return false };
         let card = self.nodes.get(name);
         let card = card.and_then(|node| node.inventory.cards.iter().find(|card| card.uuid == uuid));
         held.cards.iter().any(|share| share.uuid == uuid || card.is_some_and(|card| card.is_of(share, name)))

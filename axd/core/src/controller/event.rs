@@ -50,11 +50,22 @@ pub enum Event {
         /// The attempt.
         attempt: AttemptName,
     },
-    /// An attempt is over and proved empty.
+    /// An attempt is over and proved empty; of several nodes on the first, where its script ran.
     AttemptEnded {
         /// The attempt.
         attempt: AttemptName,
         /// When it was empty: by its supervisor, which may have been long before this is heard.
+        at: WallTime,
+        /// How.
+        end: AttemptEnd,
+    },
+    /// What an attempt held of one of its nodes is over and proved empty; as having never started, if it never will.
+    PartEnded {
+        /// The attempt.
+        attempt: AttemptName,
+        /// The node.
+        node: HostName,
+        /// When it was empty there.
         at: WallTime,
         /// How.
         end: AttemptEnd,
@@ -126,7 +137,7 @@ pub enum Event {
         /// It is to be ended.
         ends: bool,
     },
-    /// It is proved that an attempt was never started, and never will be.
+    /// It is proved that an attempt was never started, and never will be; of several nodes on the first.
     NeverStarted {
         /// The attempt.
         attempt: AttemptName,
@@ -271,15 +282,18 @@ pub enum Decision {
         attempt: AttemptName,
         /// Its number, from 1.
         number: u32,
-        /// What it holds.
+        /// What it holds of its node; of several the first, on which its script runs.
         allocation: Allocation,
+        /// What it holds of the others.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<Allocation>,
         /// Why this job, and why there.
         why: String,
         /// So many jobs that were before it and could not start were passed over.
         #[serde(default, skip_serializing_if = "is_none")]
         passed: u64,
     },
-    /// End this attempt: TERM, grace, KILL.
+    /// End this attempt, on all nodes on which it is not over: TERM, grace, KILL.
     Terminate {
         /// The attempt.
         attempt: AttemptName,
@@ -304,6 +318,17 @@ pub enum Decision {
         attempt: AttemptName,
         /// How long its cards have done nothing.
         idle: Span,
+    },
+    /// What an attempt held of one of several nodes is given out again there; the attempt is over when all are.
+    PartClosed {
+        /// The attempt.
+        attempt: AttemptName,
+        /// The node.
+        node: HostName,
+        /// When it was over there.
+        at: WallTime,
+        /// How it ended there.
+        end: AttemptEnd,
     },
     /// This attempt is settled: its lease and records may go.
     Closed {
@@ -361,6 +386,7 @@ impl Decision {
             Decision::Launch { attempt, .. }
             | Decision::Terminate { attempt, .. }
             | Decision::Counted { attempt, .. }
+            | Decision::PartClosed { attempt, .. }
             | Decision::Closed { attempt, .. } => Some(attempt.job),
             Decision::Accepted { job, .. } => Some(*job),
             Decision::AlreadyKnown { .. }

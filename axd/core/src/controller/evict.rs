@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::explain::started::Chosen;
+use crate::hostlist::compress;
 use crate::id::{HostName, JobNumber};
 use crate::job::bounds::Asks;
 use crate::job::spec::PreemptMode;
 use crate::job::state::Outcome;
-use crate::job::{Actor, Attempt, Claim, Job};
-use crate::node::{AttemptKey, Company, Node};
+use crate::job::{Actor, Attempt, Claim, ClaimedPart, Job};
+use crate::node::{Allocation, AttemptKey, Company, Node};
+use crate::schedule::gang::Places;
 use crate::schedule::losses::{Losses, hour_of};
 use crate::schedule::order::ShapeId;
 use crate::schedule::placement::Place;
-use crate::schedule::preempt::{Eviction, Loss, make_room};
+use crate::schedule::preempt::{Battlefield, Eviction, Loss, make_room};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::size::Megabytes;
 use crate::text::count;
@@ -25,19 +27,24 @@ use super::places::UserPlaces;
 use super::{Controller, Decision};
 
 impl Controller {
-    /// The place that victims are leaving for a job.
-    pub(super) fn claimed(&self, job: &Job) -> Option<Place> {
+    /// The places that victims are leaving for a job.
+    pub(super) fn claimed(&self, job: &Job) -> Option<Places> {
         let claim = job.claim.as_ref()?;
-        let node = self.nodes.position(&claim.node)?;
-        let has = &self.nodes.as_slice()[node].inventory.cards;
-        let card =
-            |(index, charge): &(u32, _)| Some((has.iter().position(|card| card.index == *index)?, *charge));
-        let cards: Vec<_> = claim.cards.iter().map(card).collect::<Option<_>>()?;
-        let first = cards.first().and_then(|(at, _)| has.get(*at));
-        let company = first.map_or(Company::default(), |card| {
-            Asks::from(job).company(card, self.config.resources.gpu_reserve)
-        });
-        Some(Place { node, cards, company })
+        let place = |part: &ClaimedPart| {
+            let node = self.nodes.position(&part.node)?;
+            let has = &self.nodes.as_slice()[node].inventory.cards;
+            let card = |(index, charge): &(u32, _)| {
+                Some((has.iter().position(|card| card.index == *index)?, *charge))
+            };
+            let cards: Vec<_> = part.cards.iter().map(card).collect::<Option<_>>()?;
+            let first = cards.first().and_then(|(at, _)| has.get(*at));
+            let company = first.map_or(Company::default(), |card| {
+                Asks::from(job).company(card, self.config.resources.gpu_reserve)
+            });
+            Some(Place { node, cards, company })
+        };
+        let others = claim.others.iter().map(place).collect::<Option<_>>()?;
+        Some(Places { first: place(&claim.first)?, others })
     }
 
     /// Urgent jobs whose victims have gone start in their places.
@@ -47,15 +54,18 @@ impl Controller {
                 continue;
             };
             // What was made free stays kept until something can be started there.
-            if self.is_in_trouble(&claim.node) && self.starts_nothing(now) {
+            if claim.parts().any(|part| self.is_in_trouble(&part.node)) && self.starts_nothing(now) {
                 continue;
             }
-            let place = self.claimed(job);
-            let node = self.nodes.get(&claim.node);
-            if node.is_some_and(|node| claim.victims.iter().any(|victim| node.held().contains_key(victim))) {
+            let places = self.claimed(job);
+            let holds = |node: &Node| claim.victims.iter().any(|victim| node.held().contains_key(victim));
+            if claim.parts().filter_map(|part| self.nodes.get(&part.node)).any(holds) {
                 continue;
             }
-            let fits = |place: &Place| node.is_some_and(|node| self.still_fits(job, node, place));
+            let fits = |places: &Places| {
+                let node = |place: &Place| self.nodes.as_slice().get(place.node);
+                places.iter().all(|place| node(place).is_some_and(|node| self.still_fits(job, node, place)))
+            };
             let victims = claim.victims.len();
             let limits = || Turns::default().take(&self.limits, job).is_ok();
             let may = || {
@@ -63,12 +73,12 @@ impl Controller {
                     && self.user_limit(job, &UserPlaces::default()).is_none()
                     && limits()
             };
-            let place = place.filter(|place| may() && fits(place));
-            match place {
-                Some(place) => {
+            let places = places.filter(|places| may() && fits(places));
+            match places {
+                Some(places) => {
                     self.drop_claim(number);
-                    self.assign(now, number, &place, Chosen::MadeRoom(victims), out);
-                    self.tries_one(now, place.node);
+                    self.assign(now, number, &places, Chosen::MadeRoom(victims), out);
+                    self.try_one_on(now, &places);
                 }
                 None => self.give_up_claim(number, out),
             }
@@ -93,7 +103,8 @@ impl Controller {
 
     /// Nobody counts any more on what was to be free on a node.
     pub(super) fn drop_claims_on(&mut self, node: &HostName, out: &mut Vec<Decision>) {
-        let there = |job: &&Job| job.claim.as_ref().is_some_and(|claim| claim.node == *node);
+        let on = |claim: &Claim| claim.parts().any(|part| part.node == *node);
+        let there = |job: &&Job| job.claim.as_deref().is_some_and(on);
         let jobs = self.claims.iter().filter_map(|number| self.job(*number));
         let dropped: Vec<JobNumber> = jobs.filter(there).map(|job| job.id.number).collect();
         for number in dropped {
@@ -133,17 +144,16 @@ impl Controller {
             return None;
         }
         let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
-        let options = self.nodes.iter().enumerate().filter_map(|(position, node)| {
+        let fields = self.nodes.iter().enumerate().filter_map(|(position, node)| {
             // Nobody is ended for a start that will most likely come to nothing.
             if !node.inventory.admits(&job.request) || self.is_in_trouble(&node.inventory.name) {
                 return None;
             }
-            let kept: Vec<&Reservation> = claims.iter().copied().filter(|r| r.node == position).collect();
+            let kept = claims.iter().copied().filter(|r| r.node == position).collect();
             let candidates = self.victims_on(now.wall, node, job);
-            make_room(position, node, &kept, job, self.config.resources.gpu_reserve, &candidates)
+            Some(Battlefield { position, node, kept, candidates })
         });
-        let least =
-            options.min_by_key(|eviction| (eviction.loss, eviction.victims.len(), eviction.place.node));
+        let least = make_room(fields, job, self.config.resources.gpu_reserve);
         if least.is_none() {
             blocked.of_mut(shape).no_victims_below = job.request.priority.saturating_add(1);
         }
@@ -157,7 +167,7 @@ impl Controller {
             |job: &Job| urgent.request.priority >= job.request.priority.saturating_add(policy.preempt_gap);
         let candidate = |key: &AttemptKey| {
             let job = self.jobs.get(self.by_epoch.get(key)?)?;
-            let attempt = job.attempt.as_ref().filter(|a| a.ending.is_none() && a.end.is_none())?;
+            let attempt = job.attempt.as_ref().filter(|a| !a.is_going())?;
             let may_go = gap(job)
                 && job.evictions < policy.max_preemptions
                 && match job.request.preempt {
@@ -170,10 +180,16 @@ impl Controller {
             }
             let start = attempt.started_at.unwrap_or(attempt.assigned_at);
             let lost = now - attempt.checkpoint_at.unwrap_or(start);
-            let work = card_millionths(node, attempt) * u128::from(lost.0);
+            let work = self.card_millionths(attempt) * u128::from(lost.0);
             Some((*key, Loss { work, started: std::cmp::Reverse(start.0), job: u64::from(job.id.number.0) }))
         };
         node.held().keys().filter_map(candidate).collect()
+    }
+
+    /// Cards' worth of what an attempt holds on all of its nodes, in millionths.
+    fn card_millionths(&self, attempt: &Attempt) -> u128 {
+        let of = |part: &Allocation| Some(card_millionths(self.nodes.get(&part.node)?, part));
+        attempt.parts().filter_map(of).sum()
     }
 
     /// Whether jobs may be ended for others now.
@@ -198,13 +214,19 @@ impl Controller {
     }
 
     pub(super) fn evict(&mut self, now: Now, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
-        let Eviction { victims, place, loss } = eviction;
+        let Eviction { victims, places, loss } = eviction;
         self.losses.add(now.wall, loss);
         let Some(id) = self.jobs.get(&urgent).map(|job| job.id) else { return };
-        let Some(has) = self.nodes.as_slice().get(place.node).map(|node| &node.inventory) else { return };
-        let cards = place.cards.iter().map(|(at, charge)| (has.cards[*at].index, *charge)).collect();
-        let claim = Claim { node: has.name.clone(), cards, victims: victims.clone() };
-        let what = format!("{} on {} to make room for it", count(victims.len() as u64, "job"), has.name);
+        let part = |place: &Place| {
+            let has = &self.nodes.as_slice().get(place.node)?.inventory;
+            let cards = place.cards.iter().map(|(at, charge)| (has.cards[*at].index, *charge)).collect();
+            Some(ClaimedPart { node: has.name.clone(), cards })
+        };
+        let others: Option<Vec<ClaimedPart>> = places.others.iter().map(part).collect();
+        let (Some(first), Some(others)) = (part(&places.first), others) else { return };
+        let claim = Claim { first, others, victims: victims.clone() };
+        let hosts = compress(&claim.parts().map(|part| part.node.as_str()).collect::<Vec<_>>());
+        let what = format!("{} on {hosts} to make room for it", count(victims.len() as u64, "job"));
         let message = format!("makes room for {id}, which is more urgent");
         for number in
             victims.iter().filter_map(|victim| self.by_epoch.get(victim).copied()).collect::<Vec<_>>()
@@ -220,18 +242,18 @@ impl Controller {
     }
 }
 
-/// Cards' worth of what an attempt holds, in millionths: a part of a card by its memory.
-fn card_millionths(node: &Node, attempt: &Attempt) -> u128 {
+/// Cards' worth of what is held of a node, in millionths: a part of a card by its memory.
+fn card_millionths(node: &Node, held: &Allocation) -> u128 {
     let part = |share: &crate::node::CardShare| {
         let card = node.inventory.cards.iter().find(|card| card.is_of(share, &node.inventory.name))?;
         let slice = share.slice.unwrap_or(card.mem);
         Some(u128::from(slice.0) * 1_000_000 / u128::from(card.mem.0.max(1)))
     };
-    let cards: u128 = attempt.allocation.cards.iter().filter_map(part).sum();
+    let cards: u128 = held.cards.iter().filter_map(part).sum();
     if cards > 0 {
         return cards;
     }
     // Without cards: by its part of the node's CPUs, all of which are worth all of its cards.
     let whole = node.inventory.cards.len().max(1) as u128 * 1_000_000;
-    attempt.allocation.cpus.len() as u128 * whole / u128::from(node.inventory.cpus.max(1))
+    held.cpus.len() as u128 * whole / u128::from(node.inventory.cpus.max(1))
 }

@@ -107,7 +107,7 @@ impl Controller {
         let queue = self.config.queue(job.queue.as_str());
         let Some(every) = queue.and_then(|queue| queue.restart_slices_every) else { return };
         let Some(attempt) = job.attempt.as_deref().filter(|attempt| attempt.ending.is_none()) else { return };
-        let slices = attempt.allocation.cards.iter().any(|card| card.slice.is_some());
+        let slices = attempt.parts().flat_map(|part| &part.cards).any(|card| card.slice.is_some());
         let old = attempt.started_at.is_some_and(|start| start + every <= now.wall);
         let may_go = job.request.requeue && job.request.preempt == crate::job::spec::PreemptMode::Requeue;
         if job.state != JobState::Running || !slices || !old || !may_go {
@@ -158,7 +158,8 @@ fn warn(job: &mut Job, end: Option<Span>, counted: Span, out: &mut Vec<Decision>
 
 fn may_be_kept(job: &Job, why: Option<&str>, span: Span) -> Result<(), String> {
     let id = job.id;
-    let cards = job.attempt.as_deref().is_some_and(|attempt| !attempt.allocation.cards.is_empty());
+    let cards =
+        job.attempt.as_deref().is_some_and(|attempt| attempt.parts().any(|part| !part.cards.is_empty()));
     if !job.state.is_active() || !cards {
         return Err(format!("{id} is {}: it holds no cards that could be idle", job.state));
     }

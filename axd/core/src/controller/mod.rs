@@ -9,6 +9,7 @@ pub(crate) mod bounds;
 mod cards;
 mod event;
 mod evict;
+mod gang;
 mod idle;
 mod learn;
 mod moments;
@@ -197,6 +198,9 @@ impl Controller {
             Event::AttemptStarted { attempt, at } => self.attempt_started(now, attempt, at, &mut out),
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
+            Event::PartEnded { attempt, node, at, end } => {
+                self.part_ended(now, attempt, node, at, end, &mut out);
+            }
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
             Event::CardsIdle { attempt, lasted } => self.cards_idle(now, attempt, lasted, &mut out),

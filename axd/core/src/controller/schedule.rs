@@ -7,9 +7,12 @@ use std::sync::Arc;
 use crate::config::{Cost, QueueOrder, Scheduler};
 use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
+use crate::job::bounds::Asks;
+use crate::job::gang::Gang;
 use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job, Learnt};
-use crate::node::Nodes;
+use crate::node::{Allocation, Nodes};
+use crate::schedule::gang::{self, Places};
 use crate::schedule::order::Waiting;
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::share::{Charged, Share, VirtualTime, price};
@@ -18,7 +21,7 @@ use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
 use super::blocked::Blocked;
-use super::bounds::{Limits, Turns};
+use super::bounds::{Left, Limits, Turns};
 use super::places::UserPlaces;
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
@@ -91,14 +94,14 @@ impl Controller {
     pub(crate) fn timeline(&self, now: WallTime) -> Timeline {
         let mut timeline = Timeline::new(now);
         for job in self.claims.iter().filter_map(|number| self.job(*number)) {
-            if let Some(place) = self.claimed(job) {
-                timeline.reserve(self.reservation(job, &place, now));
+            for place in self.claimed(job).iter().flat_map(Places::iter) {
+                timeline.reserve(self.reservation(job, place, now));
             }
         }
         timeline
     }
 
-    /// A place kept for a job from then on.
+    /// A place kept for a job from then on, on one of its nodes.
     pub(crate) fn reservation(&self, job: &Job, place: &Place, from: WallTime) -> Reservation {
         let has = self.nodes.as_slice().get(place.node).map(|node| &node.inventory);
         Reservation {
@@ -143,13 +146,15 @@ impl Controller {
 
     /// The share of the cluster that a job takes.
     pub(crate) fn share(&self, job: &Job) -> Share {
-        self.measure.share(&job.request)
+        self.measure.share(&job.request).on(job.width())
     }
 
     /// How large a job is by the order of its queue.
     pub(super) fn size(&self, job: &Job) -> Share {
         match self.config.queue(job.queue.as_str()).map(|queue| queue.order) {
-            Some(QueueOrder::Lpf) => self.measure.part(&job.request, self.config.resources.gpu_reserve),
+            Some(QueueOrder::Lpf) => {
+                self.measure.part(&job.request, self.config.resources.gpu_reserve).on(job.width())
+            }
             _ => self.share(job),
         }
     }
@@ -198,12 +203,12 @@ impl Controller {
                 standing.blocked.bar(waiting.shape);
                 continue;
             }
-            if let Some(place) = self.place_now(&rules, job, &waiting, &mut standing) {
-                started |= self.assign(now, waiting.number, &place, Chosen::Next(&witness.passed), out);
-                if self.tries_one(now, place.node) {
+            if let Some(places) = self.place_now(&rules, job, (&waiting, left), &mut standing) {
+                started |= self.assign(now, waiting.number, &places, Chosen::Next(&witness.passed), out);
+                if self.try_one_on(now, &places) {
                     break;
                 }
-                standing.timeline.changed(place.node);
+                places.iter().for_each(|place| standing.timeline.changed(place.node));
                 continue;
             }
             let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
@@ -216,10 +221,12 @@ impl Controller {
                 break;
             }
             witness.passed.add(&waiting);
-            if let Some(reservation) = self.keep_place(&rules, job, &waiting, queue, &mut standing) {
-                witness.keeps(&reservation);
+            if let Some(kept) = self.keep_place(&rules, job, &waiting, queue, &mut standing) {
                 standing.users_kept.keep(job);
-                standing.timeline.reserve(reservation);
+                for reservation in kept {
+                    witness.keeps(&reservation);
+                    standing.timeline.reserve(reservation);
+                }
             }
         }
         witness.ends(&walk);
@@ -249,23 +256,23 @@ impl Controller {
         }
     }
 
-    /// Where a job has room now. If nowhere, that is noted for all like it.
+    /// Where a job has room now, beside the cards that limits leave it. If nowhere, that is noted for all like it.
     fn place_now(
         &self,
         rules: &Rules,
         job: &Job,
-        waiting: &Waiting,
+        (waiting, left): (&Waiting, Left),
         standing: &mut Standing,
-    ) -> Option<Place> {
+    ) -> Option<Places> {
         if standing.blocked.covers(waiting) {
             return None;
         }
-        let (wanted, now) = (job, standing.timeline.now());
-        let place = rules.place(&self.nodes, &standing.timeline, wanted, now, waiting.length);
+        let (wanted, now) = (Asks::from(job).at_most(left.nodes(job)), standing.timeline.now());
+        let place = rules.places(&self.nodes, &standing.timeline, wanted, now, waiting.length);
         if place.is_none() {
             let empty = Timeline::new(now);
             let alone = standing.left < standing.most
-                && rules.place(&self.nodes, &empty, wanted, now, Span(0)).is_some();
+                && rules.places(&self.nodes, &empty, wanted, now, Span(0)).is_some();
             standing.blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
         }
         place
@@ -279,18 +286,18 @@ impl Controller {
         waiting: &Waiting,
         queue: QueueName,
         standing: &mut Standing,
-    ) -> Option<Reservation> {
+    ) -> Option<Vec<Reservation>> {
         let left = standing.left.checked_sub(1)?;
         let (timeline, now) = (&standing.timeline, standing.timeline.now());
-        let found = rules.earliest(&self.nodes, timeline, job, now, waiting.length);
+        let found = rules.earliest_places(&self.nodes, timeline, job, now, waiting.length);
         // One that is later than its hours or its deadline let it start is of no use to it.
-        let (from, place) = found.filter(|(from, _)| self.opens(job, *from) == Some(*from))?;
+        let (from, places) = found.filter(|(from, _)| self.opens(job, *from) == Some(*from))?;
         if standing.reserved.insert(queue.clone()) {
             standing.kept.push(queue);
         }
         standing.left = left;
         standing.turns.keep(&self.limits, job);
-        Some(self.reservation(job, &place, from))
+        Some(places.iter().map(|place| self.reservation(job, place, from)).collect())
     }
 
     /// Once no more places are kept only jobs matter that can start at once, or have others go: whether there are any,
@@ -300,7 +307,7 @@ impl Controller {
         let mut some = false;
         for waiting in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
             let Some(job) = self.job(waiting.number) else { continue };
-            let fits = || rules.place(&self.nodes, timeline, job, timeline.now(), waiting.length);
+            let fits = || rules.places(&self.nodes, timeline, job, timeline.now(), waiting.length);
             if !blocked.covers(&waiting) && fits().is_none() {
                 blocked.add(waiting.shape, waiting.length);
             }
@@ -330,22 +337,26 @@ impl Controller {
         &mut self,
         now: Now,
         number: JobNumber,
-        place: &Place,
+        places: &Places,
         chosen: Chosen<'_>,
         out: &mut Vec<Decision>,
     ) -> bool {
         let Some(job) = self.jobs.get(&number) else { return false };
         let mut learnt = job.learnt.as_deref().copied().unwrap_or_default();
         learnt.length = self.length_at_start(job);
-        let (share, queue) = (self.share(job), job.queue.clone());
+        let (share, queue) = (self.measure.share(&job.request).on(places.count()), job.queue.clone());
         let planned = self.planned_with(job, job.length().into_iter().chain(learnt.length).min());
         let taken_for = self.taken_for(job, planned);
-        let Some(node) = self.nodes.as_slice().get(place.node) else { return false };
-        let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
-        let allocation = node.allocation(&**job, &cards, self.config.resources.gpu_reserve);
+        let given = |place: &Place| {
+            let node = self.nodes.as_slice().get(place.node)?;
+            let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
+            Some(node.allocation(&**job, &cards, self.config.resources.gpu_reserve))
+        };
+        let others: Option<Vec<Allocation>> = places.others.iter().map(given).collect();
+        let (Some(allocation), Some(others)) = (given(&places.first), others) else { return false };
         let name = AttemptName { job: job.id, epoch: self.next_epoch };
         self.next_epoch = self.next_epoch.next();
-        let (why, passed) = (self.why_started(job, &allocation, chosen), chosen.passed());
+        let (why, passed) = (self.why_started(job, (&allocation, &others), chosen), chosen.passed());
         let charged = self.charge(&queue, share, planned);
         let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return false };
         job.attempts += 1;
@@ -354,6 +365,7 @@ impl Controller {
             name,
             number: attempt_number,
             allocation: allocation.clone(),
+            gang: (!others.is_empty()).then(|| Box::new(Gang { others: others.clone(), ..Gang::default() })),
             assigned_at: now.wall,
             planned,
             taken_for,
@@ -369,8 +381,10 @@ impl Controller {
         let ends = attempt.ends();
         job.attempt = Some(Box::new(attempt));
         let owner = job.owner.uid;
-        if let Some(node) = self.nodes.get_mut(&allocation.node) {
-            node.hold(name, allocation.clone(), ends);
+        for part in std::iter::once(&allocation).chain(&others) {
+            if let Some(node) = self.nodes.get_mut(&part.node) {
+                node.hold(name, part.clone(), ends);
+            }
         }
         if self.config.policy.scheduler == Scheduler::FairShare {
             self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
@@ -382,7 +396,7 @@ impl Controller {
         {
             job.learnt = Some(Box::new(learnt));
         }
-        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why, passed });
+        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, others, why, passed });
         shifted
     }
 
@@ -415,7 +429,7 @@ impl Controller {
         let Some(job) = self.jobs.get(&job) else { return };
         let Some(attempt) = &job.attempt else { return };
         if self.config.policy.scheduler == Scheduler::FairShare {
-            let (owner, share) = (job.owner.uid, self.measure.share(&job.request));
+            let (owner, share) = (job.owner.uid, self.share(job));
             self.usages.ended(owner, share, until, self.config.policy.usage_half_life);
         }
         // What was started under another scheduler was not charged.
@@ -434,11 +448,11 @@ impl Controller {
         }
     }
 
-    /// Whether no node could hold the job even if it were empty.
+    /// Whether no node, or not enough of them, could hold the job even if all were empty.
     pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
         let reserve = self.config.resources.gpu_reserve;
         let too_many = self.limits.too_small(job).is_some();
-        too_many || !self.nodes.iter().any(|node| node.could_ever_hold(job, reserve))
+        too_many || gang::fits_nowhere(&self.nodes, job, reserve)
     }
 
     /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
@@ -476,7 +490,7 @@ impl Controller {
         self.usages.forget_rates(self.seen, self.config.policy.usage_half_life);
         if self.config.policy.scheduler == Scheduler::FairShare {
             for job in self.active.iter().filter_map(|number| self.jobs.get(number)) {
-                self.usages.goes_on(job.owner.uid, self.measure.share(&job.request));
+                self.usages.goes_on(job.owner.uid, self.share(job));
             }
         }
     }

@@ -64,7 +64,8 @@ impl Controller {
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
         }
-        job.signature = Signature::of(&job.name, job.request.cards.as_ref());
+        let thing = Signature::of(&job.name, job.request.cards.as_ref());
+        job.signature = thing.on(job.request.nodes().min);
         self.learn_length(&mut job);
         let learnt = self.learn_memory(&mut job);
         if self.own_conditions_met(&job, now) {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptName, Epoch, HostName, JobNumber};
+use crate::schedule::gang::Places;
 use crate::time::{BootTime, Now, Span};
 
 use super::Controller;
@@ -110,12 +111,17 @@ impl Controller {
     }
 
     /// Whether what was just started on a node is to show that it can: then it rests again until that is known.
-    pub(super) fn tries_one(&mut self, now: Now, node: usize) -> bool {
+    fn tries_one(&mut self, now: Now, node: usize) -> bool {
         let name = self.nodes.as_slice().get(node).map(|node| &node.inventory.name);
         let trouble = name.and_then(|name| self.troubles.nodes.get_mut(name));
         let Some(trouble) = trouble.filter(|trouble| trouble.rests_until.is_some()) else { return false };
         trouble.pause(now.boot);
         true
+    }
+
+    /// The same of a job on several nodes: whether any of them is to show it.
+    pub(super) fn try_one_on(&mut self, now: Now, places: &Places) -> bool {
+        places.iter().fold(false, |any, place| self.tries_one(now, place.node) | any)
     }
 
     /// When the next is to be tried. Where it is time already and nobody could be tried, whatever happens next tries.

@@ -12,7 +12,7 @@ use crate::id::{JobId, JobNumber};
 use crate::job::Job;
 use crate::job::state::JobState;
 use crate::node::{Allocation, Nodes};
-use crate::schedule::placement::Place;
+use crate::schedule::gang::Places;
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::{Now, WallTime};
@@ -78,8 +78,8 @@ impl Witness {
 pub(crate) struct Rehearsal {
     /// A small copy of the controller, after it.
     pub(crate) after: Controller,
-    /// The places it keeps.
-    pub(crate) kept: BTreeMap<JobNumber, Reservation>,
+    /// The places it keeps, of each job on all of its nodes.
+    pub(crate) kept: BTreeMap<JobNumber, Vec<Reservation>>,
 }
 
 impl Rehearsal {
@@ -91,8 +91,8 @@ impl Rehearsal {
 
 /// What would become of a job that asked for something else.
 pub(crate) struct Trial {
-    /// What it would be given at once, if anything.
-    pub(crate) given: Option<Allocation>,
+    /// What it would be given of each node at once, if anything.
+    pub(crate) given: Option<Vec<Allocation>>,
     /// How things stood whenever a pass looked at it.
     pub(crate) looks: Vec<Look>,
     /// Whether anything was decided at all.
@@ -114,7 +114,8 @@ impl Controller {
         let mut witness = Witness::default();
         let mut out = after.apply(now, Event::Tick);
         after.schedule_before(now, &mut out, &mut witness);
-        let kept = witness.kept.into_iter().map(|place| (place.job, place)).collect();
+        let mut kept: BTreeMap<JobNumber, Vec<Reservation>> = BTreeMap::new();
+        witness.kept.into_iter().for_each(|place| kept.entry(place.job).or_default().push(place));
         Rehearsal { after, kept }
     }
 
@@ -130,7 +131,9 @@ impl Controller {
         // An urgent job may have taken a place that was kept for another: nobody has to go, and nothing is decided yet.
         let decided = !out.is_empty() || self.pass_due;
         let given = out.into_iter().find_map(|decision| match decision {
-            Decision::Launch { attempt, allocation, .. } if attempt.job.number == number => Some(allocation),
+            Decision::Launch { attempt, allocation, others, .. } if attempt.job.number == number => {
+                Some(std::iter::once(allocation).chain(others).collect())
+            }
             _ => None,
         });
         Trial { given, looks: witness.looks, decided }
@@ -167,8 +170,8 @@ impl Controller {
         self.order.before(job, &self.config, self.size(job))
     }
 
-    /// The place that others are leaving for a job, and who they are.
-    pub(crate) fn claim_of(&self, number: JobNumber) -> Option<(Place, Vec<JobId>)> {
+    /// The places that others are leaving for a job, and who they are.
+    pub(crate) fn claim_of(&self, number: JobNumber) -> Option<(Places, Vec<JobId>)> {
         let job = self.job(number)?;
         let claim = job.claim.as_ref()?;
         let victims = claim.victims.iter().filter_map(|epoch| self.job_of_epoch(*epoch)).collect();

@@ -4,14 +4,16 @@ use super::Dialect;
 use super::diagnostic::{Diagnostic, Fault};
 use super::interpret::Draft;
 use super::read::resources::GPU_MEM_OPTIONS;
+use crate::job::division::{Division, divide};
 use crate::job::spec::{GpuCount, ResourceSpec};
 
 /// Checks the options of all sources against each other.
 pub(super) fn together(draft: &mut Draft) -> Result<(), Diagnostic> {
     gpu_memory_without_cards(draft)?;
     cards_per_task_without_tasks(draft)?;
-    cards_in_total_and_per_node(draft)?;
-    tasks_beyond_one_node(draft)?;
+    tasks_beyond_the_nodes(draft);
+    let division = divided(draft)?;
+    cards_in_total_and_per_node(draft, division)?;
     host_named_and_excluded(draft)
 }
 
@@ -47,15 +49,42 @@ fn cards_per_task_without_tasks(draft: &Draft) -> Result<(), Diagnostic> {
     }
 }
 
-/// A job on one node has as many cards in all as on that node.
-fn cards_in_total_and_per_node(draft: &Draft) -> Result<(), Diagnostic> {
+/// What is asked for in all divides among the nodes.
+fn divided(draft: &mut Draft) -> Result<Division, Diagnostic> {
+    let resources = &draft.out.spec.resources;
+    let (asked, tasks) = (resources.nodes, resources.ntasks);
+    let division = divide(resources).map_err(|uneven| {
+        let fault = Fault::new(uneven.text).hint(uneven.hint);
+        let seen = draft.seen(uneven.option).or_else(|| draft.seen("nodes"));
+        match seen {
+            Some(seen) => seen.error(fault),
+            None => Diagnostic::new(None, None, fault),
+        }
+    })?;
+    let (Some(asked), Some(tasks)) = (asked.filter(|asked| asked.min > division.nodes.max), tasks) else {
+        return Ok(division);
+    };
+    if let Some(seen) = draft.seen("nodes") {
+        let tasks = crate::text::count(tasks, "task");
+        let text =
+            format!("'{}' asks for {asked} nodes, and {tasks} run on {}", seen.written, division.nodes);
+        let note = seen.error(Fault::new(text));
+        draft.out.notes.push(note);
+    }
+    Ok(division)
+}
+
+/// Each node has the same cards, whichever way they are asked for.
+fn cards_in_total_and_per_node(draft: &Draft, division: Division) -> Result<(), Diagnostic> {
     let ResourceSpec { gpus, gpus_per_node, gpus_per_task, ntasks, .. } = &draft.out.spec.resources;
-    let per_task =
-        gpus_per_task.as_ref().zip(*ntasks).map(|(gpus, tasks)| (gpus, gpus.count.saturating_mul(tasks)));
+    let per_task = gpus_per_task
+        .as_ref()
+        .filter(|_| ntasks.is_some())
+        .map(|gpus| (gpus, gpus.count.saturating_mul(division.tasks)));
     let totals = [
         ("gpus-per-task", per_task),
         ("gpus-per-node", gpus_per_node.as_ref().map(|gpus| (gpus, gpus.count))),
-        ("gpus", gpus.as_ref().map(|gpus| (gpus, gpus.count))),
+        ("gpus", gpus.as_ref().map(|gpus| (gpus, gpus.count / division.nodes.min))),
     ];
     let mut known: Option<(&str, &GpuCount, u32)> = None;
     for (name, total) in totals {
@@ -87,22 +116,22 @@ fn contradiction(draft: &Draft, one: &str, other: &str) -> Diagnostic {
     one.error(Fault::new(text).hint("give one of them"))
 }
 
-/// `-n 8 --ntasks-per-node=4` needs two nodes. Where one is asked for, Slurm
-/// goes by the number of tasks.
-fn tasks_beyond_one_node(draft: &mut Draft) -> Result<(), Diagnostic> {
+/// `-N 1 -n 8 --ntasks-per-node=4` asks for more tasks than the nodes may run: Slurm goes by the number of tasks.
+fn tasks_beyond_the_nodes(draft: &mut Draft) {
     let resources = &draft.out.spec.resources;
-    let (Some(tasks), Some(per_node)) = (resources.ntasks, resources.ntasks_per_node) else { return Ok(()) };
-    let one_node = resources.nodes.is_some_and(|nodes| nodes.max == 1);
-    let Some(seen) = draft.seen("ntasks-per-node").filter(|_| tasks > per_node) else { return Ok(()) };
-    if !(one_node && seen.dialect == Dialect::Slurm) {
-        let text = format!("{tasks} tasks with {per_node} on a node need several nodes");
-        return Err(seen.error(Fault::new(text).hint("jobs on several nodes are not supported yet")));
-    }
-    let text = format!("'{}' is ignored: {tasks} tasks are asked for on one node", seen.written);
+    let (Some(tasks), Some(most), Some(nodes)) =
+        (resources.ntasks, resources.ntasks_per_node, resources.nodes)
+    else {
+        return;
+    };
+    let too_many = tasks > nodes.max.saturating_mul(most);
+    let seen = draft.seen("ntasks-per-node").filter(|seen| too_many && seen.dialect == Dialect::Slurm);
+    let Some(seen) = seen else { return };
+    let on = if nodes.max == 1 { "one node".to_owned() } else { format!("{nodes} nodes") };
+    let text = format!("'{}' is ignored: {tasks} tasks are asked for on {on}", seen.written);
     let note = seen.error(Fault::new(text));
     draft.out.notes.push(note);
     draft.out.spec.resources.ntasks_per_node = None;
-    Ok(())
 }
 
 /// `--nodelist=a --exclude=a` can never start.

@@ -81,16 +81,17 @@ const AX: &[OptionDef] = &[
     value("ntasks", "N", resources::ntasks)
         .aliases(&["tasks"])
         .shorts(&[('n', Both)])
-        .says(Resources, "tasks; default 1"),
+        .says(Resources, "tasks on all nodes; default 1 on each"),
     value("ntasks-per-node", "N", resources::ntasks_per_node)
         .aliases(&["tasks-per-node"])
-        .says(Resources, "tasks on each node"),
+        .says(Resources, "tasks on each node")
+        .doc("With --ntasks, which has to be a multiple, it says on how many nodes."),
     value("gpus-per-node", "[TYPE:]N", resources::gpus_per_node).says(Resources, "cards on each node"),
     value("gpus-per-task", "[TYPE:]N", resources::gpus_per_task).says(Resources, "cards for each task"),
     value("nodes", "N[-M]|HOSTS", resources::nodes)
         .shorts(&[('N', Both)])
         .says(Resources, "number of nodes, or which ones")
-        .doc("More than one node is not supported yet."),
+        .doc("Of several the job starts on all at one instant, with the same CPUs, memory and cards on each; of a range on as many as have room then. What is asked for in all, such as --gpus and --ntasks, has to divide evenly among them, and settles a range: the least number among which it divides. Fewer tasks than nodes are one task on as many nodes."),
     value("nodelist", "HOSTS", resources::nodelist)
         .shorts(&[('w', Both)])
         .says(Resources, "hosts to run on, such as gpu-[01-04]"),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::controller::Counted;
 use crate::id::{HostName, JobId, QueueName};
+use crate::job::request::Request;
 use crate::node::Lack;
 use crate::text::{count, listed};
 use crate::time::{Span, WallTime};
@@ -149,6 +150,17 @@ pub enum Condition {
     NoNodes,
     /// No node could hold it.
     FitsNowhere,
+    /// It needs several nodes at once, and too few could hold its part.
+    TooFewNodes {
+        /// So many.
+        wanted: u32,
+        /// What each is to have, in words.
+        each: String,
+        /// So many have it.
+        fitting: u32,
+        /// Even if all were empty.
+        empty: bool,
+    },
     /// What nodes lack for it even if they were empty.
     TooSmall(Lack),
     /// What nodes lack for it now.
@@ -174,6 +186,9 @@ pub enum Condition {
         victims: Vec<JobId>,
         /// Where it will start.
         node: HostName,
+        /// On which nodes beside it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<HostName>,
     },
     /// Others could be ended for it, but that has cost enough lately.
     EvictionsSpent {
@@ -261,6 +276,22 @@ pub(super) fn jobs_in_words(jobs: &[JobId], all: usize) -> String {
     listed(&names)
 }
 
+/// Why a job on several nodes is not taken where so few of all could hold its part.
+pub fn never_enough(request: &Request, fitting: u32, all: u32) -> String {
+    let wanted = count(request.nodes().min, "node");
+    if request.nodes().min > all {
+        return format!("it needs {wanted} at once, and the cluster has {all}");
+    }
+    let has = if fitting == 1 { "has" } else { "have" };
+    let each = super::started::of_each(request);
+    format!("it needs {wanted} at once, each with {each}, and {fitting} of {all} {has} that")
+}
+
+fn hosts(first: &HostName, others: &[HostName]) -> String {
+    let names: Vec<&str> = std::iter::once(first).chain(others).map(HostName::as_str).collect();
+    crate::hostlist::compress(&names)
+}
+
 /// `may start only between 22:00 and 08:00; next at 22:00, in 03:12:05`.
 fn hours_in_words(
     window: &str,
@@ -335,6 +366,17 @@ impl Condition {
             }
             Condition::NoNodes => "no node has registered yet".to_owned(),
             Condition::FitsNowhere => "no node here could hold it, even empty".to_owned(),
+            Condition::TooFewNodes { wanted, each, fitting, empty } => {
+                let has = match (*fitting, *empty) {
+                    (0, true) => "none here has that".to_owned(),
+                    (1, true) => "1 here has that".to_owned(),
+                    (fitting, true) => format!("{fitting} here have that"),
+                    (0, false) => "none has that free".to_owned(),
+                    (1, false) => "1 has that free".to_owned(),
+                    (fitting, false) => format!("{fitting} have that free"),
+                };
+                format!("needs {} at once, each with {each}, and {has}", count(*wanted, "node"))
+            }
             Condition::TooSmall(lack) => lack.for_ever(),
             Condition::Lacks(lack) => lack.now(),
             Condition::Withheld { why } => why.clone(),
@@ -350,12 +392,14 @@ impl Condition {
             Condition::MoreNodes { nodes } => {
                 format!("does not fit on {} either", count(*nodes, "other node"))
             }
-            Condition::MakingRoom { victims, node } if victims.is_empty() => {
+            Condition::MakingRoom { victims, node, others } if victims.is_empty() => {
+                let node = hosts(node, others);
                 format!(
                     "takes the place on {node} that was kept for others: it starts when it is next looked at"
                 )
             }
-            Condition::MakingRoom { victims, node } => {
+            Condition::MakingRoom { victims, node, others } => {
+                let node = hosts(node, others);
                 let are = if victims.len() == 1 { "is" } else { "are" };
                 let who = jobs_in_words(victims, victims.len());
                 format!("{who} {are} being ended for it; then it starts on {node}")

@@ -19,13 +19,15 @@ use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Asks;
+use crate::job::spec::NodeCount;
 use crate::job::state::JobState;
 use crate::node::{Company, Lack, Node};
 use crate::schedule::order::Shape;
+use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
 
-pub use condition::Condition;
+pub use condition::{Condition, never_enough};
 pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
 use shares::Before;
@@ -106,7 +108,8 @@ impl Controller {
                 until: kept.until,
             })
         };
-        let mut places: Vec<KeptPlace> = self.rehearse(now).kept.values().filter_map(place).collect();
+        let mut places: Vec<KeptPlace> =
+            self.rehearse(now).kept.values().flatten().filter_map(place).collect();
         places.sort_by_key(|place| (place.from, place.job.number));
         places
     }
@@ -175,7 +178,15 @@ impl Controller {
         let reserve = self.config().resources.gpu_reserve;
         let lacking = self.nodes().map(|node| (node, node.needs_for_ever(job, reserve)));
         let lacking = lacking.filter(|(_, needs)| !needs.is_empty());
-        let mut found = vec![Condition::FitsNowhere];
+        let mut found = vec![match job.request.several() {
+            None => Condition::FitsNowhere,
+            Some(NodeCount { min: wanted, .. }) => {
+                let fitting = self.nodes().filter(|node| node.could_ever_hold(job, reserve)).count();
+                let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+                let each = started::of_each(&job.request);
+                Condition::TooFewNodes { wanted, each, fitting, empty: true }
+            }
+        }];
         let sum = self.card_limits().too_small(job);
         found.extend(sum.map(|sum| {
             let (whose, key) = (sum.whose.clone(), sum.key.clone());
@@ -271,8 +282,8 @@ impl<'a> Story<'a> {
         self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
-        if let Some(place) = self.pass.kept.remove(&job.id.number) {
-            self.timeline.reserve(place);
+        if let Some(places) = self.pass.kept.remove(&job.id.number) {
+            places.into_iter().for_each(|place| self.timeline.reserve(place));
             self.turns.keep(self.pass.after.card_limits(), job);
             self.users_kept.keep(job);
             if self.reserved.insert(job.queue.clone()) {
@@ -343,12 +354,14 @@ impl<'a> Story<'a> {
     /// Why it has no place.
     fn places(&mut self, job: &Job) -> Vec<Condition> {
         let after = &self.pass.after;
-        if let Some((place, victims)) = after.claim_of(job.id.number) {
-            let node = after.all_nodes().as_slice().get(place.node).map(|node| node.inventory.name.clone());
-            return node
-                .into_iter()
-                .map(|node| Condition::MakingRoom { victims: victims.clone(), node })
-                .collect();
+        if let Some((places, victims)) = after.claim_of(job.id.number) {
+            let node =
+                |place: &Place| Some(after.all_nodes().as_slice().get(place.node)?.inventory.name.clone());
+            let nodes: Vec<HostName> = places.iter().filter_map(node).collect();
+            let node = nodes.first().cloned();
+            let others = nodes.into_iter().skip(1).collect();
+            let making = |node| Condition::MakingRoom { victims, node, others };
+            return node.map(making).into_iter().collect();
         }
         let spent = self.budget_spent(job);
         let known = self.nodes_for(job);
@@ -379,14 +392,23 @@ impl<'a> Story<'a> {
         let needs = self.pass.after.nodes().map(|node| (node, node.needs_now(job, reserve)));
         let (lacking, fitting): (Vec<_>, Vec<_>) = needs.enumerate().partition(|(_, (_, n))| !n.is_empty());
         let lacks = Lack::collected(lacking.into_iter().map(|(_, lacking)| lacking));
-        let fitting = fitting.into_iter().map(|(position, _)| position).collect();
+        let fitting: Vec<usize> = fitting.into_iter().map(|(position, _)| position).collect();
         let mut lacks = few_lines(lacks, Condition::Lacks);
+        lacks.splice(0..0, self.too_few_nodes(job, fitting.len()));
         lacks.extend(self.withheld_from(job));
         lacks.extend(self.in_other_company(job));
         lacks.extend(self.controller.confined(job).filter(|_| !lacks.is_empty()));
         let known = Rc::new(NodesFor { lacks, fitting });
         self.known.insert(shape, Rc::clone(&known));
         known
+    }
+
+    /// How many nodes are missing of the several that a job needs at once.
+    fn too_few_nodes(&self, job: &Job, fitting: usize) -> Option<Condition> {
+        let wanted = job.request.several()?.min;
+        let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+        let each = started::of_each(&job.request);
+        (fitting < wanted).then_some(Condition::TooFewNodes { wanted, each, fitting, empty: false })
     }
 
     /// The cards that it could have and that are withheld from jobs.
@@ -444,6 +466,11 @@ impl<'a> Story<'a> {
             Some((self.in_the_way(job, *at, planned)?, node))
         };
         let mut barred: Vec<(&Reservation, &Node)> = fitting.iter().filter_map(in_the_way).collect();
+        // Of several nodes enough may be left.
+        let needed = job.request.nodes().min as usize;
+        if fitting.len() < needed || fitting.len() - barred.len() >= needed {
+            return None;
+        }
         barred.sort_by_key(|(place, _)| std::cmp::Reverse(place.from));
         let (place, node) = barred.first()?;
         let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);

@@ -258,7 +258,7 @@ impl Plan {
             if let Some(places) = places {
                 places.unsaid.get_or_insert(job.id);
             }
-            if let Some(node) = controller.position_of(&attempt.allocation.node) {
+            for node in attempt.open_parts().filter_map(|part| controller.position_of(&part.node)) {
                 self.rests_on_unknown(node, end.max(now), job.id);
             }
             return;
@@ -370,27 +370,32 @@ impl Plan {
         let nodes = controller.all_nodes();
         let not_before = self.last.map_or(now, |(at, _)| at);
         let at_once = (not_before <= now)
-            .then(|| rules.place(nodes, &self.timeline, job, now, length))
+            .then(|| rules.places(nodes, &self.timeline, job, now, length))
             .flatten()
-            .map(|place| (now, place));
-        let found = at_once.or_else(|| rules.earliest(nodes, &self.timeline, job, not_before, length));
-        let Some((from, place)) = found else { return Err(Basis::Somebody) };
+            .map(|places| (now, places));
+        let found = at_once.or_else(|| rules.earliest_places(nodes, &self.timeline, job, not_before, length));
+        let Some((from, places)) = found else { return Err(Basis::Somebody) };
         if controller.opens(job, from) != Some(from) {
             return Ok(self.in_later_hours(controller, job, from));
         }
-        if let Some((_, job)) = self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from) {
+        let unknown = |place: &Place| self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from);
+        if let Some((_, job)) = places.iter().find_map(unknown) {
             return Err(Basis::Unsaid { job: *job });
         }
-        let basis = self.basis(controller, from, &place);
+        // What happens then happens on one of the nodes at least.
+        let bases = places.iter().map(|place| self.basis(controller, from, place));
+        let basis = bases.reduce(|a, b| if a == Basis::Free { b } else { a }).unwrap_or(Basis::Free);
         if self.last.is_some_and(|(last, _)| from >= last) {
             self.last = Some((from, Some(job.id)));
         }
         self.ends_in_queue(controller, job, from);
-        let reservation = controller.reservation(job, &place, from);
-        if job.length().is_none() {
-            self.rests_on_unknown(place.node, reservation.until, job.id);
+        for place in places.iter() {
+            let reservation = controller.reservation(job, place, from);
+            if job.length().is_none() {
+                self.rests_on_unknown(place.node, reservation.until, job.id);
+            }
+            self.timeline.reserve(reservation);
         }
-        self.timeline.reserve(reservation);
         Ok(Expected::at(from, basis))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::config::{Packing, Scheduler};
 use crate::controller::Controller;
+use crate::hostlist::compress;
 use crate::id::JobNumber;
 use crate::job::Job;
 use crate::job::request::Request;
@@ -55,9 +56,18 @@ impl Chosen<'_> {
 
 impl Controller {
     /// Why this job, why there, and who was passed over.
-    pub(crate) fn why_started(&self, job: &Job, allocation: &Allocation, chosen: Chosen<'_>) -> String {
+    pub(crate) fn why_started(
+        &self,
+        job: &Job,
+        given: (&Allocation, &[Allocation]),
+        chosen: Chosen<'_>,
+    ) -> String {
         let (queue, priority) = (&job.queue, job.request.priority);
-        let (there, waited) = (self.why_there(job, allocation), self.outwaited(job));
+        let waited = self.outwaited(job);
+        let there = match given {
+            (allocation, []) => self.why_there(job, allocation),
+            (first, others) => self.why_on_these(job, first, others),
+        };
         match chosen {
             Chosen::MadeRoom(0) => format!(
                 "in queue {queue} with priority {priority}, more urgent than those for whom its place was kept; {there}"
@@ -96,6 +106,28 @@ impl Controller {
         let fair = self.config().policy.scheduler == Scheduler::FairShare && self.config().queues.len() > 1;
         let weight = self.config().queue(job.queue.as_str()).map(|queue| queue.priority).filter(|_| fair);
         weight.map_or(String::new(), |weight| format!(", which has had the least for its weight of {weight}"))
+    }
+
+    /// `gpu-[01-02] have 8 CPUs and 64 GB free for it on each, the tightest fits`.
+    fn why_on_these(&self, job: &Job, first: &Allocation, others: &[Allocation]) -> String {
+        let parts = || std::iter::once(first).chain(others);
+        let hosts = compress(&parts().map(|part| part.node.as_str()).collect::<Vec<_>>());
+        let numbers = |part: &Allocation| {
+            part.cards.iter().map(|card| card.index.to_string()).collect::<Vec<String>>().join(",")
+        };
+        let on = |part: &Allocation| format!("{} {}", part.node, numbers(part));
+        let cards = match job.request.cards {
+            None => String::new(),
+            Some(_) => format!(", cards {}", listed(&parts().map(on).collect::<Vec<_>>())),
+        };
+        let rule = match self.config().policy.packing {
+            Packing::Best => ", the tightest fits",
+            Packing::Fgd => ", where it leaves the least that others can't use",
+            Packing::First => ", the first fits",
+            Packing::Worst => ", the emptiest",
+        };
+        let (cpus, ram) = (count(first.cpus.len() as u64, "CPU"), first.ram);
+        format!("{hosts} have {cpus} and {ram} free for it on each{cards}{rule}")
     }
 
     fn why_there(&self, job: &Job, allocation: &Allocation) -> String {
@@ -138,6 +170,15 @@ impl Controller {
 
 /// What a job waits for, in a few words: its cards, or what it needs without any.
 pub(super) fn in_words(request: &Request) -> String {
+    let each = of_each(request);
+    match request.several() {
+        None => each,
+        Some(nodes) => format!("{nodes} nodes with {each}"),
+    }
+}
+
+/// The same of each of its nodes.
+pub(super) fn of_each(request: &Request) -> String {
     let whole_node = if request.exclusive { Some("a whole node".to_owned()) } else { None };
     let cards = request.cards.as_ref().map(|wanted| {
         let kind = wanted.kind.as_ref().map_or(String::new(), |kind| format!("{kind} "));

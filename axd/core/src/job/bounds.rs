@@ -8,6 +8,7 @@ use crate::node::{Card, Company, Node};
 
 use super::Job;
 use super::request::Request;
+use super::spec::NodeCount;
 
 /// Cards, by node and number there.
 pub type Cards = BTreeMap<HostName, BTreeSet<u32>>;
@@ -40,13 +41,15 @@ pub struct Asks<'a> {
     pub request: &'a Request,
     /// The only cards that may serve.
     pub only: Option<&'a Cards>,
+    /// On at least and at most so many nodes.
+    pub nodes: NodeCount,
     /// Under MPS for this user, where that can be had.
     pub mps: Option<Uid>,
 }
 
 impl<'a> From<&'a Request> for Asks<'a> {
     fn from(request: &'a Request) -> Self {
-        Asks { request, only: None, mps: None }
+        Asks { request, only: None, nodes: request.nodes(), mps: None }
     }
 }
 
@@ -56,12 +59,20 @@ impl<'a> From<&'a Job> for Asks<'a> {
         Asks {
             request: &job.request,
             only: bounds.and_then(|bounds| bounds.only.as_ref()),
+            nodes: job.request.nodes(),
             mps: bounds.and_then(|bounds| bounds.mps),
         }
     }
 }
 
 impl Asks<'_> {
+    /// On so many nodes at most, if that is not less than it needs.
+    #[must_use]
+    pub fn at_most(mut self, nodes: u32) -> Self {
+        self.nodes.max = self.nodes.max.min(nodes).max(self.nodes.min);
+        self
+    }
+
     /// Whether a card of a node may serve.
     pub fn may_have(&self, node: &Node, card: &Card) -> bool {
         let named =

@@ -1,7 +1,9 @@
 //! Jobs: what they ask for, the states they go through.
 
 pub mod bounds;
+pub mod division;
 pub mod features;
+pub mod gang;
 pub mod hours;
 pub mod idle;
 pub mod request;
@@ -18,6 +20,7 @@ use crate::schedule::history::Signature;
 use crate::schedule::share::Charged;
 use crate::size::Megabytes;
 use crate::time::{BootTime, Span, WallTime};
+use gang::Gang;
 use idle::Idleness;
 use request::Request;
 use state::{JobState, Outcome};
@@ -163,6 +166,12 @@ impl Job {
         self.request.estimate.or(self.request.time_limit)
     }
 
+    /// On how many nodes it holds something, or will at least.
+    pub fn width(&self) -> u32 {
+        let holds = self.attempt.as_deref().filter(|_| self.state.is_active());
+        holds.map_or_else(|| self.request.nodes().min, Attempt::width)
+    }
+
     /// Whether its planned length is what its last runs took.
     pub fn is_planned_as_learnt(&self) -> bool {
         self.length().is_some() && self.length() == self.learnt.as_deref().and_then(|learnt| learnt.length)
@@ -172,12 +181,30 @@ impl Job {
 /// Room that victims are making for an urgent job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
+    /// Where; of several nodes the first.
+    #[serde(flatten)]
+    pub first: ClaimedPart,
+    /// The others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ClaimedPart>,
+    /// The attempts that are to go.
+    pub victims: Vec<AttemptKey>,
+}
+
+/// What is claimed of one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimedPart {
     /// The node.
     pub node: HostName,
     /// Cards by number, and what will be charged on each.
     pub cards: Vec<(u32, Megabytes)>,
-    /// The attempts that are to go.
-    pub victims: Vec<AttemptKey>,
+}
+
+impl Claim {
+    /// What is claimed of each node.
+    pub fn parts(&self) -> impl Iterator<Item = &ClaimedPart> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
 }
 
 /// One attempt of a job.
@@ -187,8 +214,11 @@ pub struct Attempt {
     pub name: AttemptName,
     /// From 1.
     pub number: u32,
-    /// What it holds or held.
+    /// What it holds or held of its node; of several the first, on which its script runs.
     pub allocation: Allocation,
+    /// The others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<Box<Gang>>,
     /// When it was decided.
     #[serde(default)]
     pub assigned_at: WallTime,

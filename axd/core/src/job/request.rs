@@ -7,13 +7,14 @@ use thiserror::Error;
 use crate::config::{Config, Queue};
 use crate::gpu::model::meant;
 use crate::id::HostName;
+use crate::job::division::{Division, divide};
 use crate::job::features::{BadFeatures, Features};
-use crate::job::spec::{JobSpec, PreemptMode, RamRequest, TimeLimit, Window};
+use crate::job::spec::{JobSpec, NodeCount, PreemptMode, RamRequest, TimeLimit, Window};
 use crate::node::{Inventory, Node};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
-/// A job's needs and rules, as decided at submission.
+/// A job's needs and rules, as decided at submission. CPUs, memory and cards are those of each of its nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// CPUs.
@@ -72,6 +73,9 @@ pub struct Special {
     /// Features that its node must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Features>,
+    /// Several nodes at once, or as many as there are of so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeCount>,
     /// Only within these daily hours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
@@ -84,6 +88,16 @@ impl Request {
     /// Features that its node must have.
     pub fn features(&self) -> Option<&Features> {
         self.special.as_ref()?.features.as_ref()
+    }
+
+    /// How many nodes it runs on, if that may be more than one.
+    pub fn several(&self) -> Option<NodeCount> {
+        self.special.as_ref()?.nodes
+    }
+
+    /// How many nodes it runs on.
+    pub fn nodes(&self) -> NodeCount {
+        self.several().unwrap_or(NodeCount::ONE)
     }
 
     /// The daily hours that it is to run in.
@@ -180,7 +194,8 @@ pub fn resolve(
     queue: &Queue,
     nodes: &[&Node],
 ) -> Result<Request, Unmeetable> {
-    let mut cards = card_request(spec)?;
+    let division = divide(&spec.resources).or_else(|uneven| unmeetable(uneven.to_string()))?;
+    let mut cards = cards_of_each(spec, division)?;
     if let Some(cards) = &mut cards {
         if nodes.iter().all(|n| n.inventory.cards.is_empty()) {
             return unmeetable(no_cards(config));
@@ -190,11 +205,12 @@ pub fn resolve(
         }
     }
     let host = typical_node(nodes, cards.as_ref());
-    let cpus = cpus_for(spec, queue, cards.as_ref(), host);
+    let cpus = cpus_for(spec, division.tasks, queue, cards.as_ref(), host);
     let policy = &config.policy;
     let features = spec.resources.constraint.as_deref().map(str::parse::<Features>).transpose();
     let features = features.or_else(|error: BadFeatures| unmeetable(format!("--constraint: {error}")))?;
-    let special = Special { features, window: spec.timing.window, deadline: times.deadline };
+    let nodes = Some(division.nodes).filter(|nodes| nodes.max > 1);
+    let special = Special { features, nodes, window: spec.timing.window, deadline: times.deadline };
     let time_limit = time_limit(spec, config, queue)?;
     if let Some(window) = special.window {
         fits_window(window, time_limit)?;
@@ -245,17 +261,16 @@ fn host_names(names: &[String]) -> Result<Vec<HostName>, Unmeetable> {
     names.iter().map(|n| n.parse().or_else(|e: crate::id::BadName| unmeetable(e.to_string()))).collect()
 }
 
-/// How many tasks the job starts on its one node.
-fn tasks(spec: &JobSpec) -> u32 {
-    let r = &spec.resources;
-    r.ntasks.or(r.ntasks_per_node).unwrap_or(1).max(1)
+/// The cards of a submission, on each of its nodes.
+pub(crate) fn card_request(spec: &JobSpec) -> Result<Option<CardRequest>, Unmeetable> {
+    let division = divide(&spec.resources).or_else(|uneven| unmeetable(uneven.to_string()))?;
+    cards_of_each(spec, division)
 }
 
-/// The cards of a submission.
-pub(crate) fn card_request(spec: &JobSpec) -> Result<Option<CardRequest>, Unmeetable> {
+fn cards_of_each(spec: &JobSpec, division: Division) -> Result<Option<CardRequest>, Unmeetable> {
     let r = &spec.resources;
-    let per_task = r.gpus_per_task.as_ref().map(|g| (g, g.count.saturating_mul(tasks(spec))));
-    let all = r.gpus.as_ref().map(|g| (g, g.count));
+    let per_task = r.gpus_per_task.as_ref().map(|g| (g, g.count.saturating_mul(division.tasks)));
+    let all = r.gpus.as_ref().map(|g| (g, g.count / division.nodes.min));
     let per_node = r.gpus_per_node.as_ref().map(|g| (g, g.count));
     let Some((named, count)) = all.or(per_node).or(per_task) else { return Ok(None) };
     if r.gpu_mem == Some(Megabytes::ZERO) {
@@ -274,8 +289,13 @@ fn typical_node<'a>(nodes: &[&'a Node], cards: Option<&CardRequest>) -> Option<&
 
 /// decisions.md: no card: 1 CPU a task. With cards: an equal share of the
 /// node's CPUs for each card; for a slice that share × slice / card, at least 1.
-fn cpus_for(spec: &JobSpec, queue: &Queue, cards: Option<&CardRequest>, host: Option<&Inventory>) -> u32 {
-    let tasks = tasks(spec);
+fn cpus_for(
+    spec: &JobSpec,
+    tasks: u32,
+    queue: &Queue,
+    cards: Option<&CardRequest>,
+    host: Option<&Inventory>,
+) -> u32 {
     if let Some(per_task) = spec.resources.cpus_per_task {
         return per_task.max(1).saturating_mul(tasks);
     }

@@ -132,12 +132,26 @@ pub enum RamRequest {
 }
 
 /// A number of nodes, or a range of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeCount {
     /// At least, from 1.
     pub min: u32,
     /// At most.
     pub max: u32,
+}
+
+impl NodeCount {
+    /// One node.
+    pub const ONE: NodeCount = NodeCount { min: 1, max: 1 };
+}
+
+impl std::fmt::Display for NodeCount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.min == self.max {
+            true => write!(f, "{}", self.min),
+            false => write!(f, "{}-{}", self.min, self.max),
+        }
+    }
 }
 
 /// Times and order.

@@ -25,7 +25,8 @@ pub const THINGS: usize = 128;
 /// No run is planned shorter.
 const SHORTEST: Span = Span::seconds(1);
 
-/// What a user submits as the same thing: its name without the numbers at its end, and the cards it asks for. A number
+/// What a user submits as the same thing: its name without the numbers at its end, the cards it asks for and, if there
+/// are several, its nodes. A number
 /// that comes out the same on every machine; of two users equal numbers have nothing to do with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -45,6 +46,17 @@ impl Signature {
             hash.number(slice.map_or(0, |slice| slice.0));
         }
         // Nought is that of jobs that were recorded before there were any.
+        Signature(hash.0.max(1))
+    }
+
+    /// The same on so many nodes: on one it is what it is.
+    #[must_use]
+    pub fn on(self, nodes: u32) -> Signature {
+        if nodes <= 1 || self.is_unknown() {
+            return self;
+        }
+        let mut hash = Hash(self.0);
+        hash.number(u64::from(nodes));
         Signature(hash.0.max(1))
     }
 
@@ -248,7 +260,11 @@ mod tests {
 
     #[test]
     fn a_signature_is_the_same_for_ever() {
-        assert_eq!(Signature::of("train", None), Signature(14_697_005_218_476_546_050));
+        let train = Signature::of("train", None);
+        assert_eq!(train, Signature(14_697_005_218_476_546_050));
+        assert_eq!(train.on(1), train);
+        assert!(train.on(2) != train && train.on(3) != train.on(2));
+        assert_eq!(Signature::of("", None).on(2), Signature::default());
     }
 
     #[test]

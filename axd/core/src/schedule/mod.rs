@@ -7,6 +7,7 @@
 //! only the controller changes anything.
 
 pub mod fragmentation;
+pub mod gang;
 pub mod history;
 pub mod lane;
 pub mod losses;

@@ -13,6 +13,7 @@ use crate::job::Job;
 use crate::job::bounds::Bounds;
 use crate::job::features::Features;
 use crate::job::request::CardRequest;
+use crate::job::spec::NodeCount;
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -43,6 +44,7 @@ pub(crate) struct Shape {
     not_nodes: Vec<crate::id::HostName>,
     bounds: Option<Arc<Bounds>>,
     features: Option<Features>,
+    nodes: NodeCount,
 }
 
 impl Shape {
@@ -58,6 +60,7 @@ impl Shape {
             not_nodes: request.not_nodes.clone(),
             bounds: job.bounds.clone(),
             features: request.features().cloned(),
+            nodes: request.nodes(),
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 /// How good a place is, and its node: the smallest is taken. Of a node only its best place is scored.
-type Score = (i64, i64, i64, usize);
+pub(super) type Score = (i64, i64, i64, usize);
 
 /// What decides about places besides the job and the nodes.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl Rules {
         Rules { packing, reserve, typical }
     }
 
-    /// The best place for a request from `from` on for `length`.
+    /// The best place on one node for a request from `from` on for `length`.
     pub fn place<'a>(
         &self,
         nodes: &Nodes,
@@ -115,7 +115,7 @@ impl Rules {
     }
 
     /// What a request wants of each sort of cards; of any node where it wants none, or where cards differ.
-    fn wants(&self, room: &Room, request: &Request) -> Vec<Want> {
+    pub(super) fn wants(&self, room: &Room, request: &Request) -> Vec<Want> {
         let (cpus, ram) = (request.cpus, request.ram);
         let any = Want { sort: None, count: 0, free: Megabytes::ZERO, whole: false, cpus, ram };
         let Some(wanted) = &request.cards else { return vec![any] };
@@ -146,7 +146,7 @@ impl Rules {
     }
 
     /// Whether a node could hold a request if it were empty, and may now, as far as a glance tells.
-    fn could_hold(&self, node: &Node, request: &Request) -> bool {
+    pub(super) fn could_hold(&self, node: &Node, request: &Request) -> bool {
         let has = &node.inventory;
         let cards = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
         let enough = request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len();
@@ -180,7 +180,13 @@ impl Rules {
     }
 
     /// The best cards of a node for a request, with so much of it used.
-    fn choose(&self, position: usize, node: &Node, asks: Asks<'_>, used: &Usage) -> Option<(Score, Place)> {
+    pub(super) fn choose(
+        &self,
+        position: usize,
+        node: &Node,
+        asks: Asks<'_>,
+        used: &Usage,
+    ) -> Option<(Score, Place)> {
         let (has, request) = (&node.inventory, asks.request);
         if used.cpus + has.cpus_for(request) > has.cpus || used.ram + has.ram_for(request) > has.ram {
             return None;
@@ -299,13 +305,13 @@ fn least_free(card: &Card, demand: CardDemand) -> Megabytes {
 }
 
 /// A search for the earliest and best place for something of a length.
-struct Search<'a> {
-    rules: &'a Rules,
-    nodes: &'a [Node],
-    timeline: &'a Timeline,
-    asks: Asks<'a>,
-    length: Span,
-    best: Option<(WallTime, Score, Place)>,
+pub(super) struct Search<'a> {
+    pub(super) rules: &'a Rules,
+    pub(super) nodes: &'a [Node],
+    pub(super) timeline: &'a Timeline,
+    pub(super) asks: Asks<'a>,
+    pub(super) length: Span,
+    pub(super) best: Option<(WallTime, Score, Place)>,
 }
 
 impl Search<'_> {
@@ -412,7 +418,7 @@ impl Search<'_> {
         self.keep_better(WallTime(0), found)
     }
 
-    fn place_on(&self, position: usize, from: WallTime) -> Option<(Score, Place)> {
+    pub(super) fn place_on(&self, position: usize, from: WallTime) -> Option<(Score, Place)> {
         let (node, asks) = (&self.nodes[position], self.asks);
         if !self.rules.could_hold(node, asks.request) {
             return None;

@@ -8,6 +8,7 @@ use crate::job::bounds::Asks;
 use crate::node::{AttemptKey, Company, Node};
 use crate::size::Megabytes;
 
+use super::gang::Places;
 use super::placement::Place;
 use super::timeline::Reservation;
 
@@ -22,7 +23,7 @@ pub struct Loss {
     pub job: u64,
 }
 
-/// Victims on one node, and the place that they leave.
+/// Victims, and the places that they leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
     /// The attempts to end.
@@ -30,20 +31,75 @@ pub struct Eviction {
     /// What is lost in all.
     pub loss: u128,
     /// Where the job goes.
-    pub place: Place,
+    pub places: Places,
 }
 
-/// The cheapest way to make room for a request on a node, of those attempts that may go.
+/// A node as victims are looked for on it.
+#[derive(Debug, Clone)]
+pub struct Battlefield<'a> {
+    /// Its position.
+    pub position: usize,
+    /// The node.
+    pub node: &'a Node,
+    /// The places on it that others are leaving for somebody.
+    pub kept: Vec<&'a Reservation>,
+    /// Who may go.
+    pub candidates: BTreeMap<AttemptKey, Loss>,
+}
+
+/// The cheapest way to make room for a request: on the node, or the several nodes, where least is lost. Of several each
+/// is chosen by itself, so that a victim that is on two of them itself may count twice in the choice; it is ended once,
+/// and whoever is not needed beside it stays.
 pub fn make_room<'a>(
-    position: usize,
-    node: &Node,
-    kept: &[&Reservation],
+    nodes: impl Iterator<Item = Battlefield<'a>>,
     asks: impl Into<Asks<'a>>,
     reserve: u32,
-    candidates: &BTreeMap<AttemptKey, Loss>,
 ) -> Option<Eviction> {
     let asks = asks.into();
-    let room = |gone: &BTreeSet<AttemptKey>| room_without(position, node, kept, asks, reserve, gone);
+    let mut options: Vec<(Eviction, Battlefield<'a>)> =
+        nodes.filter_map(|field| Some((room_on(&field, asks, reserve)?, field))).collect();
+    options.sort_by_key(|(eviction, _)| (eviction.loss, eviction.victims.len(), eviction.places.first.node));
+    options.truncate(asks.nodes.min as usize);
+    match options.len() {
+        found if found < asks.nodes.min as usize => None,
+        1 => options.pop().map(|(eviction, _)| eviction),
+        _ => together(&options, asks, reserve),
+    }
+}
+
+/// The victims on several nodes as one: each goes once, and none that is not needed.
+fn together(options: &[(Eviction, Battlefield<'_>)], asks: Asks<'_>, reserve: u32) -> Option<Eviction> {
+    let mut gone: BTreeSet<AttemptKey> = options.iter().flat_map(|(e, _)| e.victims.clone()).collect();
+    let losses: BTreeMap<AttemptKey, Loss> =
+        options.iter().flat_map(|(_, field)| &field.candidates).map(|(key, loss)| (*key, *loss)).collect();
+    let room = |gone: &BTreeSet<AttemptKey>| -> Option<Vec<Place>> {
+        options.iter().map(|(_, field)| room_without(field, asks, reserve, gone)).collect()
+    };
+    let mut by_loss: Vec<(Loss, AttemptKey)> =
+        gone.iter().filter_map(|key| Some((*losses.get(key)?, *key))).collect();
+    by_loss.sort_unstable();
+    spare(&by_loss, &mut gone, |gone| room(gone).is_some());
+    let loss = gone.iter().filter_map(|key| losses.get(key)).map(|loss| loss.work).sum();
+    Some(Eviction { places: Places::of(room(&gone)?)?, victims: gone.into_iter().collect(), loss })
+}
+
+/// The dearest first: whoever is not needed stays.
+fn spare(
+    by_loss: &[(Loss, AttemptKey)],
+    gone: &mut BTreeSet<AttemptKey>,
+    enough: impl Fn(&BTreeSet<AttemptKey>) -> bool,
+) {
+    for (_, key) in by_loss.iter().rev() {
+        if gone.remove(key) && !enough(gone) {
+            gone.insert(*key);
+        }
+    }
+}
+
+/// The cheapest way to make room for a request on one node, of those attempts that may go.
+fn room_on(field: &Battlefield<'_>, asks: Asks<'_>, reserve: u32) -> Option<Eviction> {
+    let candidates = &field.candidates;
+    let room = |gone: &BTreeSet<AttemptKey>| room_without(field, asks, reserve, gone);
     let all: BTreeSet<AttemptKey> = candidates.keys().copied().collect();
     room(&all)?;
     let mut by_loss: Vec<(Loss, AttemptKey)> = candidates.iter().map(|(key, loss)| (*loss, *key)).collect();
@@ -55,25 +111,20 @@ pub fn make_room<'a>(
         }
         gone.insert(*key);
     }
-    // The dearest first: whoever is not needed stays.
-    for (_, key) in by_loss.iter().rev() {
-        if gone.remove(key) && room(&gone).is_none() {
-            gone.insert(*key);
-        }
-    }
+    spare(&by_loss, &mut gone, |gone| room(gone).is_some());
     let loss = gone.iter().filter_map(|key| candidates.get(key)).map(|loss| loss.work).sum();
-    Some(Eviction { place: room(&gone)?, victims: gone.into_iter().collect(), loss })
+    Some(Eviction { places: room(&gone)?.into(), victims: gone.into_iter().collect(), loss })
 }
 
 /// Where a request fits on a node once these attempts are gone; the fullest cards first.
 fn room_without(
-    position: usize,
-    node: &Node,
-    kept: &[&Reservation],
+    field: &Battlefield<'_>,
     asks: Asks<'_>,
     reserve: u32,
     gone: &BTreeSet<AttemptKey>,
 ) -> Option<Place> {
+    let Battlefield { position, node, kept, .. } = field;
+    let (position, node) = (*position, *node);
     let (has, request) = (&node.inventory, asks.request);
     if node.drained().is_some() {
         return None;

@@ -62,6 +62,12 @@ pub struct Price(i128);
 pub struct Share(pub u64);
 
 impl Share {
+    /// Of a job that has as much on each of so many nodes.
+    #[must_use]
+    pub fn on(self, nodes: u32) -> Share {
+        Share(self.0.saturating_mul(u64::from(nodes)))
+    }
+
     /// Megabytes times milliseconds.
     pub fn area(self, length: Span) -> i64 {
         i64::try_from(u128::from(self.0) * u128::from(length.0)).unwrap_or(i64::MAX)
@@ -125,7 +131,7 @@ impl Measure {
         }
     }
 
-    /// The share of a request. A whole card counts as the largest.
+    /// The share of a request on each of its nodes. A whole card counts as the largest.
     pub fn share(&self, request: &Request) -> Share {
         match &request.cards {
             Some(wanted) => {

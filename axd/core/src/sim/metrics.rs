@@ -239,7 +239,9 @@ fn part(cases: &[Case<'_>], run: &Run) -> Part {
     let count = |wanted: fn(&End) -> bool| cases.iter().filter(|(_, fate)| wanted(&fate.end)).count() as u64;
     let done: Vec<&Case<'_>> = cases.iter().filter(|(_, fate)| matches!(fate.end, End::Done(_))).collect();
     let size = run.service.largest();
-    let useful = done.iter().map(|(task, fate)| share(task.cards, fate.mem, size) * seconds(task.runtime));
+    let useful = done.iter().map(|(task, fate)| {
+        share(task.cards, fate.mem, size) * f64::from(task.nodes) * seconds(task.runtime)
+    });
     let work: f64 = useful.sum();
     let lost: f64 = cases.iter().map(|(_, fate)| fate.lost / 1000.0).sum();
     Part {

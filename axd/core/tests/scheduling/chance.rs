@@ -8,7 +8,7 @@ use ax_core::controller::Submission;
 use ax_core::id::{QueueName, SubmissionKey, Uid};
 use ax_core::job::Owner;
 use ax_core::job::request::{CardRequest, Request};
-use ax_core::job::spec::PreemptMode;
+use ax_core::job::spec::{NodeCount, PreemptMode};
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::time::{Span, WallTime};
@@ -214,6 +214,11 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
     }
     let mut submission = of(key, user, queue, request, hold);
     submission.name = chance.of(&["job", "train-1.sh", "train-2"]).into();
+    let nodes = chance.of(&[(1, 1), (1, 1), (2, 2), (1, 3), (3, 3), (2, 3)]);
+    if nodes != (1, 1) {
+        let several = Some(NodeCount { min: nodes.0, max: nodes.1 });
+        submission.request.set_special(|special| special.nodes = several);
+    }
     New { submission, takes }
 }
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::chance::Frame;
 use crate::ledger::{Ledger, planned};
-use crate::naive::{Plan, allowed, fits_empty, idle};
+use crate::naive::{Plan, allowed, fits_somewhere, idle};
 use crate::world::{Seen, World};
 use crate::{histories, history};
 
@@ -38,7 +38,7 @@ impl Promises {
             self.0.retain(|number, _| job(*number).is_some_and(|other| turn(other) < started));
         }
         let reserve = ledger.config.resources.gpu_reserve;
-        let fits = |request| ledger.nodes.values().any(|node| fits_empty(node, request, reserve));
+        let fits = |request| fits_somewhere(ledger, request, reserve);
         let promised = |job: &Job| self.0.contains_key(&job.id.number);
         let mut ready = seen.controller.ready_jobs();
         let first = ready.find(|job| fits(&job.request) && (promised(job) || allowed(ledger, job, 0)));
@@ -46,9 +46,9 @@ impl Promises {
         let number = first.id.number;
         self.0.retain(|other, _| *other == number);
         let place = Plan::new(ledger, seen.now).earliest(&first.request, planned(first, &ledger.config));
-        let place = place.expect("on an empty node it fits");
-        let promise = *self.0.entry(number).or_insert(place.from);
-        assert!(place.from <= promise, "{} was to start {} sooner", first.id, place.from - promise);
+        let from = place.expect("on empty nodes it fits")[0].from;
+        let promise = *self.0.entry(number).or_insert(from);
+        assert!(from <= promise, "{} was to start {} sooner", first.id, from - promise);
         assert!(promise > seen.now.wall, "{} should have started by now", first.id);
     }
 }

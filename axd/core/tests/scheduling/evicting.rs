@@ -18,7 +18,7 @@ use crate::{histories, history};
 
 /// Room that is being made.
 struct Asked {
-    node: HostName,
+    nodes: Vec<HostName>,
     victims: Vec<Epoch>,
 }
 
@@ -69,13 +69,32 @@ fn they_may_be_asked(ledger: &Ledger, controller: &Controller, urgent: &Job, vic
 
 /// With all of them gone there is room, with one of them there is not.
 fn none_could_be_spared(ledger: &Ledger, urgent: &Job, victims: &[AttemptName]) {
-    let node = &ledger.held[&victims[0].epoch].allocation.node;
+    let nodes = claimed(urgent);
+    let all_fit =
+        |gone: &dyn Fn(&Held) -> bool| nodes.iter().all(|node| fits_without(ledger, node, urgent, gone));
     let one = |held: &Held| victims.contains(&held.name);
-    assert!(fits_without(ledger, node, urgent, one), "they go in vain for {}", urgent.id);
+    assert!(all_fit(&one), "they go in vain for {}", urgent.id);
     for spared in victims {
         let but_one = |held: &Held| one(held) && held.name != *spared;
-        assert!(!fits_without(ledger, node, urgent, but_one), "{spared} could be spared for {}", urgent.id);
+        assert!(!all_fit(&but_one), "{spared} could be spared for {}", urgent.id);
     }
+}
+
+/// Where room is made for a job.
+fn claimed(urgent: &Job) -> Vec<HostName> {
+    urgent.claim.as_ref().unwrap().parts().map(|part| part.node.clone()).collect()
+}
+
+/// Whether a job starts where room was made for it.
+fn launched(seen: &Seen<'_>, number: JobNumber, room: &Asked) -> bool {
+    seen.out.iter().any(|decision| match decision {
+        Decision::Launch { attempt, allocation, others, .. } => {
+            let nodes: Vec<&HostName> =
+                std::iter::once(allocation).chain(others).map(|part| &part.node).collect();
+            attempt.job.number == number && nodes.iter().copied().eq(&room.nodes)
+        }
+        _ => false,
+    })
 }
 
 /// Room that is made and not used yet.
@@ -104,16 +123,12 @@ impl Rooms {
             self.0.iter().filter(|(_, room)| gone(room)).map(|(number, _)| *number).collect();
         for number in free {
             let room = self.0.remove(&number).unwrap();
-            let launched = |d: &Decision| match d {
-                Decision::Launch { attempt, allocation, .. } => {
-                    attempt.job.number == number && allocation.node == room.node
-                }
-                _ => false,
-            };
             let job = seen.controller.job(number).unwrap();
-            let starts = seen.out.iter().any(launched) || !allowed(ledger, job, 0);
-            assert!(starts, "{} has room on {} and does not start: {:?}", job.id, room.node, seen.out);
+            let starts = launched(seen, number, &room) || !allowed(ledger, job, 0);
+            assert!(starts, "{} has room on {:?} and does not start: {:?}", job.id, room.nodes, seen.out);
         }
+        // A victim may have left these nodes and not all of its own.
+        self.0.retain(|number, room| !launched(seen, *number, room));
     }
 }
 
@@ -135,10 +150,12 @@ proptest! {
             if let (Some(before), Some((urgent, victims))) = (before, found.take()) {
                 let urgent = seen.controller.job(urgent.number).unwrap();
                 they_may_be_asked(&before, seen.controller, urgent, &victims);
-                let node = &before.held[&victims[0].epoch].allocation.node;
-                assert!(victims.iter().all(|v| before.held[&v.epoch].allocation.node == *node), "one node is enough");
-                // What others have claimed there is not in the ledger.
-                if !before.on(node).any(|held| held.ending == Some(Outcome::Preempted)) {
+                let nodes = claimed(urgent);
+                assert_eq!(nodes.len(), urgent.request.nodes().min as usize, "no more nodes than are needed");
+                let there = |v: &AttemptName| before.parts(v.epoch).any(|p| nodes.contains(&p.allocation.node));
+                assert!(victims.iter().all(there), "one node is enough");
+                // What others have claimed is not in the ledger, and may be on nodes where all victims have gone.
+                if !before.evicting() {
                     none_could_be_spared(&before, urgent, &victims);
                 }
             }
@@ -154,8 +171,8 @@ proptest! {
             rooms.settle(&ledger, seen);
             if let Some((urgent, victims)) = asked(seen) {
                 let victims: Vec<Epoch> = victims.iter().map(|victim| victim.epoch).collect();
-                let node = ledger.held[&victims[0]].allocation.node.clone();
-                rooms.0.insert(urgent.number, Asked { node, victims });
+                let nodes = claimed(seen.controller.job(urgent.number).unwrap());
+                rooms.0.insert(urgent.number, Asked { nodes, victims });
             }
         });
     }

@@ -18,7 +18,7 @@ use crate::naive::{features_of, of_card};
 use crate::world::{Seen, World};
 use crate::{histories, history};
 
-/// Shows each launch of a random history, with how things stood before it.
+/// Shows what each launch of a random history gives of each node, with how things stood before it.
 fn each_launch(
     (bits, ops): (u64, Vec<(u8, u64)>),
     check: impl Fn(&Ledger, &Seen<'_>, AttemptName, &Allocation, &Job),
@@ -26,9 +26,11 @@ fn each_launch(
     let mut ledger = Ledger::default();
     World::play(bits, Frame::default(), ops, &mut |seen| {
         ledger.follow(seen, &mut |ledger, decision| {
-            if let Decision::Launch { attempt, allocation, .. } = decision {
+            if let Decision::Launch { attempt, allocation, others, .. } = decision {
                 let job = seen.controller.job(attempt.job.number).unwrap();
-                check(ledger, seen, *attempt, allocation, job);
+                for part in std::iter::once(allocation).chain(others) {
+                    check(ledger, seen, *attempt, part, job);
+                }
             }
         });
         invariants::check(seen.controller).unwrap();
@@ -131,9 +133,11 @@ proptest! {
         let mut ledger = Ledger::default();
         World::play(history.0, Frame::default(), history.1, &mut |seen| {
             ledger.follow(seen, &mut |ledger, decision| match decision {
-                Decision::Launch { attempt, allocation, number, .. } => {
+                Decision::Launch { attempt, allocation, others, number, .. } => {
                     let job = seen.controller.job(attempt.job.number).unwrap();
-                    it_is_what_was_asked_for(ledger, allocation, job);
+                    for part in std::iter::once(allocation).chain(others) {
+                        it_is_what_was_asked_for(ledger, part, job);
+                    }
                     assert_eq!(*number, ledger.jobs[&attempt.job.number].attempts + 1);
                     assert!(ledger.held.values().all(|h| h.name.job != attempt.job), "{} runs already", job.id);
                     let newest = ledger.held.keys().chain(&ledger.closed).max();

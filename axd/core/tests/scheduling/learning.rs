@@ -16,12 +16,12 @@ use proptest::prelude::*;
 
 use crate::chance::Frame;
 use crate::ledger::Ledger;
-use crate::naive::fits_empty;
+use crate::naive::fits_somewhere;
 use crate::world::{Seen, World};
 use crate::{histories, history};
 
 /// What is the same thing: whose, what it is called, what it asks for.
-type Thing = (Uid, String, Option<CardRequest>);
+type Thing = (Uid, String, Option<CardRequest>, u32);
 
 /// Runs that have succeeded: how long they took and what they used at most.
 #[derive(Default)]
@@ -43,7 +43,8 @@ impl Log {
             let Some(number) = seen.out.iter().find_map(accepted) else { continue };
             // All names of these histories.
             let name = if submission.name.starts_with("train") { "train" } else { "job" };
-            let thing = (submission.owner.uid, name.to_owned(), submission.request.cards.clone());
+            let request = &submission.request;
+            let thing = (submission.owner.uid, name.to_owned(), request.cards.clone(), request.nodes().min);
             self.things.insert(number, thing);
             new.push(number);
         }
@@ -97,7 +98,7 @@ fn charge(ledger: &Ledger, log: &Log, job: &Job) -> Option<Megabytes> {
     let mut request = job.request.clone();
     request.cards = Some(CardRequest { slice: Some(usual), ..wanted.clone() });
     let reserve = ledger.config.resources.gpu_reserve;
-    let somewhere = ledger.nodes.values().any(|node| fits_empty(node, &request, reserve));
+    let somewhere = fits_somewhere(ledger, &request, reserve);
     Some(if wants && (somewhere || usual < asked) { usual } else { asked })
 }
 

@@ -14,7 +14,7 @@ use ax_core::time::{BootTime, Now, Span, WallTime};
 
 use crate::world::Seen;
 
-/// What an attempt holds.
+/// What an attempt holds of a node.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     /// The attempt.
@@ -35,6 +35,8 @@ pub(crate) struct Held {
     pub(crate) checkpoint: Option<WallTime>,
     /// That its end was asked for, and as what.
     pub(crate) ending: Option<Outcome>,
+    /// It is over there, and not on other nodes.
+    pub(crate) gone: bool,
 }
 
 /// What is known of a job beside its own words.
@@ -65,8 +67,10 @@ pub(crate) struct Ledger {
     pub(crate) config: Config,
     /// Nodes, in the order of their names.
     pub(crate) nodes: BTreeMap<HostName, Inventory>,
-    /// What is held.
+    /// What is held; of several nodes on the first.
     pub(crate) held: BTreeMap<Epoch, Held>,
+    /// On the others.
+    pub(crate) others: BTreeMap<Epoch, Vec<Held>>,
     /// Jobs.
     pub(crate) jobs: BTreeMap<JobNumber, Known>,
     /// Attempts that are over.
@@ -134,21 +138,19 @@ impl Ledger {
             }
             Event::CardsUsed { attempt, peak } => {
                 let slice = self.request(seen, attempt.job.number).and_then(|r| r.cards.as_ref()?.slice);
-                if let Some(held) =
-                    self.held.get_mut(&attempt.epoch).filter(|_| slice.is_some_and(|s| *peak > s))
-                {
+                for held in self.parts_mut(attempt.epoch).filter(|_| slice.is_some_and(|s| *peak > s)) {
                     for (_, charge) in &mut held.charges {
                         *charge = peak.0.max(*charge);
                     }
                 }
             }
             Event::Checkpointed { attempt, at } => {
-                if let Some(held) = self.held.get_mut(&attempt.epoch) {
+                for held in self.parts_mut(attempt.epoch) {
                     held.checkpoint = Some((*at).min(seen.now.wall));
                 }
             }
             Event::AttemptStarted { attempt, at } if moved(seen, attempt.job.number, Cause::Confirmed) => {
-                if let Some(held) = self.held.get_mut(&attempt.epoch) {
+                for held in self.parts_mut(attempt.epoch) {
                     (held.since, held.began) = (*at, Some(*at));
                 }
             }
@@ -213,14 +215,27 @@ impl Ledger {
             Decision::Moved { job, to, .. } => {
                 self.jobs.entry(job.number).or_default().state = Some(*to);
             }
-            Decision::Launch { attempt, allocation, .. } => self.launched(seen, *attempt, allocation),
+            Decision::Launch { attempt, allocation, others, .. } => {
+                let first = self.part(seen, *attempt, allocation);
+                let others: Vec<Held> = others.iter().map(|part| self.part(seen, *attempt, part)).collect();
+                self.jobs.entry(attempt.job.number).or_default().attempts += 1;
+                self.held.insert(attempt.epoch, first);
+                self.others.insert(attempt.epoch, others);
+            }
+            Decision::PartClosed { attempt, node, .. } => {
+                for held in self.parts_mut(attempt.epoch).filter(|held| held.allocation.node == *node) {
+                    assert!(!held.gone, "{attempt} ends twice on {node}");
+                    held.gone = true;
+                }
+            }
             Decision::Terminate { attempt, outcome, .. } => {
-                if let Some(held) = self.held.get_mut(&attempt.epoch) {
+                for held in self.parts_mut(attempt.epoch) {
                     held.ending.get_or_insert(*outcome);
                 }
             }
             Decision::Closed { attempt, end, .. } => {
                 let Some(held) = self.held.remove(&attempt.epoch) else { return };
+                self.others.remove(&attempt.epoch);
                 self.closed.insert(attempt.epoch);
                 let retry = self.request(seen, attempt.job.number).map(|r| (r.retries, r.retry_delay));
                 let known = self.jobs.entry(attempt.job.number).or_default();
@@ -247,7 +262,7 @@ impl Ledger {
         }
     }
 
-    fn launched(&mut self, seen: &Seen<'_>, name: AttemptName, allocation: &Allocation) {
+    fn part(&self, seen: &Seen<'_>, name: AttemptName, allocation: &Allocation) -> Held {
         let mem = |index| {
             self.nodes[&allocation.node].cards.iter().find(|c| c.index == index).map_or(0, |c| c.mem.0)
         };
@@ -257,9 +272,7 @@ impl Ledger {
             .map(|c| (c.index, c.slice.map_or_else(|| mem(c.index), |s| s.0)))
             .collect();
         let job = seen.controller.job(name.job.number).expect("what is launched is there");
-        let known = self.jobs.entry(name.job.number).or_default();
-        known.attempts += 1;
-        let held = Held {
+        Held {
             name,
             queue: job.queue.clone(),
             allocation: allocation.clone(),
@@ -269,8 +282,23 @@ impl Ledger {
             taken_for: taken_for(job, &self.config),
             checkpoint: None,
             ending: None,
-        };
-        self.held.insert(name.epoch, held);
+            gone: false,
+        }
+    }
+
+    fn parts_mut(&mut self, epoch: Epoch) -> impl Iterator<Item = &mut Held> {
+        let others = self.others.get_mut(&epoch).into_iter().flatten();
+        self.held.get_mut(&epoch).into_iter().chain(others)
+    }
+
+    /// What an attempt was given of its nodes.
+    pub(crate) fn parts(&self, epoch: Epoch) -> impl Iterator<Item = &Held> {
+        self.held.get(&epoch).into_iter().chain(self.others.get(&epoch).into_iter().flatten())
+    }
+
+    /// All that is held.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Held> {
+        self.held.values().chain(self.others.values().flatten()).filter(|held| !held.gone)
     }
 
     fn request<'s>(&self, seen: &Seen<'s>, job: JobNumber) -> Option<&'s Request> {
@@ -279,7 +307,7 @@ impl Ledger {
 
     /// What is held of a node.
     pub(crate) fn on<'a>(&'a self, node: &'a HostName) -> impl Iterator<Item = &'a Held> {
-        self.held.values().filter(move |held| held.allocation.node == *node)
+        self.all().filter(move |held| held.allocation.node == *node)
     }
 
     /// Jobs of a queue that hold something.

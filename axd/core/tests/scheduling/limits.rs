@@ -56,23 +56,25 @@ fn holds(ledger: &Ledger, whose: &str, jobs: &BTreeMap<u32, Job>) -> u32 {
         None => !job.groups.is_empty(),
     };
     let held = ledger.held.values().filter(|held| jobs.get(&held.name.job.number.0).is_some_and(counts));
-    held.map(|held| held.allocation.cards.len() as u32).sum()
+    let parts = held.flat_map(|held| ledger.parts(held.name.epoch));
+    parts.map(|part| part.allocation.cards.len() as u32).sum()
 }
 
 fn is_named(names: &[String], node: &HostName, index: u32, uuid: &str) -> bool {
     names.iter().any(|name| *name == format!("{node}:{index}") || name == uuid)
 }
 
-fn the_limits_hold(ledger: &Ledger, given: &Allocation, job: &Job, jobs: &BTreeMap<u32, Job>) {
-    if given.cards.is_empty() {
+fn the_limits_hold(ledger: &Ledger, given: &[Allocation], job: &Job, jobs: &BTreeMap<u32, Job>) {
+    let cards = || given.iter().flat_map(|part| part.cards.iter().map(|card| (&part.node, card)));
+    if cards().next().is_none() {
         return;
     }
     for (whose, names, max) in limits_of(ledger, job) {
-        for card in given.cards.iter().filter(|_| !names.is_empty()) {
-            assert!(is_named(&names, &given.node, card.index, &card.uuid), "{} by {whose}: {card:?}", job.id);
+        for (node, card) in cards().filter(|_| !names.is_empty()) {
+            assert!(is_named(&names, node, card.index, &card.uuid), "{} by {whose}: {card:?}", job.id);
         }
         let held = holds(ledger, &whose, jobs);
-        let all = held + given.cards.len() as u32;
+        let all = held + cards().count() as u32;
         assert!(max.is_none_or(|max| all <= max), "{} makes {all} of {max:?} for {whose}", job.id);
     }
 }
@@ -96,9 +98,11 @@ fn nobody_disturbs_mps(ledger: &Ledger, given: &Allocation, job: &Job) {
 /// What is held together: cards, CPUs, memory, jobs.
 type Four = [u64; 4];
 
-fn asked(job: &Job) -> Four {
+fn asked(job: &Job, nodes: usize) -> Four {
     let cards = job.request.cards.as_ref().map_or(0, |cards| u64::from(cards.count));
-    [cards, u64::from(job.request.cpus), job.request.ram.0, 1]
+    let [cards, cpus, ram] =
+        [cards, u64::from(job.request.cpus), job.request.ram.0].map(|each| each * nodes as u64);
+    [cards, cpus, ram, 1]
 }
 
 fn of(most: Most, running: Option<u32>) -> [Option<u64>; 4] {
@@ -107,17 +111,18 @@ fn of(most: Most, running: Option<u32>) -> [Option<u64>; 4] {
 }
 
 /// No limit on a user, a group or a queue is broken by a job that starts: found by adding up all that runs.
-fn the_sums_hold(ledger: &Ledger, job: &Job, jobs: &BTreeMap<u32, Job>) {
+fn the_sums_hold(ledger: &Ledger, (job, nodes): (&Job, usize), jobs: &BTreeMap<u32, Job>) {
     let config = &ledger.config;
     let queue = config.queue(job.queue.as_str()).unwrap();
     let own = |other: &Job| other.owner.uid == job.owner.uid;
     let queued = |other: &Job| other.queue == job.queue;
     let member = |other: &Job| !other.groups.is_empty();
     let all_of = |whose: &dyn Fn(&Job) -> bool| {
-        let others = ledger.held.values().filter_map(|held| jobs.get(&held.name.job.number.0));
-        let mut sum = asked(job);
-        for other in others.filter(|other| whose(other)) {
-            sum.iter_mut().zip(asked(other)).for_each(|(sum, more)| *sum += more);
+        let others = ledger.held.values().filter_map(|held| Some((jobs.get(&held.name.job.number.0)?, held)));
+        let mut sum = asked(job, nodes);
+        for (other, held) in others.filter(|(other, _)| whose(other)) {
+            let more = asked(other, ledger.parts(held.name.epoch).count());
+            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
         sum
     };
@@ -137,7 +142,7 @@ fn the_sums_hold(ledger: &Ledger, job: &Job, jobs: &BTreeMap<u32, Job>) {
         limits.extend(concerned.then(|| (all_of(whose), of(most, limit.max_running))));
     }
     for (sums, most) in limits {
-        for ((sum, most), asks) in sums.iter().zip(most).zip(asked(job)) {
+        for ((sum, most), asks) in sums.iter().zip(most).zip(asked(job, nodes)) {
             assert!(asks == 0 || most.is_none_or(|most| *sum <= most), "{}: {sums:?} of {most:?}", job.id);
         }
     }
@@ -166,9 +171,10 @@ proptest! {
         World::play(history.0, LIMITED, history.1, &mut |seen| {
             jobs.extend(seen.controller.jobs().map(|job| (job.id.number.0, job.clone())));
             ledger.follow(seen, &mut |ledger, decision| {
-                if let Decision::Launch { attempt, allocation, .. } = decision {
-                    the_limits_hold(ledger, allocation, &jobs[&attempt.job.number.0], &jobs);
-                    the_sums_hold(ledger, &jobs[&attempt.job.number.0], &jobs);
+                if let Decision::Launch { attempt, allocation, others, .. } = decision {
+                    let given: Vec<Allocation> = std::iter::once(allocation).chain(others).cloned().collect();
+                    the_limits_hold(ledger, &given, &jobs[&attempt.job.number.0], &jobs);
+                    the_sums_hold(ledger, (&jobs[&attempt.job.number.0], given.len()), &jobs);
                 }
             });
             invariants::check(seen.controller).unwrap();

@@ -5,6 +5,7 @@
 mod chance;
 mod conserving;
 mod evicting;
+mod gangs;
 mod growing;
 mod holding;
 mod hours;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ax_core::config::{Packing, QueueState, Scheduler};
 use ax_core::controller::Controller;
-use ax_core::id::QueueName;
+use ax_core::id::{JobNumber, QueueName};
 use ax_core::job::Job;
 use ax_core::job::request::Request;
 use ax_core::node::{Card, Inventory};
@@ -136,8 +136,14 @@ pub(crate) fn room(
 }
 
 /// Whether a node could hold a request if it were empty.
-pub(crate) fn fits_empty(has: &Inventory, request: &Request, reserve: u32) -> bool {
+fn fits_empty(has: &Inventory, request: &Request, reserve: u32) -> bool {
     room(has, &held_by(has, std::iter::empty()), request, reserve).is_some()
+}
+
+/// Whether enough nodes could hold a request if they were empty.
+pub(crate) fn fits_somewhere(ledger: &Ledger, request: &Request, reserve: u32) -> bool {
+    let fitting = ledger.nodes.values().filter(|node| fits_empty(node, request, reserve));
+    fitting.count() >= request.nodes().min as usize
 }
 
 /// How good a place is: the smallest is taken.
@@ -170,7 +176,7 @@ impl<'a> Plan<'a> {
 
     /// Instants at which anything changes.
     fn instants(&self) -> Vec<WallTime> {
-        let ends = self.ledger.held.values().map(|held| held.until(self.now));
+        let ends = self.ledger.all().map(|held| held.until(self.now));
         let kept = self.kept.iter().flat_map(|kept| [kept.from, kept.until]);
         let mut all: Vec<WallTime> = ends.chain(kept).filter(|at| *at > self.now.wall).collect();
         all.sort_unstable();
@@ -192,10 +198,10 @@ impl<'a> Plan<'a> {
         most
     }
 
-    /// The place that the configured packing takes for a job from then on.
-    pub(crate) fn place(&self, request: &Request, from: WallTime, length: Span) -> Option<Kept> {
+    /// The places that the configured packing takes for a job from then on: on as many nodes as it needs.
+    pub(crate) fn place(&self, request: &Request, from: WallTime, length: Span) -> Option<Vec<Kept>> {
         let (policy, reserve) = (&self.ledger.config.policy, self.ledger.config.resources.gpu_reserve);
-        let mut best: Option<(Score, Kept)> = None;
+        let mut all: Vec<(Score, Kept)> = Vec::new();
         for (node, has) in self.ledger.nodes.values().enumerate() {
             let taken = self.most_taken(node, has, from, length);
             let Some(mut cards) = room(has, &taken, request, reserve) else { continue };
@@ -224,15 +230,24 @@ impl<'a> Plan<'a> {
             let (cpus, ram) = of_node(has, request);
             let cards = cards.iter().map(|(at, _, charge)| (has.cards[*at].index, *charge)).collect();
             let kept = Kept { node, from, until: from + length, cpus, ram, cards };
-            if best.as_ref().is_none_or(|(least, _)| score < *least) {
-                best = Some((score, kept));
-            }
+            all.push((score, kept));
         }
-        best.map(|(_, kept)| kept)
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let needed = request.nodes().min as usize;
+        (all.len() >= needed).then(|| all.into_iter().take(needed).map(|(_, kept)| kept).collect())
+    }
+
+    /// On how many nodes a job fits from now on.
+    pub(crate) fn width(&self, request: &Request, length: Span) -> usize {
+        let reserve = self.ledger.config.resources.gpu_reserve;
+        let fits = |(node, has): &(usize, &Inventory)| {
+            room(has, &self.most_taken(*node, has, self.now.wall, length), request, reserve).is_some()
+        };
+        self.ledger.nodes.values().enumerate().filter(fits).count()
     }
 
     /// The first instant after now at which a job fits somewhere.
-    pub(crate) fn earliest(&self, request: &Request, length: Span) -> Option<Kept> {
+    pub(crate) fn earliest(&self, request: &Request, length: Span) -> Option<Vec<Kept>> {
         self.instants().into_iter().find_map(|at| self.place(request, at, length))
     }
 }
@@ -245,18 +260,33 @@ pub(crate) fn allowed(ledger: &Ledger, job: &Job, beside: usize) -> bool {
     })
 }
 
+/// The places that are kept for those that wait, if none of them could start now.
+pub(crate) fn kept(ledger: &Ledger, controller: &Controller, now: Now) -> Option<Vec<(JobNumber, Kept)>> {
+    let mut kept = Vec::new();
+    idle_or_keeping(ledger, controller, now, &mut kept).is_none().then_some(kept)
+}
+
 /// A job that could start now without moving any of the places that are kept for those before it.
 pub(crate) fn idle<'c>(ledger: &Ledger, controller: &'c Controller, now: Now) -> Option<&'c Job> {
+    idle_or_keeping(ledger, controller, now, &mut Vec::new())
+}
+
+fn idle_or_keeping<'c>(
+    ledger: &Ledger,
+    controller: &'c Controller,
+    now: Now,
+    kept: &mut Vec<(JobNumber, Kept)>,
+) -> Option<&'c Job> {
     let (policy, reserve) = (&ledger.config.policy, ledger.config.resources.gpu_reserve);
     let strict = policy.scheduler == Scheduler::FifoStrict;
-    let mut plan = Plan::new(ledger, now);
+    let (mut plan, mut keeping) = (Plan::new(ledger, now), 0);
     // Who is first in a queue and has a place kept keeps one in the queue too.
     let mut kept_in: BTreeSet<&QueueName> = BTreeSet::new();
     for job in controller.ready_jobs() {
         if !allowed(ledger, job, usize::from(kept_in.contains(&job.queue))) {
             continue;
         }
-        if !ledger.nodes.values().any(|node| fits_empty(node, &job.request, reserve)) {
+        if !fits_somewhere(ledger, &job.request, reserve) {
             continue;
         }
         let length = planned(job, &ledger.config);
@@ -266,10 +296,13 @@ pub(crate) fn idle<'c>(ledger: &Ledger, controller: &'c Controller, now: Now) ->
         if strict {
             return None;
         }
-        if plan.kept.len() < policy.reservations as usize {
+        if keeping < policy.reservations {
             let earliest = plan.earliest(&job.request, length);
+            keeping += u32::from(earliest.is_some());
             kept_in.extend(earliest.is_some().then_some(&job.queue));
-            plan.kept.extend(earliest);
+            let places = earliest.into_iter().flatten();
+            kept.extend(places.clone().map(|place| (job.id.number, place)));
+            plan.kept.extend(places);
         }
     }
     None

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use crate::chance::{self, Frame, New};
 use crate::ledger::{Ledger, planned, said};
-use crate::naive::fits_empty;
+use crate::naive::fits_somewhere;
 use crate::sharing::{Measured, SCALE, part, price};
 use crate::world::World;
 use crate::{histories, history};
@@ -31,12 +31,13 @@ fn key(job: &Job, ledger: &Ledger, measured: &Measured) -> Key {
     let aged = bound.map_or(-priority, |x| since.0 - (x / 100).max(1) * priority);
     let unplanned = config.policy.unplanned();
     let length = said(job).unwrap_or(unplanned);
-    let area = i64::try_from(measured.share(request) * u128::from(length.0)).unwrap_or(i64::MAX);
     let order = config.queue(job.queue.as_str()).unwrap().order;
-    let area = match order {
-        QueueOrder::Lpf => i64::try_from(part(ledger, request) * u128::from(length.0)).unwrap_or(i64::MAX),
-        _ => area,
+    let share = match order {
+        QueueOrder::Lpf => part(ledger, request),
+        _ => measured.share(request),
     };
+    let area = share * u128::from(request.nodes().min) * u128::from(length.0);
+    let area = i64::try_from(area).unwrap_or(i64::MAX);
     let (class, value) = match order {
         QueueOrder::Prio => (0, aged),
         QueueOrder::Fifo => (0, 0),
@@ -69,7 +70,7 @@ fn sorted(ledger: &Ledger, controller: &Controller) -> Vec<JobNumber> {
     let mut queues: BTreeMap<QueueName, Vec<(Key, &Job)>> = BTreeMap::new();
     let reserve = config.resources.gpu_reserve;
     for job in controller.jobs().filter(|job| job.state == ax_core::job::state::JobState::Ready) {
-        if ledger.nodes.values().any(|node| fits_empty(node, &job.request, reserve)) {
+        if fits_somewhere(ledger, &job.request, reserve) {
             queues.entry(job.queue.clone()).or_default().push((key(job, ledger, &measured), job));
         }
     }
@@ -88,7 +89,8 @@ fn sorted(ledger: &Ledger, controller: &Controller) -> Vec<JobNumber> {
         let Some(name) = next.map(|(name, _)| name.clone()) else { return order };
         let (_, job) = queues.get_mut(&name).unwrap().pop().unwrap();
         order.push(job.id.number);
-        let cost = price(config.policy.cost, measured.share(&job.request), planned(job, config));
+        let share = measured.share(&job.request) * u128::from(job.request.nodes().min);
+        let cost = price(config.policy.cost, share, planned(job, config));
         *times.get_mut(&name).unwrap() += cost * SCALE / i128::from(weight(&name));
     }
 }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::chance::{self, Frame, New};
 use crate::ledger::{Ledger, planned, refused};
-use crate::naive::{fits_empty, of_card};
+use crate::naive::{fits_somewhere, of_card};
 use crate::world::{Seen, World};
 use crate::{histories, history};
 
@@ -91,7 +91,7 @@ struct Books {
 /// Whether a node could hold a request if it were empty.
 fn fits(ledger: &Ledger, request: &Request) -> bool {
     let reserve = ledger.config.resources.gpu_reserve;
-    ledger.nodes.values().any(|node| fits_empty(node, request, reserve))
+    fits_somewhere(ledger, request, reserve)
 }
 
 impl Books {
@@ -161,9 +161,9 @@ impl Books {
         match decision {
             Decision::Moved { job, to: JobState::Ready, .. } => self.waits_now(ledger, seen, job.number),
             Decision::Moved { job, from: Some(JobState::Ready), .. } => drop(self.ready.remove(&job.number)),
-            Decision::Launch { attempt, .. } => {
+            Decision::Launch { attempt, others, .. } => {
                 let job = seen.controller.job(attempt.job.number).unwrap();
-                let share = Measured::of(ledger).share(&job.request);
+                let share = Measured::of(ledger).share(&job.request) * (1 + others.len() as u128);
                 let weight = i128::from(ledger.config.queue(job.queue.as_str()).unwrap().priority);
                 let length = planned(job, &ledger.config);
                 *self.times.entry(job.queue.clone()).or_default() +=

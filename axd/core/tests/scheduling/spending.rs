@@ -48,7 +48,8 @@ proptest! {
                     // Rounded to a millionth of a card there.
                     let enough = counted > budget * (1.0 + 1e-5) + 1.0;
                     assert!(percent >= 100.0 || !enough, "{attempt} goes after {counted} of {budget}");
-                    new.push((now.0, loss(ledger, &ledger.held[&attempt.epoch], now)));
+                    let lost = ledger.parts(attempt.epoch).map(|part| loss(ledger, part, now)).sum();
+                    new.push((now.0, lost));
                 }
             });
             losses.append(&mut new);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ax_core::config::Config;
 use ax_core::controller::{Change, Controller, Decision, Event, NodeWish, Snapshot, Wish};
 use ax_core::gpu::{CardName, CardState, Health};
-use ax_core::id::{AttemptName, JobNumber, Uid};
+use ax_core::id::{AttemptName, HostName, JobNumber, Uid};
 use ax_core::job::state::Outcome;
 use ax_core::job::{Actor, AttemptEnd};
 use ax_core::size::Megabytes;
@@ -34,6 +34,9 @@ pub(crate) type Checker<'c> = &'c mut dyn FnMut(&Seen<'_>);
 #[derive(Debug, Clone)]
 struct Living {
     name: AttemptName,
+    /// Where; its script runs on the first of its nodes.
+    node: HostName,
+    first: bool,
     /// When its script began; nothing as long as nobody has heard of it.
     began: Option<u64>,
     /// When it will end, and how.
@@ -149,11 +152,18 @@ impl World {
     fn take_in(&mut self, out: &[Decision]) {
         for decision in out {
             match decision {
-                Decision::Launch { attempt, .. } => {
+                Decision::Launch { attempt, allocation, others, .. } => {
                     let job = self.controller.job(attempt.job.number);
                     let slice = job.and_then(|job| job.request.cards.as_ref()?.slice);
                     let (name, outcome) = (*attempt, Outcome::Succeeded);
-                    self.living.push(Living { name, began: None, ends: u64::MAX, outcome, slice });
+                    for (at, part) in std::iter::once(allocation).chain(others).enumerate() {
+                        let (node, first) = (part.node.clone(), at == 0);
+                        let (began, ends) = (None, u64::MAX);
+                        self.living.push(Living { name, node, first, began, ends, outcome, slice });
+                    }
+                }
+                Decision::PartClosed { attempt, node, .. } => {
+                    self.living.retain(|one| one.name != *attempt || one.node != *node);
                 }
                 Decision::Terminate { attempt, outcome, .. } => {
                     let soon = self.boot + if self.frame.honest { 0 } else { 700 };
@@ -174,7 +184,7 @@ impl World {
     fn begin(&mut self, check: Checker<'_>) {
         let now = self.now().wall;
         let mut events = Vec::new();
-        for one in self.living.iter_mut().filter(|one| one.began.is_none()) {
+        for one in self.living.iter_mut().filter(|one| one.first && one.began.is_none()) {
             one.began = Some(self.boot);
             let job = self.controller.job(one.name.job.number).unwrap();
             let all = self.takes.get(&job.id.number).copied().unwrap_or(1000);
@@ -208,10 +218,13 @@ impl World {
             }
             self.boot = self.boot.max(next);
             let now = self.now().wall;
-            let over = self.living.iter().filter(|one| one.ends <= self.boot);
-            let mut events: Vec<Event> = over
-                .map(|one| Event::AttemptEnded { attempt: one.name, at: now, end: end_of(one, one.outcome) })
-                .collect();
+            let due = |one: &&Living| one.ends <= self.boot;
+            // Where all say the truth all parts of a job are over at one instant.
+            let script_ends =
+                |name: AttemptName| self.living.iter().filter(due).any(|one| one.first && one.name == name);
+            let over = |one: &&Living| due(one) || (self.frame.honest && script_ends(one.name));
+            let mut events: Vec<Event> =
+                self.living.iter().filter(over).map(|one| one.over(one.outcome, now)).collect();
             if events.is_empty() {
                 events.push(Event::Tick);
             }
@@ -302,7 +315,7 @@ impl World {
         }
         let one = self.living[chance.below(self.living.len() as u64) as usize].clone();
         let attempt = one.name;
-        let ended = |outcome| Event::AttemptEnded { attempt, at: now, end: end_of(&one, outcome) };
+        let ended = |outcome| one.over(outcome, now);
         let event = match what {
             0 if self.frame.preemption != Some(true) => ended(Outcome::Failed),
             1 | 2 => ended(Outcome::OutOfMemory),
@@ -314,7 +327,9 @@ impl World {
                 let peak = Megabytes((asked * chance.of(&[150, 50, 110]) / 100).min(24_000));
                 Event::CardsUsed { attempt, peak }
             }
+            8 if !one.first => ended(Outcome::LaunchFailed),
             8 if one.began.is_none() => Event::NeverStarted { attempt, why: "no room".to_owned() },
+            9 if !one.first => ended(Outcome::Succeeded),
             _ => Event::Checkpointed { attempt, at: now },
         };
         self.step(vec![event], check);
@@ -335,6 +350,17 @@ impl World {
         let back: Snapshot = serde_json::from_str(&text).unwrap();
         self.controller = Controller::restore(back);
         self.step(vec![Event::Tick], check);
+    }
+}
+
+impl Living {
+    /// It is over there.
+    fn over(&self, outcome: Outcome, at: WallTime) -> Event {
+        let (attempt, end) = (self.name, end_of(self, outcome));
+        match self.first {
+            true => Event::AttemptEnded { attempt, at, end },
+            false => Event::PartEnded { attempt, node: self.node.clone(), at, end },
+        }
     }
 }
 

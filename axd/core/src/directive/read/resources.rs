@@ -202,11 +202,7 @@ pub(in crate::directive) fn nodes(draft: &mut Draft, given: &Given<'_>) -> Done 
         draft.out.spec.resources.nodes = None;
         return Ok(());
     }
-    let count = node_count(value)?;
-    if count.min > 1 {
-        return Err(Fault::new("more than one node is not supported yet"));
-    }
-    draft.out.spec.resources.nodes = Some(count);
+    draft.out.spec.resources.nodes = Some(node_count(value)?);
     Ok(())
 }
 

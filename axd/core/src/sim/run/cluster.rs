@@ -71,6 +71,11 @@ impl Cluster {
         Some(Place { node, cards: allocation.cards.iter().map(|card| card.index).collect() })
     }
 
+    /// The name of a node.
+    pub(super) fn name(&self, place: &Place) -> HostName {
+        self.nodes[place.node].inventory.name.clone()
+    }
+
     /// Memory of each card of a node.
     pub(super) fn card_size(&self, place: &Place) -> Megabytes {
         self.nodes[place.node].mem
@@ -105,6 +110,11 @@ impl Cluster {
             self.cards(place).for_each(|card| card.used = card.used + mem);
         }
         fits
+    }
+
+    /// It takes it no more: elsewhere there was too little.
+    pub(super) fn unload(&mut self, place: &Place, mem: Megabytes) {
+        self.cards(place).for_each(|card| card.used = card.used.saturating_sub(mem));
     }
 
     fn cards<'a>(&'a mut self, place: &'a Place) -> impl Iterator<Item = &'a mut SimCard> + 'a {

@@ -66,7 +66,7 @@ pub enum End {
     Rejected(Box<str>),
 }
 
-/// An attempt as it ran.
+/// An attempt as it ran; of several nodes on one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stay {
     /// The task's place in the workload.

@@ -10,7 +10,7 @@ use super::cluster::{Cluster, Place};
 use super::submission::Submissions;
 use super::{End, Fate, Options, Run, Stay, Stuck};
 use crate::controller::{Controller, Decision, Event, Snapshot};
-use crate::id::{AttemptName, JobId};
+use crate::id::{AttemptName, HostName, JobId};
 use crate::job::AttemptEnd;
 use crate::job::state::{JobState, Outcome};
 use crate::node::Allocation;
@@ -36,14 +36,28 @@ struct Life {
 #[derive(Debug, Clone)]
 struct Living {
     name: AttemptName,
-    place: Place,
+    part: Part,
+    /// On the other nodes.
+    others: Vec<Part>,
     from: Span,
-    portion: Portion,
     /// What it holds of each card; absent: all.
     slice: Option<Megabytes>,
     loaded: bool,
     /// It will be over its time limit.
     too_long: bool,
+}
+
+/// What an attempt has on one node.
+#[derive(Debug, Clone)]
+struct Part {
+    place: Place,
+    portion: Portion,
+}
+
+impl Living {
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        std::iter::once(&self.part).chain(&self.others)
+    }
 }
 
 /// A simulation at one instant.
@@ -233,17 +247,19 @@ impl<'a> Player<'a> {
         let mut open = VecDeque::from(decisions);
         while let Some(decision) = open.pop_front() {
             let follows = match decision {
-                Decision::Launch { attempt, allocation, .. } => self.launch(attempt, &allocation),
+                Decision::Launch { attempt, allocation, others, .. } => {
+                    self.launch(attempt, &allocation, &others).into_iter().collect()
+                }
                 Decision::Terminate { attempt, outcome, message, .. } => {
                     self.terminate(attempt, outcome, message)
                 }
                 Decision::Moved { job, from, to, .. } => {
                     self.moved(job, from, to);
-                    None
+                    Vec::new()
                 }
-                _ => None,
+                _ => Vec::new(),
             };
-            if let Some(event) = follows {
+            for event in follows {
                 self.events += 1;
                 open.extend(self.controller.apply(moment(self.now), event));
             }
@@ -269,9 +285,10 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn launch(&mut self, name: AttemptName, allocation: &Allocation) -> Option<Event> {
+    fn launch(&mut self, name: AttemptName, allocation: &Allocation, others: &[Allocation]) -> Option<Event> {
         let number = self.task_of(name.job)?;
         let place = self.cluster.place(allocation)?;
+        let others: Vec<Place> = others.iter().map(|part| self.cluster.place(part)).collect::<Option<_>>()?;
         let job = self.controller.job(name.job.number)?;
         let request = &job.request;
         let (task, life) = (&self.workload.tasks[number], &mut self.lives[number]);
@@ -279,13 +296,19 @@ impl<'a> Player<'a> {
         let limit = self.controller.limit_from(job, moment(self.now).wall).filter(|limit| *limit < remaining);
         life.fate.mem = request.cards.as_ref().and_then(|cards| cards.slice);
         life.fate.first_start.get_or_insert(self.now);
-        let portion = Portion {
-            queue: task.queue.clone(),
-            size: self.cluster.card_size(&place),
-            cards: task.cards,
-            mem: life.fate.mem,
-            mem_true: Some(task.mem_true).filter(|mem| *mem > Megabytes::ZERO),
+        let (cluster, mem) = (&mut self.cluster, life.fate.mem);
+        let mut part = |place: Place| {
+            let portion = Portion {
+                queue: task.queue.clone(),
+                size: cluster.card_size(&place),
+                cards: task.cards,
+                mem,
+                mem_true: Some(task.mem_true).filter(|mem| *mem > Megabytes::ZERO),
+            };
+            self.service.started(&portion, cluster.occupy(&place));
+            Part { place, portion }
         };
+        let (part, others) = (part(place), others.into_iter().map(&mut part).collect());
         let due = |after: Span, what| Due {
             at: self.now + after,
             what,
@@ -297,10 +320,9 @@ impl<'a> Player<'a> {
         if Span::ZERO < self.options.load && self.options.load < remaining {
             self.clock.add(due(self.options.load, What::Load));
         }
-        self.service.started(&portion, self.cluster.occupy(&place));
         let slice = allocation.cards.first().and_then(|card| card.slice);
         let (from, too_long) = (self.now, limit.is_some());
-        life.attempt = Some(Living { name, place, from, portion, slice, loaded: false, too_long });
+        life.attempt = Some(Living { name, part, others, from, slice, loaded: false, too_long });
         Some(Event::AttemptStarted { attempt: name, at: moment(self.now).wall })
     }
 
@@ -308,7 +330,9 @@ impl<'a> Player<'a> {
     fn load(&mut self, number: usize) {
         let mem_true = self.workload.tasks[number].mem_true;
         let Some(living) = self.lives[number].attempt.as_mut() else { return };
-        if !self.cluster.load(&living.place, mem_true) {
+        let loaded = living.parts().take_while(|part| self.cluster.load(&part.place, mem_true)).count();
+        if loaded <= living.others.len() {
+            living.parts().take(loaded).for_each(|part| self.cluster.unload(&part.place, mem_true));
             return self.end(number, Outcome::OutOfMemory);
         }
         living.loaded = true;
@@ -319,61 +343,67 @@ impl<'a> Player<'a> {
     }
 
     /// The controller ends an attempt: it is over at once.
-    fn terminate(&mut self, name: AttemptName, outcome: Outcome, message: String) -> Option<Event> {
-        let number = self.task_of(name.job)?;
-        self.lives[number].attempt.as_ref().filter(|living| living.name == name)?;
-        let event = self.leave(number, outcome)?;
-        Some(match event {
-            Event::AttemptEnded { attempt, at, end } => {
-                Event::AttemptEnded { attempt, at, end: AttemptEnd { message: Some(message), ..end } }
-            }
-            other => other,
-        })
+    fn terminate(&mut self, name: AttemptName, outcome: Outcome, message: String) -> Vec<Event> {
+        let Some(number) = self.task_of(name.job) else { return Vec::new() };
+        if self.lives[number].attempt.as_ref().is_none_or(|living| living.name != name) {
+            return Vec::new();
+        }
+        self.leave(number, outcome, Some(message))
     }
 
     fn end(&mut self, number: usize, outcome: Outcome) {
-        if let Some(event) = self.leave(number, outcome) {
+        for event in self.leave(number, outcome, None) {
             self.tell(event);
         }
     }
 
-    /// Takes an attempt off its cards, and says so.
-    fn leave(&mut self, number: usize, outcome: Outcome) -> Option<Event> {
+    /// Takes an attempt off its cards, and says so: it is over on all of its nodes at one instant.
+    fn leave(&mut self, number: usize, outcome: Outcome, message: Option<String>) -> Vec<Event> {
         let (task, life) = (&self.workload.tasks[number], &mut self.lives[number]);
-        let living = life.attempt.take()?;
+        let Some(living) = life.attempt.take() else { return Vec::new() };
         let ran = Span(self.now.0 - living.from.0);
         let loaded = living.loaded.then_some(task.mem_true);
-        self.service.ended(&living.portion, self.cluster.leave(&living.place, loaded));
+        for part in living.parts() {
+            self.service.ended(&part.portion, self.cluster.leave(&part.place, loaded));
+        }
         if outcome != Outcome::Succeeded {
             let kept = match task.checkpoint.filter(|_| outcome == Outcome::Preempted) {
                 Some(every) => Span(life.saved.0 + ran.0 / every.0 * every.0),
                 None => life.saved,
             };
             let thrown_away = (life.saved.0 + ran.0 - kept.0) as f64;
-            life.fate.lost += thrown_away * living.portion.share(living.portion.size);
+            let share: f64 = living.parts().map(|part| part.portion.share(part.portion.size)).sum();
+            life.fate.lost += thrown_away * share;
             life.saved = kept;
         }
         life.fate.ooms += u32::from(outcome == Outcome::OutOfMemory);
         life.fate.evictions += u32::from(outcome == Outcome::Preempted);
-        let Living { name, place: Place { node, cards }, from, loaded, portion, .. } = living;
-        self.stays.push(Stay {
-            task: number,
-            node,
-            cards,
-            mem: portion.mem,
-            from,
-            to: self.now,
-            how: outcome,
-        });
+        let Living { name, part, others, from, loaded, .. } = living;
+        let nodes: Vec<HostName> = others.iter().map(|part| self.cluster.name(&part.place)).collect();
+        for Part { place: Place { node, cards }, portion } in std::iter::once(part).chain(others) {
+            self.stays.push(Stay {
+                task: number,
+                node,
+                cards,
+                mem: portion.mem,
+                from,
+                to: self.now,
+                how: outcome,
+            });
+        }
         let measured = loaded || outcome == Outcome::OutOfMemory;
         let end = AttemptEnd {
             outcome,
             exit_code: (outcome == Outcome::Succeeded).then_some(0),
             signal: None,
-            message: None,
+            message,
             card_peak: (measured && task.cards > 0).then_some(task.mem_true),
         };
-        Some(Event::AttemptEnded { attempt: name, at: moment(self.now).wall, end })
+        let (attempt, at) = (name, moment(self.now).wall);
+        let of_others =
+            nodes.into_iter().map(|node| Event::PartEnded { attempt, node, at, end: end.clone() });
+        let of_others: Vec<Event> = of_others.collect();
+        std::iter::once(Event::AttemptEnded { attempt, at, end }).chain(of_others).collect()
     }
 }
 

@@ -8,10 +8,11 @@ use super::player::YEAR;
 use super::{Options, Stuck};
 use crate::config::Config;
 use crate::controller::Submission;
+use crate::explain::never_enough;
 use crate::id::{SubmissionKey, Uid};
 use crate::job::Owner;
 use crate::job::request::{Request, Times, card_request, resolve};
-use crate::job::spec::{GpuCount, JobSpec, RamRequest};
+use crate::job::spec::{GpuCount, JobSpec, NodeCount, RamRequest};
 use crate::node::{Inventory, Node};
 use crate::schedule::history::{History, Run, Signature};
 use crate::sim::workload::{Task, Workload};
@@ -27,8 +28,8 @@ pub(super) struct Submissions {
     coming: Vec<(Span, usize)>,
     ranks: Vec<u32>,
     owners: BTreeMap<Arc<str>, Uid>,
-    /// An empty node of each shape, or all of the workload's origin.
-    shapes: Vec<Node>,
+    /// An empty node of each shape, and how many there are of it; or all of the workload's origin.
+    shapes: Vec<(Node, usize)>,
     /// Whether these are such: what tasks ask for has its meaning there.
     at_home: bool,
 }
@@ -53,7 +54,7 @@ impl Submissions {
         }
         let coming = workload.in_order().into_iter().rev().map(|at| (workload.tasks[at].arrive, at));
         let shapes = match at_home {
-            true => nodes.cloned().map(Node::new).collect(),
+            true => nodes.cloned().map(|has| (Node::new(has), 1)).collect(),
             false => shapes(nodes),
         };
         Ok(Submissions { coming: coming.collect(), ranks: workload.ranks(), owners, shapes, at_home })
@@ -68,7 +69,7 @@ impl Submissions {
             let (owner, cards) = (self.owner(task), card_request(&spec(task)).ok().flatten());
             let peak = cards.is_some().then_some(task.mem_true);
             let run = Run { length: task.runtime, peak, ended: WallTime(0) + task.arrive };
-            history.add(owner, Signature::of(&task.name, cards.as_ref()), &run);
+            history.add(owner, Signature::of(&task.name, cards.as_ref()).on(task.nodes), &run);
         }
         history
     }
@@ -114,16 +115,23 @@ impl Submissions {
             return Err(config.unknown_queue(task.queue.as_str()));
         };
         let reserve = config.resources.gpu_reserve;
-        let largest: Vec<&Node> = self.shapes.first().into_iter().collect();
+        let largest: Vec<&Node> = self.shapes.first().into_iter().map(|(node, _)| node).collect();
         let request = match task.asked.as_deref().filter(|_| self.at_home) {
             Some(asked) => asked.clone(),
             None => resolve(&spec(task), Times::default(), config, queue, &largest)
                 .map_err(|why| why.to_string())?,
         };
-        if self.shapes.iter().any(|node| node.could_ever_hold(&request, reserve)) {
+        let holds = |(node, _): &&(Node, usize)| node.could_ever_hold(&request, reserve);
+        let fitting: usize = self.shapes.iter().filter(holds).map(|(_, count)| count).sum();
+        if fitting >= request.nodes().min as usize {
             return Ok(request);
         }
-        let lacks = self.shapes.first().and_then(|node| node.lacks_for_ever(&request, reserve));
+        if fitting > 0 {
+            let number = |count| u32::try_from(count).unwrap_or(u32::MAX);
+            let all: usize = self.shapes.iter().map(|(_, count)| count).sum();
+            return Err(never_enough(&request, number(fitting), number(all)));
+        }
+        let lacks = self.shapes.first().and_then(|(node, _)| node.lacks_for_ever(&request, reserve));
         Err(lacks.unwrap_or_else(|| "no node could ever hold it".to_owned()))
     }
 }
@@ -131,7 +139,8 @@ impl Submissions {
 /// What the owner of a task would have said to `axbatch`.
 fn spec(task: &Task) -> JobSpec {
     let mut spec = JobSpec::default();
-    spec.resources.gpus = Some(GpuCount { kind: None, count: task.cards });
+    spec.resources.gpus_per_node = Some(GpuCount { kind: None, count: task.cards });
+    spec.resources.nodes = Some(NodeCount { min: task.nodes, max: task.nodes });
     spec.resources.gpu_mem = task.mem;
     // Whether less may be given is the configuration's to say here.
     spec.resources.fit_memory = true;
@@ -143,11 +152,12 @@ fn spec(task: &Task) -> JobSpec {
 }
 
 /// One empty node of each shape, that with most cards, then most memory, first.
-fn shapes<'a>(nodes: impl Iterator<Item = &'a Inventory>) -> Vec<Node> {
-    let mut shapes: BTreeMap<(usize, Megabytes), Node> = BTreeMap::new();
+fn shapes<'a>(nodes: impl Iterator<Item = &'a Inventory>) -> Vec<(Node, usize)> {
+    let mut shapes: BTreeMap<(usize, Megabytes), (Node, usize)> = BTreeMap::new();
     for inventory in nodes {
         let mem = inventory.cards.first().map(|card| card.mem).unwrap_or_default();
-        shapes.entry((inventory.cards.len(), mem)).or_insert_with(|| Node::new(inventory.clone()));
+        let key = (inventory.cards.len(), mem);
+        shapes.entry(key).or_insert_with(|| (Node::new(inventory.clone()), 0)).1 += 1;
     }
     shapes.into_values().rev().collect()
 }

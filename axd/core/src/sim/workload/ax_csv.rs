@@ -12,13 +12,15 @@ use crate::text::quoted;
 use crate::time::Span;
 
 const NEEDED: [&str; 3] = ["id", "arrive", "runtime"];
-const KNOWN: [&str; 12] = [
-    "id", "arrive", "runtime", "estimate", "gpus", "mem", "mem_true", "priority", "queue", "user", "ckpt",
-    "name",
+const KNOWN: [&str; 13] = [
+    "id", "arrive", "runtime", "estimate", "gpus", "nodes", "mem", "mem_true", "priority", "queue", "user",
+    "ckpt", "name",
 ];
 
 /// More cards than this has no node.
 const MOST_CARDS: i64 = 1024;
+/// More nodes than this has no cluster that is simulated.
+const MOST_NODES: i64 = 100_000;
 
 pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
     let sheet = Sheet::new(text)?;
@@ -48,6 +50,7 @@ fn task(row: &Row<'_>, texts: &mut Texts) -> Result<Task, BadWorkload> {
         runtime,
         estimate: row.get("estimate").map_or(Ok(runtime), |field| field.seconds())?,
         cards: row.get("gpus").map_or(Ok(1), |field| field.whole(0..=MOST_CARDS))? as u32,
+        nodes: row.get("nodes").map_or(Ok(1), |field| field.whole(1..=MOST_NODES))? as u32,
         mem: (mem > Megabytes::ZERO).then_some(mem),
         mem_true: megabytes("mem_true")?.unwrap_or(mem),
         priority: row.get("priority").map_or(Ok(i64::from(DEFAULT_PRIORITY)), |field| field.whole(0..=100))?
@@ -70,8 +73,8 @@ mod tests {
 
     #[test]
     fn every_column_is_read() {
-        let text = "# a remark\nid,arrive,runtime,estimate,gpus,mem,mem_true,priority,queue,user,ckpt,name\n\
-                    7,0.1,226.9,253.1,2,16000,12640,16,dev,d2,30,train\n";
+        let text = "# a remark\nid,arrive,runtime,estimate,gpus,nodes,mem,mem_true,priority,queue,user,ckpt,name\n\
+                    7,0.1,226.9,253.1,2,3,16000,12640,16,dev,d2,30,train\n";
         let workload = read(text).unwrap();
         assert_eq!(
             workload.tasks,
@@ -81,6 +84,7 @@ mod tests {
                 runtime: Span(226_900),
                 estimate: Span(253_100),
                 cards: 2,
+                nodes: 3,
                 mem: Some(Megabytes(16_000)),
                 mem_true: Megabytes(12_640),
                 priority: 16,
@@ -97,7 +101,7 @@ mod tests {
     fn what_is_not_said_has_a_default() {
         let workload = read("runtime,id,arrive,estimate,mem\n4,a,0,,0\n").unwrap();
         let task = &workload.tasks[0];
-        assert_eq!((task.estimate, task.cards, task.mem), (Span(4000), 1, None));
+        assert_eq!((task.estimate, task.cards, task.nodes, task.mem), (Span(4000), 1, 1, None));
         assert_eq!((task.mem_true, task.priority, task.checkpoint), (Megabytes::ZERO, 50, None));
         assert_eq!((task.queue.as_str(), &*task.user, &*task.name), ("default", "u", ""));
     }
@@ -117,6 +121,10 @@ mod tests {
             (format!("#\n{head}\n1,0,-5,50,q\n"), "3:5: runtime: '-5' is not a number of seconds"),
             (format!("{head}\n1,0,nan,50,q\n"), "2:5: runtime: 'nan' is not a number of seconds"),
             (format!("{head}\n1,0,5,101,q\n"), "2:7: priority: '101' is not a whole number from 0 to 100"),
+            (
+                "id,arrive,runtime,nodes\n1,0,5,0\n".into(),
+                "2:7: nodes: '0' is not a whole number from 1 to 100000",
+            ),
             (format!("{head}\n1,,5,50,q\n"), "2:1: the line has no 'arrive'"),
             (format!("{head}\n1,0,5,5,q\n1,0,5,5,q\n"), "3:1: id '1' stands twice"),
             (

@@ -30,6 +30,7 @@ pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
             runtime,
             estimate: runtime,
             cards: 1,
+            nodes: 1,
             mem: Some(SLICE),
             mem_true: SLICE,
             priority: DEFAULT_PRIORITY,

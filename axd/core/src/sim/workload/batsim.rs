@@ -67,6 +67,7 @@ fn task(
         runtime,
         estimate: job.walltime.map_or(Ok(runtime), |walltime| seconds(walltime, "walltime"))?,
         cards: job.res,
+        nodes: 1,
         mem: None,
         mem_true: Megabytes::ZERO,
         priority: DEFAULT_PRIORITY,

@@ -67,8 +67,10 @@ pub struct Task {
     pub runtime: Span,
     /// How long its owner says that it will.
     pub estimate: Span,
-    /// Cards, all of one node.
+    /// Cards on each of its nodes.
     pub cards: u32,
+    /// Nodes, all at one instant.
+    pub nodes: u32,
     /// What it asks for of each card; absent: whole cards.
     pub mem: Option<Megabytes>,
     /// What it really uses of each card.

@@ -143,6 +143,7 @@ fn task(at: usize, row: &Row<'_>, columns: Columns, texts: &mut Texts) -> Result
         runtime,
         estimate: runtime,
         cards: cards as u32,
+        nodes: 1,
         mem,
         mem_true: mem.unwrap_or_default(),
         priority,

@@ -187,6 +187,7 @@ impl Seen {
             runtime,
             estimate: request.estimate.or(request.time_limit).unwrap_or(runtime),
             cards: cards.map_or(0, |cards| cards.count),
+            nodes: request.nodes().min,
             mem,
             mem_true: self.peak.or(mem).unwrap_or_default(),
             priority: request.priority,

@@ -83,6 +83,7 @@ fn task(line: &Line<'_>, texts: &mut Texts) -> Result<Option<Task>, BadWorkload>
         runtime: super::sheet::span_of(run),
         estimate: super::sheet::span_of(estimate.unwrap_or(run)),
         cards: 1,
+        nodes: 1,
         mem: Some(mem),
         mem_true: mem,
         priority: DEFAULT_PRIORITY,

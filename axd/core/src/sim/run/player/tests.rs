@@ -48,6 +48,27 @@ fn what_was_saved_is_not_done_again_and_the_rest_is_lost() {
 }
 
 #[test]
+fn a_job_on_several_nodes_starts_when_all_are_free_and_ends_on_all() {
+    // The first is done after 30 s; the second wants both nodes for 20 s; the third is over before, the fourth is not.
+    let text = "id,arrive,runtime,gpus,nodes\n1,0,30,1,1\n2,1,20,1,2\n3,2,25,1,1\n4,3,40,1,1\n5,4,1,1,3\n";
+    let workload = Format::Csv.read(text, None).unwrap();
+    let nodes = vec!["1x100".parse().unwrap(); 2];
+    let run = simulate(&workload, &Options { nodes, ..Options::default() }).unwrap();
+    let starts: Vec<Option<u64>> =
+        run.fates.iter().map(|fate| fate.first_start.map(Span::as_seconds)).collect();
+    assert_eq!(starts, [Some(0), Some(30), Some(2), Some(50), None]);
+    let stays: Vec<(usize, u64, u64)> = run
+        .stays
+        .iter()
+        .filter(|stay| stay.task == 1)
+        .map(|stay| (stay.node, stay.from.as_seconds(), stay.to.as_seconds()))
+        .collect();
+    assert_eq!(stays, [(0, 30, 50), (1, 30, 50)]);
+    let whys: Vec<&str> = run.rejected().map(|(_, why)| why).collect();
+    assert_eq!(whys, ["it needs 3 nodes at once, and the cluster has 2"]);
+}
+
+#[test]
 fn a_job_over_its_limit_ends_there() {
     let workload = Format::Csv.read(WORKLOAD, None).unwrap();
     let mut options = options();

@@ -1,0 +1,128 @@
+//! Attempts on several nodes end part by part: the attempt is over when all parts are. What its script says counts for
+//! the whole, unless another part failed before; whichever settles it, the other parts are ended.
+
+use crate::id::{AttemptName, HostName};
+use crate::job::state::{Cause, JobState, Outcome};
+use crate::job::{Attempt, AttemptEnd};
+use crate::time::{Now, WallTime};
+
+use super::attempt::counted_as;
+use super::{Controller, Decision, Move};
+
+impl Controller {
+    /// What an attempt had on a node is over and proved empty.
+    pub(super) fn part_ended(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        node: HostName,
+        at: WallTime,
+        end: AttemptEnd,
+        out: &mut Vec<Decision>,
+    ) {
+        let Some(attempt) = self.living(name, Cause::Ended, "end of a part", out) else { return };
+        if attempt.gang.is_none() && attempt.allocation.node == node {
+            return self.attempt_over(now, name, at, end, out);
+        }
+        let asked = attempt.ending.is_some();
+        let Some(Closed { settles, verdict, left }) = close(attempt, &node, &end) else {
+            let why = format!("end of {name} on {node}, where it has no living part");
+            out.push(Decision::Ignored { job: Some(name.job), why });
+            return;
+        };
+        self.give_back(&node, name);
+        if settles && !asked && end.outcome == Outcome::LaunchFailed {
+            let why = end.message.as_deref().unwrap_or_default();
+            self.came_to_nothing(now, &node, name, why);
+        }
+        out.push(Decision::PartClosed { attempt: name, node: node.clone(), at, end });
+        let Some(verdict) = verdict else { return };
+        if left == 0 {
+            return self.parts_over(now, name, at, verdict, out);
+        }
+        if settles {
+            self.completes(now, name, &node, &verdict, out);
+        }
+        // Who was asked to end was asked on all nodes.
+        if settles && !asked {
+            let (outcome, message) = (verdict.outcome, format!("it has ended on {node}"));
+            out.push(Decision::Terminate { attempt: name, outcome, message, warned: false });
+        }
+    }
+
+    /// The whole is settled by what became of it on one node.
+    fn completes(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        node: &HostName,
+        end: &AttemptEnd,
+        out: &mut Vec<Decision>,
+    ) {
+        let number = name.job.number;
+        let Some(job) = self.job(number) else { return };
+        // What never began is not completing: it goes back to those that wait.
+        let begins = job.state == JobState::Starting && end.outcome == Outcome::LaunchFailed;
+        if job.state != JobState::Completing && !begins {
+            let why = format!("it has ended on {node}; its other parts are being ended");
+            self.shift(now, number, Move::by_ax(Cause::Ending, JobState::Completing, &why), out);
+        }
+    }
+
+    /// All parts of an attempt are over.
+    fn parts_over(
+        &mut self,
+        now: Now,
+        name: AttemptName,
+        at: WallTime,
+        end: AttemptEnd,
+        out: &mut Vec<Decision>,
+    ) {
+        let began = self.job(name.job.number).is_some_and(|job| job.state != JobState::Starting);
+        match end.outcome {
+            Outcome::LaunchFailed if !began => {
+                self.nothing_began(now, name, &end.message.unwrap_or_default(), out);
+            }
+            // Its script ran, and had not all its nodes.
+            Outcome::LaunchFailed => {
+                let end = AttemptEnd { outcome: Outcome::LeaseLost, ..end };
+                self.attempt_over(now, name, at, end, out);
+            }
+            _ => self.attempt_over(now, name, at, end, out),
+        }
+    }
+}
+
+/// What the end of a part comes to.
+struct Closed {
+    /// It settles as what the whole counts.
+    settles: bool,
+    /// As what, once that is settled.
+    verdict: Option<AttemptEnd>,
+    /// So many parts are not over.
+    left: usize,
+}
+
+/// Enters the end of a part; nothing if none lives on that node.
+fn close(attempt: &mut Attempt, node: &HostName, end: &AttemptEnd) -> Option<Closed> {
+    attempt.open_part_on(node)?;
+    let first = attempt.allocation.node == *node;
+    let counted = counted_as(end.clone(), attempt);
+    let gang = attempt.gang.as_deref_mut()?;
+    gang.closed.push(node.clone());
+    let settles = gang.verdict.is_none() && (first || counted.outcome != Outcome::Succeeded);
+    if settles {
+        let message = if first { counted.message.clone() } else { Some(on_node(node, &counted)) };
+        gang.verdict = Some(AttemptEnd { message, ..counted });
+    }
+    let left = gang.others.len() + 1 - gang.closed.len();
+    Some(Closed { settles, verdict: gang.verdict.clone(), left })
+}
+
+/// What is said of the whole when a part settled it on which its script did not run.
+fn on_node(node: &HostName, end: &AttemptEnd) -> String {
+    match &end.message {
+        Some(message) => format!("on {node}: {message}"),
+        None => format!("on {node}: {}", end.outcome.word()),
+    }
+}
