@@ -271,16 +271,16 @@ fn any_groups(paths: &Paths, attempt: AttemptName) -> Option<(Containment, Optio
     if matches!(read_result(paths, attempt), Ok(Some(result)) if result.groups_gone) {
         return None;
     }
-    let by_assignment = || {
-        let assignment: Assignment = read_record(&paths.attempt_dir(attempt), "assignment").ok()??;
+    let assignment = || read_record(&paths.attempt_dir(attempt), "assignment").ok()?;
+    let by_assignment = |assignment: Assignment| {
         let lines = assignment.cgroup_parents.iter().map(|parent| format!("{parent}/{attempt}"));
         Containment::from_record(&lines.collect::<Vec<_>>()).ok()
     };
     let (tree, limits) = match started(paths, attempt) {
         Ok(Some(started)) => (recorded(&started).ok(), started.card_limits),
-        _ => (by_assignment(), None),
+        _ => (assignment().map_or_else(|| nameless(paths, attempt), by_assignment), None),
     };
-    Some((tree.or_else(|| nameless(paths, attempt))?, limits))
+    Some((tree?, limits))
 }
 
 /// Groups of which no record tells.

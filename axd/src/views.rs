@@ -136,7 +136,8 @@ fn job(
     let job = controller.job(number)?;
     let mut view = explained(job, controller.explain(at, number));
     let advice = advised.map(|queues| controller.advise(at, number, &|queue| queues.contains(&queue.name)));
-    view.advice = advice.flatten();
+    let starts = view.expected_start.is_some();
+    view.advice = advice.flatten().map(|advice| if starts { advice.to_one_who_starts() } else { advice });
     if let Some(stored) = stored {
         take_stored(&mut view, *stored);
     }
@@ -253,6 +254,8 @@ fn foretold(
         (None, None, Some(job)) => {
             let told = copy.explain(at, job.number);
             let advice = copy.advise(at, job.number, &|queue| queues.contains(&queue.name));
+            let starts = told.expected_start.is_some();
+            let advice = advice.map(|advice| if starts { advice.to_one_who_starts() } else { advice });
             Forecast::Waits {
                 reasons: told.reasons,
                 expected_start: told.expected_start,

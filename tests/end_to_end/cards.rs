@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::cards_hang::THREE;
+use crate::cards_hang::{THREE, call_of};
 use crate::cluster::{ALICE, Cluster, ROOT, as_root, processes, signal, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
@@ -284,7 +284,9 @@ fn the_process_that_asks_is_there_as_long_as_the_daemon_and_comes_again() {
     // Even one that hangs does not outlive the daemon.
     fake.add("hang nvmlEventSetWait_v2");
     wait_health(&cluster, "GPU-aaaa", "suspect");
-    wait_for("another try", || !helpers(&cluster).is_empty());
+    // One that has come back would read that the daemon is gone.
+    let hangs = |pid: &u32| call_of(*pid) == "nvmlEventSetWait_v2";
+    wait_for("another try that hangs", || helpers(&cluster).iter().any(hangs));
     let all = helpers(&cluster);
     cluster.kill();
     let lives =

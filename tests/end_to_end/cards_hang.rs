@@ -96,7 +96,7 @@ fn every_call_that_is_made_is_in_the_list() {
 }
 
 /// What the process that asks the driver has written down: the call that it is in, if in any.
-fn call_of(pid: u32) -> String {
+pub(crate) fn call_of(pid: u32) -> String {
     let mark = std::fs::read(format!("/proc/{pid}/fd/4")).unwrap_or_default();
     mark.split(|byte| *byte == 0)
         .next()

@@ -336,12 +336,12 @@ fn groups_of_which_nobody_has_a_record_go_with_all_that_is_in_them() {
     cluster.wait_over(&job);
     cluster.nothing_left();
     cluster.kill();
-    let mut left = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut left = Command::new("sleep").arg("600").spawn().unwrap();
     for top in crate::cluster::groups(&cluster.root.join("run/ax")) {
         let group = top.join("ax-2026-0777.5");
-        std::fs::create_dir(&group).unwrap();
+        fs::create_dir(&group).unwrap();
         // Where CPUs have to be given first, it stays outside.
-        let _ = std::fs::write(group.join("cgroup.procs"), left.id().to_string());
+        let _ = fs::write(group.join("cgroup.procs"), left.id().to_string());
     }
     cluster.start();
     cluster.nothing_left();

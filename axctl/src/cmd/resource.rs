@@ -44,8 +44,6 @@ struct Row {
 }
 
 const COLUMNS: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner,slices,jobs";
-/// What stands below a row on a screen has a column of its own where a line is a card.
-const PIPED: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner,slices,jobs,note";
 const NARROW: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner";
 const LONG: &str = "node,index,name,uuid,mem,free,reserved,used,p95,unused,load,temp,power,limit,health,owner,slices,holders,note";
 
@@ -71,12 +69,14 @@ static FIELDS: [Field<Row>; 20] = [
     left("slices", "SLICES", Goes, |row, _| Cell::new(&row.slices)),
     left("jobs", "JOBS", Goes, |row, _| Cell::new(job_ids(&row.card))),
     left("holders", "HOLDERS", Freely(12), |row, _| Cell::new(&row.holders)),
-    left("note", "NOTE", Freely(6), |row, _| Cell::new(remarks(&row.card).unwrap_or_else(|| "-".to_owned()))),
+    left("note", "NOTE", Freely(12), |row, _| {
+        Cell::new(remarks(&row.card).unwrap_or_else(|| "-".to_owned()))
+    }),
 ];
 
 /// All cards are of one maker: its name says nothing.
 fn short_name(name: &str) -> &str {
-    name.strip_prefix("NVIDIA ").unwrap_or(name)
+    ["NVIDIA ", "nvidia-"].iter().find_map(|maker| name.strip_prefix(maker)).unwrap_or(name)
 }
 
 fn job_ids(card: &CardView) -> String {
@@ -103,7 +103,6 @@ impl Arguments {
             (Some(format), _) => format,
             (None, true) => LONG,
             (None, false) if narrow => NARROW,
-            (None, false) if !session.screen.terminal => PIPED,
             (None, false) => COLUMNS,
         };
         let fields = fields::choose(&FIELDS, names)?;
@@ -118,9 +117,11 @@ impl Arguments {
         }
         let free = free_in_words(&cards);
         let rows: Vec<Row> = cards.into_iter().map(Row::new).collect();
+        // Who wants a line to be a card and nothing else says so.
+        let bare = self.noheader || self.format.is_some();
         let note = |row: &Row| {
             let holders = Some(row.holders.clone()).filter(|holders| narrow && holders != "-");
-            let remarks = remarks(&row.card).filter(|_| session.screen.terminal && !self.long);
+            let remarks = remarks(&row.card).filter(|_| (session.screen.terminal || !bare) && !self.long);
             let both: Vec<String> = holders.into_iter().chain(remarks).collect();
             (!both.is_empty()).then(|| both.join("; "))
         };
@@ -129,7 +130,7 @@ impl Arguments {
             table.keep_all();
         }
         session.table(&table, !self.noheader, self.long)?;
-        if !self.noheader && self.format.is_none() {
+        if !bare {
             session.print(&free)?;
         }
         Ok(0)

@@ -115,7 +115,8 @@ impl Page<'_, '_, '_> {
             let each = if job.gpus == 1 { "" } else { " each" };
             let slice =
                 job.gpu_mem_mb.map(|mb| format!(" with {}{each}", card_memory(mb))).unwrap_or_default();
-            parts.push(format!("{}{slice}", count(job.gpus, "card")));
+            let kind = job.gpu_type.as_ref().map_or(String::new(), |kind| format!("{kind} "));
+            parts.push(format!("{}{slice}", count(job.gpus, &format!("{kind}card"))));
         }
         parts.push(count(job.cpus, "CPU"));
         parts.extend(job.ram_mb.map(|mb| format!("{} of memory", megabytes(mb))));

@@ -19,7 +19,7 @@ pub fn at(seconds: i64) -> WallTime {
 fn advice() -> Advice {
     let text = "with --gpus 4 at once on gpu-01 cards 4,5,6,7".into();
     let node = Some("gpu-01".parse().unwrap());
-    Advice { remedy: None, option: Some("--gpus 4".into()), node, cards: vec![4, 5, 6, 7], text }
+    Advice { remedy: None, option: Some("--gpus 4".into()), node, cards: vec![4, 5, 6, 7], text, room: None }
 }
 
 /// A waiting job of alice's.

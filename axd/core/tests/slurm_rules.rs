@@ -108,6 +108,7 @@ fn cards() {
     for (text, cards) in [
         ("--gpus=2", count(None, 2)),
         ("--gpus=a100:2", count(Some("a100"), 2)),
+        ("--gpus='NVIDIA H200 80GB:2'", count(Some("nvidia-h200-80gb"), 2)),
         ("-G2", count(None, 2)),
         ("--gpus=a100", count(Some("a100"), 1)),
     ] {

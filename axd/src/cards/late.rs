@@ -74,3 +74,38 @@ impl Cards {
         self.launch(poller, now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cards::message::Tell;
+    use crate::cards::process::Process;
+    use crate::cards::{News, Pace, Tokens};
+    use ax_sys::pidfd::PidFd;
+    use ax_sys::seqpacket;
+
+    /// The loop was busy with something else when the time of the look was over.
+    #[test]
+    fn what_was_told_meanwhile_comes_before_any_blame() {
+        for told in [true, false] {
+            let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+            let process = PidFd::open(i32::try_from(child.id()).unwrap()).unwrap();
+            let (process, theirs) = Process::played_by(process, "nvmlDeviceGetName");
+            let pace = Pace { sample: Span::seconds(1), timeout: Span::seconds(5), declared: false };
+            let mut cards = Cards::new(None, &[], pace, Tokens { socket: 1, ended: 2 });
+            let (poller, begun) = (Poller::new().unwrap(), BootTime(1));
+            cards.state = State::Looking(process, Look::Sample, begun + pace.timeout);
+            if told {
+                assert!(seqpacket::send(&theirs, &serde_json::to_vec(&Tell::Done).unwrap()));
+            }
+            cards.late(&poller, BootTime(60_000));
+            let news = cards.take_news();
+            let blamed = news.iter().any(|news| matches!(news, News::Sick { .. }));
+            assert_eq!(blamed, !told, "{news:?}");
+            assert_eq!(matches!(cards.state, State::Idle(..)), told, "{:?}", cards.state);
+            cards.end_process(&poller);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

@@ -78,6 +78,17 @@ impl Process {
         Ok(Process { process, socket: ours, mark, buffer: vec![0; LONGEST_TOLD] })
     }
 
+    /// Another process in its place, with the other end of its socket, that has begun this call.
+    #[cfg(test)]
+    pub(super) fn played_by(process: PidFd, call: &str) -> (Process, OwnedFd) {
+        let (ours, theirs) = socket::message_pair().unwrap();
+        let mark = memory_file::empty("ax-nvml-call").unwrap();
+        let mut text = format!("{call}\0\01\0").into_bytes();
+        text.resize(MARK_LENGTH, 0);
+        mark.write_all_at(&text, 0).unwrap();
+        (Process { process, socket: ours, mark, buffer: vec![0; LONGEST_TOLD] }, theirs)
+    }
+
     pub(super) fn ask(&self, ask: &Ask) -> bool {
         serde_json::to_vec(ask).is_ok_and(|text| seqpacket::send(&self.socket, &text))
     }

@@ -58,7 +58,32 @@ fn of_private_jobs_others_learn_nothing_as_root() {
     assert_eq!(cluster.run(ALICE, "ax", &["eff", &id]).code, 0);
     let ran = cluster.run(BOB, "ax", &["eff", &id]);
     assert!(ran.code == 1 && ran.out.is_empty() && ran.err.contains("there is no job"), "{ran:?}");
+    // The command asks for the job first; who goes past it is told no more.
+    if !std::path::Path::new("/usr/bin/python3").exists() {
+        eprintln!("skipped: needs python3");
+        return;
+    }
+    let target = format!("/api/v1/jobs/{id}/usage");
+    for (user, told) in [(ALICE, true), (BOB, false)] {
+        let mut ask = cluster.command(user, "/usr/bin/python3");
+        let output = ask.args(["-c", GET]).arg(cluster.socket()).arg(&target).output().unwrap();
+        let answer = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(answer.contains(" 200 "), told, "{}: {answer}", user.name);
+        assert!(told || answer.contains("there is no job"), "{answer}");
+    }
 }
+
+/// Asks a daemon's socket for something, and prints what comes.
+const GET: &str = r"import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(('GET %s HTTP/1.1\r\nHost: ax\r\nConnection: close\r\n\r\n' % sys.argv[2]).encode())
+while True:
+    part = s.recv(65536)
+    if not part:
+        break
+    sys.stdout.write(part.decode())
+";
 
 #[test]
 fn a_job_tells_of_its_checkpoints_and_nobody_else_does_as_root() {

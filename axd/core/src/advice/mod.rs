@@ -60,15 +60,28 @@ pub struct Advice {
     pub cards: Vec<u32>,
     /// In words: `with --mem 30 at once on gpu-02 card 3`.
     pub text: String,
+    /// What to say instead to somebody who starts anyway: the change leaves less than half of what was asked for.
+    #[serde(skip)]
+    pub room: Option<String>,
 }
 
 impl Advice {
     fn nothing() -> Advice {
         let text = "no single change of what it asks for would start it at once".to_owned();
-        Advice { remedy: None, option: None, node: None, cards: Vec::new(), text }
+        Advice { remedy: None, option: None, node: None, cards: Vec::new(), text, room: None }
     }
 
-    fn of(remedy: Remedy, job: &Job, given: &Allocation) -> Advice {
+    /// As it is told somebody whose job is expected to start as it is: not to give up more than half of what it asks
+    /// for, but how much there is room for.
+    #[must_use]
+    pub fn to_one_who_starts(self) -> Advice {
+        match self.room {
+            Some(text) => Advice { option: None, room: None, text, ..self },
+            None => self,
+        }
+    }
+
+    fn of((remedy, given, drastic): &Found, job: &Job) -> Advice {
         let cards: Vec<u32> = given.cards.iter().map(|card| card.index).collect();
         let numbers = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let on = match cards.len() {
@@ -77,13 +90,16 @@ impl Advice {
             _ => format!(" cards {numbers}"),
         };
         let option = remedy.option(job.request.cards.as_ref());
-        let any = if remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
+        let place = format!("{}{on}", given.node);
+        let any = if *remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
         let with = match remedy {
             Remedy::AnyFeatures => "without --constraint".to_owned(),
             _ => format!("with {option}{any}"),
         };
-        let text = format!("{with} at once on {}{on}", given.node);
-        Advice { remedy: Some(remedy), option: Some(option), node: Some(given.node.clone()), cards, text }
+        let text = format!("{with} at once on {place}");
+        let room = drastic.then(|| format!("at once there is room for {option} at most, on {place}"));
+        let (remedy, node) = (Some(remedy.clone()), Some(given.node.clone()));
+        Advice { remedy, option: Some(option), node, cards, text, room }
     }
 }
 
@@ -97,13 +113,13 @@ impl Controller {
         if self.claim_of(number).is_some() || search.try_with(job.clone()).given.is_some() {
             return None;
         }
-        let advice = search.cheapest(may_use).map(|(remedy, given)| Advice::of(remedy, job, &given));
+        let advice = search.cheapest(may_use).map(|found| Advice::of(&found, job));
         Some(advice.unwrap_or_else(Advice::nothing))
     }
 }
 
-/// A change that helps, and what the job would be given.
-type Found = (Remedy, Allocation);
+/// A change that helps, what the job would be given, and whether that is less than half of what it asks for.
+type Found = (Remedy, Allocation, bool);
 
 struct Search<'a> {
     controller: &'a Controller,
@@ -156,14 +172,14 @@ impl Search<'_> {
                 best = Some((scale, steps, given));
             }
         }
-        best.map(|(scale, steps, given)| (scale.remedy(steps), given))
+        best.map(|(scale, steps, given)| (scale.remedy(steps), given, scale.is_drastic(steps)))
     }
 
     /// The first change that helps.
     fn first_of(&mut self, remedies: Vec<Remedy>) -> Option<Found> {
         remedies.into_iter().find_map(|remedy| {
             let given = self.try_with(self.with(&remedy)).given?;
-            Some((remedy, given))
+            Some((remedy, given, false))
         })
     }
 

@@ -157,6 +157,11 @@ impl Scale {
         this.cmp(&that).then_with(|| self.amount.cmp(&other.amount))
     }
 
+    /// Whether less than half is left.
+    pub(super) fn is_drastic(&self, steps: u64) -> bool {
+        self.lost(steps) > self.now / 2
+    }
+
     fn lost(&self, steps: u64) -> u64 {
         let left = match self.amount {
             Amount::Mem => tenths(steps).0,

@@ -58,6 +58,9 @@ pub enum Need {
         all: u32,
         /// All of the type.
         of_type: u32,
+        /// Those of them that are given to nobody: not fit, or held by others.
+        #[serde(default)]
+        barred: u32,
     },
 }
 
@@ -212,6 +215,9 @@ impl Node {
         let of_type = self.inventory.cards_of(wanted.kind.as_deref());
         let of_type = of_type.filter(|card| asks.may_have(self, card)).count() as u32;
         let all = self.cards_big_enough(wanted, asks, reserve);
-        (free < wanted.count).then(|| Need::Cards { wanted: wanted.clone(), free, all, of_type })
+        let serves = |card: &Card| card.demand(wanted, reserve).is_some() && asks.may_have(self, card);
+        let barred = self.each_card().filter(|(card, withheld, _)| withheld.barred && serves(card)).count();
+        let barred = u32::try_from(barred).unwrap_or(u32::MAX);
+        (free < wanted.count).then(|| Need::Cards { wanted: wanted.clone(), free, all, of_type, barred })
     }
 }

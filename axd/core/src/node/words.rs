@@ -25,14 +25,17 @@ impl Need {
             }
             Need::Ram { wanted, free, all } => format!("{wanted} of RAM ({most}{free} of {all} free)"),
             Need::WholeNode { used_by } => format!("the whole node (used by {})", count(*used_by, "job")),
-            Need::Cards { wanted, free, all, .. } => match wanted.slice {
-                None => format!("{} ({most}{free} of {all} free)", cards_in_words(wanted)),
-                Some(mem) => format!(
-                    "{} on {} ({most}{free} of {all} have so much free)",
-                    mem.of_card(),
-                    cards_in_words(wanted)
-                ),
-            },
+            Need::Cards { wanted, free, all, barred, .. } => {
+                let barred = if *barred > 0 { format!(", {barred} out of use") } else { String::new() };
+                match wanted.slice {
+                    None => format!("{} ({most}{free} of {all} free{barred})", cards_in_words(wanted)),
+                    Some(mem) => format!(
+                        "{} on {} ({most}{free} of {all} have so much free{barred})",
+                        mem.of_card(),
+                        cards_in_words(wanted)
+                    ),
+                }
+            }
         }
     }
 

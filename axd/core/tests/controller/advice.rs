@@ -236,3 +236,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_starts_anyway_is_not_told_to_give_up_most_of_it() {
+    let slice = |mb: u64| Request {
+        cards: Some(CardRequest { count: 1, kind: None, slice: Some(Megabytes(mb)) }),
+        ..request(1)
+    };
+    for (asked, drastic) in [(40_000, true), (15_000, false)] {
+        let mut controller = crate::ready(Config::default());
+        for number in 1..=4 {
+            crate::submit(&mut controller, 1, submission(number, slice(70_000)));
+        }
+        let (id, out) = crate::submit(&mut controller, 2, submission(5, slice(asked)));
+        assert!(!out.iter().any(|decision| matches!(decision, Decision::Launch { .. })), "{out:?}");
+        let advice = controller.advise(at(3), id.number, &|_| true).unwrap();
+        assert_eq!(advice.option.as_deref(), Some("--mem 10.4"), "it helps, whatever it costs");
+        let told = advice.clone().to_one_who_starts();
+        assert_eq!(told.option.is_none(), drastic);
+        assert_eq!(told == advice, !drastic);
+        let room = "at once there is room for --mem 10.4 at most, on gpu-01 card ";
+        assert_eq!(told.text.starts_with(room), drastic, "{}", told.text);
+    }
+}

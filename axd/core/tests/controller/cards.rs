@@ -63,7 +63,7 @@ fn who_waits_for_a_card_that_others_hold_is_told_who() {
     let (first, out) = submit(&mut controller, 2, submission(1, with_cards(2, None)));
     assert!(cards_of(&out).is_empty());
     let told = reasons(&controller, first.number);
-    assert_eq!(told[0], "needs 2 cards (1 of 4 free) on gpu-01");
+    assert_eq!(told[0], "needs 2 cards (1 of 4 free, 3 out of use) on gpu-01");
     assert_eq!(told[1], "gpu-01 card 0: 21 GB held by pid 4711 python of user li, not a job");
     assert_eq!(told.len(), 4);
     let out = controller.step(at(3), seen(1, CardState::default()));

@@ -4,6 +4,7 @@ use super::{Done, MAX_COUNT, choice, number, text_or_none};
 use crate::directive::Dialect;
 use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
+use crate::gpu::model::folded;
 use crate::hostlist;
 use crate::id::HostName;
 use crate::job::features::Features;
@@ -55,11 +56,13 @@ fn gpu_count(value: &str, dialect: Dialect) -> Result<GpuCount, Fault> {
         None if dialect == Dialect::Slurm && is_type(value) => (Some(value), "1"),
         None => (None, value),
     };
-    if kind.is_some_and(|kind| !is_type(kind)) {
+    // As a driver writes it, too: with blanks.
+    let kind = kind.map(|kind| if is_type(kind) { kind.to_ascii_lowercase() } else { folded(kind) });
+    if kind.as_deref().is_some_and(|kind| !is_type(kind)) {
         return Err(expected());
     }
     let count = number(count, 0, MAX_COUNT).map_err(|_| expected())?;
-    Ok(GpuCount { kind: kind.map(str::to_ascii_lowercase), count })
+    Ok(GpuCount { kind, count })
 }
 
 /// A card's type begins with a letter.
