@@ -34,6 +34,7 @@ mod hours;
 mod inside_job;
 mod job_life;
 mod keyed;
+mod limits;
 mod long_requests;
 mod other_users;
 mod queue_rights;
@@ -50,6 +51,7 @@ mod spool_attacks;
 mod spool_cron;
 mod stays_small;
 mod stored;
+mod stories;
 mod storm;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod stranger;
