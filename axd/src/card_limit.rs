@@ -89,13 +89,23 @@ pub(crate) fn unified_parent(parents: &[String]) -> Result<PathBuf, String> {
     path.ok_or_else(|| format!("the unified tree of control groups is not at {TOP}"))
 }
 
+/// How it is tried out whether the driver limits cards.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Prober {
+    /// The daemon's own program.
+    pub(crate) axd: PathBuf,
+    /// NVML, where it is not in its usual place.
+    pub(crate) library: Option<PathBuf>,
+    /// Where jobs have their groups.
+    pub(crate) parents: Vec<String>,
+}
+
+/// What came of it, by card: it does, or why not.
+pub(crate) type Tried = BTreeMap<String, Result<(), String>>;
+
 /// Which of these cards the driver limits; of the others why not.
-pub(crate) fn probe(
-    axd: &Path,
-    library: Option<&Path>,
-    parents: &[String],
-    cards: &[String],
-) -> BTreeMap<String, Result<(), String>> {
+pub(crate) fn probe(prober: &Prober, cards: &[String]) -> Tried {
+    let Prober { axd, library, parents } = prober;
     let all = |why: String| cards.iter().map(|card| (card.clone(), Err(why.clone()))).collect();
     let scratch = match unified_parent(parents) {
         Ok(parent) => parent.join(format!("limit-trial-{}", std::process::id())),
@@ -104,7 +114,7 @@ pub(crate) fn probe(
     if let Err(error) = std::fs::create_dir(&scratch) {
         return all(format!("making {}: {error}", scratch.display()));
     }
-    let ran = errand(&words(axd, "try", library, &scratch, cards.to_vec()), TRIAL_PATIENCE);
+    let ran = errand(&words(axd, "try", library.as_deref(), &scratch, cards.to_vec()), TRIAL_PATIENCE);
     let (printed, why) = match ran {
         Ok(printed) => (printed, "nothing was said of it".to_owned()),
         Err(ErrandError::Refused { said, printed }) => (printed, said),

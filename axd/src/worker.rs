@@ -21,6 +21,7 @@ use ax_sys::socket::Waker;
 
 use crate::api::http::Response;
 use crate::api::server::ConnId;
+use crate::card_limit::{self, Prober, Tried};
 use crate::leftover;
 use crate::mps;
 use crate::people::{self, Answer};
@@ -43,6 +44,8 @@ pub(crate) enum Task {
     EndLeftover(OnCard, Vec<String>),
     /// MPS daemons that nobody uses go; where attempts have their groups.
     SweepMps(Vec<String>),
+    /// Whether the driver limits these cards, which were found after the start.
+    ProbeCards(Prober, Vec<String>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
     /// What somebody asks about jobs that wait.
@@ -113,6 +116,8 @@ pub(crate) enum Done {
     LeftoverEnded(OnCard, Result<bool, String>),
     /// The MPS daemons that were ended, and those that could not be, in words.
     MpsSwept(Vec<Result<String, String>>),
+    /// What came of trying cards.
+    CardsProbed(Tried),
     /// A user's list of jobs is ready.
     Listed(Uid, ConnId, Response),
     /// So is what was asked about jobs that wait.
@@ -127,7 +132,7 @@ impl Task {
         match self {
             Task::LookUp(_) => 0,
             Task::Settle(_) => 1,
-            Task::CleanUp(_) | Task::EndLeftover(..) | Task::SweepMps(_) => 2,
+            Task::CleanUp(_) | Task::EndLeftover(..) | Task::SweepMps(_) | Task::ProbeCards(..) => 2,
             Task::Remove(_) => 3,
             Task::Accounts(_) => 4,
             Task::View(_) => 5,
@@ -303,6 +308,7 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             let failed: Vec<_> = failed.collect();
             (!failed.is_empty()).then_some(Done::NotRemoved(failed))
         }
+        Task::ProbeCards(prober, cards) => Some(Done::CardsProbed(card_limit::probe(&prober, &cards))),
         Task::SweepMps(parents) => Some(Done::MpsSwept(mps::sweep(paths, &parents))),
         Task::EndLeftover(left, parents) => {
             let ended = leftover::end(&parents, &left);

@@ -154,6 +154,42 @@ fn a_card_that_can_t_be_limited_when_it_matters_costs_the_job_nothing_as_root() 
 }
 
 #[test]
+fn a_card_that_is_found_later_is_tried_and_who_began_before_is_watched_as_root() {
+    let one: String = TWO.lines().take(1).map(|line| format!("{line}\n")).collect();
+    let late = format!("{TWO}hang nvmlDeviceGetMemoryLimits_v1 GPU-bbbb\n");
+    let Some((mut cluster, fake)) = unified(&one, "resources:\n  gpu_sample: 50ms\n") else { return };
+    cluster.start();
+    fake.set(&late);
+    assert_eq!(cluster.run(crate::cluster::ROOT, "ax", &["reload"]).code, 0);
+    wait_for("the card to be found", || crate::cards::cards(&cluster).len() == 2);
+    let script =
+        format!("#!/bin/sh\necho \"process $$ GPU-bbbb 29755\" >> {}\nsleep 1000\n", fake.script().display());
+    let filler = cluster.submit(ALICE, &["--gpus", "1", "-c", "1", "--ram", "1G"], "#!/bin/sh\nsleep 1000\n");
+    cluster.wait_state(&filler, &["RUNNING"]);
+    let early = cluster.submit(
+        ALICE,
+        &["--gpus", "1", "--mem", "20G", "-c", "1", "--ram", "1G"],
+        "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\nexec ./more\n",
+    );
+    cluster.write(ALICE, "more", script);
+    std::fs::set_permissions(
+        cluster.home(ALICE).join("more"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    cluster.wait_state(&early, &["RUNNING"]);
+    fake.set(TWO);
+    wait_for("it to be tried", || cluster.log().contains("cards_limited_by_driver card=GPU-bbbb"));
+    assert_eq!(crate::cards::card(&cluster, "GPU-bbbb")["limit"], "driver");
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&early)["state"], "OUT_OF_MEMORY", "nobody else holds it to its slice");
+    cluster.run(crate::cluster::ROOT, "ax", &["cancel", &filler]);
+    let both = cluster.submit(ALICE, &["--gpus", "2", "--mem", "20G"], "#!/bin/sh\n");
+    cluster.wait_state(&both, &["SUCCEEDED"]);
+    assert!(calls(&fake).contains(&set("GPU-bbbb")), "{:?}", calls(&fake));
+}
+
+#[test]
 fn what_a_dead_supervisor_has_limited_is_freed_by_the_daemon_as_root() {
     let Some((mut cluster, fake)) = unified(TWO, "") else { return };
     cluster.start();

@@ -264,3 +264,61 @@ fn a_drained_node_starts_nothing_and_ends_nobody() {
     assert_eq!(ax(&cluster, ROOT, &["node", "resume", &host]).0, 0);
     assert_eq!(cluster.wait_over(&waiting)["state"], "SUCCEEDED");
 }
+
+#[test]
+fn an_error_of_a_card_reaches_its_parts_and_one_of_a_part_stays_there() {
+    const PARTS: &str = "\
+card GPU-aaaa name=NVIDIA_A100 minor=0 pci=00000000:3B:00.0 memory=81920 mig=on
+mig MIG-1 parent=GPU-aaaa gi=1 ci=0 profile=1g.10gb slices=1 memory=9728
+mig MIG-2 parent=GPU-aaaa gi=2 ci=0 profile=2g.20gb slices=2 memory=19456
+";
+    let (cluster, fake) = with_cards(PARTS, MANY);
+    fake.add("xid GPU-aaaa 94 gi=1");
+    wait_health(&cluster, "MIG-1", "suspect");
+    assert_eq!(card(&cluster, "MIG-2")["health"], "healthy", "contained in the other");
+    fake.add("xid GPU-aaaa 79");
+    for part in ["MIG-1", "MIG-2"] {
+        let sick = wait_health(&cluster, part, "drained");
+        assert!(sick["why"].as_str().unwrap().starts_with("Xid 79"), "{sick}");
+    }
+}
+
+#[test]
+fn a_person_has_only_these_two_cards_and_a_queue_only_so_many() {
+    let four: String = (0..4)
+        .map(|n| {
+            format!(
+                "card GPU-{n} name=NVIDIA_A100 minor={n} pci=00000000:{n}B:00.0 memory=81920 reserved=0\n"
+            )
+        })
+        .collect();
+    let limits = "limits:\n  - user: daemon\n    cards: [GPU-1, GPU-3]\nqueues:\n  - name: default\n  - name: few\n    max_cards: 1\n";
+    let (cluster, _fake) = with_cards(&four, &format!("{MANY}{limits}"));
+    let options = ["--gpus=1", "--cpus-per-task=1", "--ram=10M"];
+    let held = |job: &str| cluster.wait_state(job, &["RUNNING"])["gpu_uuids"][0].as_str().unwrap().to_owned();
+    let own = [0, 1].map(|_| cluster.submit(ALICE, &options, &until("go")));
+    assert_eq!(own.each_ref().map(|job| held(job)), ["GPU-1", "GPU-3"]);
+    let third = cluster.submit(ALICE, &options, &until("go"));
+    let told = reasons(&cluster, &third);
+    assert!(
+        told.iter().any(|why| why.contains("user daemon may use only") && why.contains("cards 1,3")),
+        "{told:?}"
+    );
+    let (code, said) = ax(&cluster, ALICE, &["submit", "--gpus=3", "true"]);
+    assert!(code != 0 && said.contains("the cards that user daemon may use could never hold it"), "{said}");
+    // The others are everybody else's; of queue `few` one at a time.
+    let few = [&["-q", "few"][..], &options].concat();
+    let other = cluster.submit(ROOT, &few, "#!/bin/sh\nsleep 1000\n");
+    assert_eq!(held(&other), "GPU-0");
+    let waits = cluster.submit(ROOT, &few, "#!/bin/sh\ntrue\n");
+    let told = reasons(&cluster, &waits);
+    assert!(told.iter().any(|why| why.contains("queue few")), "{told:?}");
+    let free = cluster.submit(ROOT, &options, "#!/bin/sh\ntrue\n");
+    assert_eq!(cluster.wait_state(&free, &["SUCCEEDED"])["gpu_uuids"], serde_json::json!(["GPU-2"]));
+    cluster.run(ROOT, "ax", &["cancel", &other]);
+    cluster.wait_state(&waits, &["SUCCEEDED"]);
+    cluster.write(ALICE, "go", "");
+    for job in own.iter().chain([&third]) {
+        cluster.wait_state(job, &["SUCCEEDED"]);
+    }
+}

@@ -79,6 +79,24 @@ fn who_uses_more_than_their_slice_is_ended_with_numbers_and_the_neighbour_is_not
 }
 
 #[test]
+fn who_ran_out_of_a_slice_has_half_as_much_again_when_it_is_tried_again_as_root() {
+    let Some((cluster, fake)) = world("") else { return };
+    let script = format!(
+        "#!/bin/sh\necho $AX_GPU_MEM_MB >> granted\necho \"process $$ GPU-aaaa 26000\" >> {}\n\
+         [ $AX_RESTART_COUNT = 0 ] || {{ sleep 1; exit 0; }}\nsleep 1000\n",
+        fake.script().display()
+    );
+    let options = ["--gpus", "1", "--mem", "20G", "--retry", "1", "--retry-delay", "1s"];
+    let over = cluster.wait_over(&cluster.submit(ALICE, &options, &script));
+    assert_eq!(
+        (&over["state"], &over["attempts"][0]["state"]),
+        (&"SUCCEEDED".into(), &"OUT_OF_MEMORY".into())
+    );
+    assert_eq!(cluster.read(ALICE, "granted"), "19073\n28609\n", "{over:#}");
+    assert_eq!(card(&cluster)["health"], "healthy", "it did use its slice up");
+}
+
+#[test]
 fn several_processes_count_together_and_a_whole_card_is_its_job_s_as_root() {
     let Some((cluster, fake)) = world("") else { return };
     let script = fake.script().display();

@@ -194,3 +194,70 @@ fn a_card_that_hangs_is_given_to_nobody_and_keeps_its_job_as_root() {
     cluster.wait_state(&second, &["SUCCEEDED"]);
     cluster.wait_state(&first, &["SUCCEEDED"]);
 }
+
+/// A process that a kill does not reach, as one whose driver never comes back: the freezer of control groups version 1
+/// keeps it in the same state (D) until it is thawed.
+struct Frozen(std::path::PathBuf);
+
+impl Frozen {
+    fn new(name: &str, pid: u32) -> Option<Frozen> {
+        let top = std::path::Path::new("/sys/fs/cgroup/freezer");
+        if !top.join("cgroup.procs").exists() {
+            eprintln!("skipped: needs the freezer of control groups version 1");
+            return None;
+        }
+        let this = Frozen(top.join(format!("ax-test-{}-{name}", std::process::id())));
+        std::fs::create_dir(&this.0).unwrap();
+        std::fs::write(this.0.join("cgroup.procs"), pid.to_string()).unwrap();
+        this.set("FROZEN");
+        Some(this)
+    }
+
+    fn set(&self, state: &str) {
+        std::fs::write(self.0.join("freezer.state"), state).unwrap();
+        let is = || std::fs::read_to_string(self.0.join("freezer.state")).unwrap().trim() == state;
+        wait_for("the freezer", is);
+    }
+
+    fn thaw(&self) {
+        self.set("THAWED");
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while std::fs::remove_dir(&self.0).is_err() && std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_helper_that_can_t_be_killed_holds_nobody_up_as_root() {
+    if !as_root() {
+        return;
+    }
+    let (mut cluster, fake) = with_cards(TWO, "");
+    wait_for("a sample", || card(&cluster, "GPU-aaaa")["temperature"] == 34);
+    let stuck = helpers(&cluster)[0];
+    let Some(frozen) = Frozen::new("helper", stuck) else { return };
+    wait_health(&cluster, "GPU-aaaa", "suspect");
+    let job = cluster.submit(ALICE, &["-c", "1"], "#!/bin/sh\n");
+    cluster.wait_state(&job, &["SUCCEEDED"]);
+    let waits = cluster.submit(ALICE, &["-c", "1", "--gpus", "1"], "#!/bin/sh\n");
+    assert_eq!(cluster.state(&waits), "READY");
+    // There are not ever more of them.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(helpers(&cluster).len() <= 2, "{:?}", helpers(&cluster));
+    assert!(helpers(&cluster).contains(&stuck), "it can't have gone");
+    // Nor does a daemon that is started again wait for it.
+    cluster.kill();
+    cluster.start();
+    cluster.wait_state(&waits, &["SUCCEEDED"]);
+    frozen.thaw();
+    wait_for("it to go", || !std::path::Path::new(&format!("/proc/{stuck}")).exists());
+    assert_eq!(card(&cluster, "GPU-aaaa")["health"], "healthy");
+    drop(fake);
+}

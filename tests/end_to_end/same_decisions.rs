@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ax_core::controller::{Controller, Event, Snapshot};
 use ax_core::paths::Paths;
-use ax_core::replay::{Replay, what_differs};
+use ax_core::replay::{Found, Replay, what_differs};
 use ax_core::time::{BootTime, Now, WallTime};
 use ax_sys::clock;
 use axd::store::Store;
@@ -261,7 +261,7 @@ fn recorded_events_give_the_same_decisions_again() {
             known: restored.known.clone(),
             ..led_to.clone()
         };
-        assert_eq!(what_differs(&led_to, &found, now), None);
+        assert_eq!(what_differs(&led_to, &found, now, Found::AtStart), None);
     }
 }
 

@@ -3,6 +3,7 @@
 //! after it, that it is back.
 //! It ends with the daemon.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ax_core::gpu::{CardSeen, Hardware, Mig};
+use ax_core::gpu::holders::DRIVERS;
+use ax_core::gpu::{CardSeen, Hardware, HolderSeen, Mig};
 use ax_core::size::Megabytes;
 use ax_sys::nvml::{self, Card, CardState, Device, Events, NvmlError, Session};
 use ax_sys::seqpacket::{self, Incoming};
@@ -21,6 +23,7 @@ use ax_sys::{clock, process};
 
 use super::holders;
 use super::message::{Ask, Found, LONGEST_TOLD, Look, Tell};
+use super::openers::Openers;
 
 /// The descriptors that it is started with.
 pub(super) const SOCKET: i32 = 3;
@@ -69,7 +72,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             Err(error @ NvmlError::Absent { .. }) => return daemon.last(&Tell::Absent(error.to_string())),
             Err(error) => return daemon.last(&Tell::Failed(error.to_string())),
         };
-    let mut cards = Cards { session: &session, events: None, found: Vec::new(), groups: &options.groups };
+    let openers = RefCell::new(Openers::default());
+    let mut cards =
+        Cards { session: &session, events: None, found: Vec::new(), groups: &options.groups, openers };
     let mut asked = Some(first);
     while let Some(ask) = asked {
         let done = match ask.look {
@@ -136,6 +141,7 @@ struct Cards<'s> {
     events: Option<Events<'s>>,
     found: Vec<(Device<'s>, Card)>,
     groups: &'s [PathBuf],
+    openers: RefCell<Openers>,
 }
 
 /// Errors that were reported: the card, the part if it was in one, and NVIDIA's number.
@@ -229,6 +235,17 @@ impl<'s> Cards<'s> {
         Ok(())
     }
 
+    /// Who has a card open beside those who are listed, where memory is in question: that of one that has ended, or more
+    /// than the driver may need that nobody accounts for.
+    fn openers(&self, card: &Card, used: Megabytes, holders: &[HolderSeen]) -> Vec<HolderSeen> {
+        let known: Option<Megabytes> = holders.iter().map(|holder| holder.used).sum();
+        let unexplained = known.is_some_and(|known| used - known > DRIVERS);
+        let asked = unexplained || holders.iter().any(has_ended);
+        let Some(minor) = card.minor.filter(|_| asked) else { return Vec::new() };
+        let listed: Vec<i32> = holders.iter().map(|holder| holder.pid).collect();
+        holders::openers(&self.openers.borrow_mut().of(minor, &listed), self.groups)
+    }
+
     fn xids(&self) -> Xids {
         let Some(events) = &self.events else { return Vec::new() };
         // A library that fails here has nothing more to report for now.
@@ -238,11 +255,17 @@ impl<'s> Cards<'s> {
     }
 
     fn seen(&self, card: &Card, state: CardState, xids: Vec<u32>) -> CardSeen {
+        let used = Megabytes::from_bytes(state.used_bytes);
+        let mut holders = holders::describe(&state.holders, self.groups);
+        let openers = self.openers(card, used, &holders);
+        let keeper = holders::keeper(&openers);
+        holders.iter_mut().filter(|holder| has_ended(holder)).for_each(|holder| holder.keeper = keeper);
         CardSeen {
             uuid: card.uuid.clone(),
-            used: Megabytes::from_bytes(state.used_bytes),
+            used,
             free: Megabytes::from_bytes(state.free_bytes),
-            holders: holders::describe(&state.holders, self.groups),
+            holders,
+            openers,
             load: state.utilization,
             temperature: state.temperature,
             power_mw: state.power_mw,
@@ -252,6 +275,11 @@ impl<'s> Cards<'s> {
             xids,
         }
     }
+}
+
+/// It is listed, and can't be looked at any more.
+fn has_ended(holder: &HolderSeen) -> bool {
+    holder.pid > 0 && holder.start_ticks.is_none()
 }
 
 /// The errors of a card; of a part those in it and those of the whole card.
@@ -332,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_for_a_message_is_told_shorter_and_no_memory_is_lost() {
-        let holder = |pid| ax_core::gpu::HolderSeen {
+        let holder = |pid| HolderSeen {
             pid,
             start_ticks: Some(7),
             used: Some(Megabytes(3)),
@@ -340,6 +368,7 @@ mod tests {
             command: Some("x".repeat(200)),
             container: None,
             attempt: None,
+            keeper: None,
             mps: false,
         };
         let card = CardSeen {

@@ -33,6 +33,20 @@ pub(super) fn describe(holders: &[Holder], groups: &[PathBuf]) -> Vec<HolderSeen
     all
 }
 
+/// Describes processes that have a card open.
+pub(super) fn openers(pids: &[i32], groups: &[PathBuf]) -> Vec<HolderSeen> {
+    let known = pids.iter().filter_map(|pid| u32::try_from(*pid).ok());
+    let all = known.map(|pid| describe_one(&Holder { pid, memory_bytes: None }, groups));
+    all.filter(|opener| opener.start_ticks.is_some()).collect()
+}
+
+/// What has ended and is listed still is kept by processes that have the card open: of these attempts, if by one alone.
+pub(super) fn keeper(openers: &[HolderSeen]) -> Option<AttemptName> {
+    let mut attempts = openers.iter().filter_map(|opener| opener.attempt);
+    let first = attempts.next()?;
+    attempts.all(|other| other == first).then_some(first)
+}
+
 /// Names of containers are their owners' to choose, and as long as they like.
 const LONGEST_NAME: usize = 64;
 
@@ -46,6 +60,7 @@ fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
         command: None,
         container: None,
         attempt: None,
+        keeper: None,
         mps: false,
     };
     let start = || ProcessIdentity::read(pid).ok().flatten().map(|identity| identity.start_ticks);

@@ -81,6 +81,7 @@ fn together(holders: &[HolderSeen]) -> HolderSeen {
         command: None,
         container: None,
         attempt: None,
+        keeper: None,
         mps: false,
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod helper;
 mod holders;
 mod late;
 pub(crate) mod message;
+mod openers;
 mod process;
 mod sick;
 mod taken;

@@ -83,6 +83,7 @@ impl Engine {
             self.log.line(Level::Info, &line);
             self.happened(Event::NodeRegistered(self.local.inventory.clone()));
         }
+        self.try_new_cards();
     }
 
     fn on_sample(&mut self, begun: BootTime, mut sample: Sample) {

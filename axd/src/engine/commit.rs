@@ -41,6 +41,8 @@ pub(super) struct Consequences {
     pub(super) drops: Vec<TakenId>,
     /// Lists out of the accounts that it belongs into.
     pub(super) lists: Vec<Listing>,
+    /// Jobs of whose story a line is in it.
+    noted: Vec<JobNumber>,
 }
 
 /// The batch that is being collected.
@@ -193,6 +195,7 @@ impl Engine {
         let actor = "ax".into();
         let row = LogRow { job, at: now().wall, actor, kind: LogKind::Note, text };
         self.batch.batch.rows.push(Row::Log(row));
+        self.batch.then.noted.push(job);
     }
 
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
@@ -214,11 +217,12 @@ impl Engine {
         }
     }
 
-    /// Whether something was decided about a job that is not durable yet.
+    /// Whether something was decided or noted about a job that is not durable yet.
     pub(super) fn is_unsettled(&self, number: JobNumber) -> bool {
         let open = std::iter::once(&self.batch.then);
-        let all = open.chain(self.commits.under_way.iter().map(|(_, then)| then));
-        all.flat_map(|then| &then.decisions).any(|d| d.touches().is_some_and(|job| job.number == number))
+        let mut all = open.chain(self.commits.under_way.iter().map(|(_, then)| then));
+        let touches = |decision: &Decision| decision.touches().is_some_and(|job| job.number == number);
+        all.any(|then| then.noted.contains(&number) || then.decisions.iter().any(touches))
     }
 
     /// Whether somebody waits for a commit.

@@ -273,6 +273,7 @@ impl Engine {
                 }
                 Done::Viewed(answer) => self.on_viewed(*answer),
                 Done::LeftoverEnded(left, ended) => self.on_leftover_ended(&left, ended),
+                Done::CardsProbed(tried) => self.on_cards_probed(tried),
                 Done::MpsSwept(swept) => self.on_mps_swept(swept),
                 Done::NotRemoved(failed) => {
                     for (chore, error) in failed {

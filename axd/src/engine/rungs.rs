@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use ax_core::config::{Config, MPS_CONTROL};
 use ax_core::controller::Event;
@@ -12,13 +11,17 @@ use ax_core::id::{AttemptName, Uid};
 use ax_core::node::{Allocation, Inventory};
 
 use super::Engine;
-use crate::card_limit;
+use crate::card_limit::{self, Prober, Tried};
 use crate::log::{Level, Line};
+use crate::worker::Task;
 
 /// Which cards the driver limits, of those that have been tried; of the others why not.
 #[derive(Debug, Default)]
 pub(super) struct Rungs {
-    driver: BTreeMap<String, Result<(), String>>,
+    driver: Tried,
+    prober: Prober,
+    /// Attempts that began on cards before it was known that the driver limits these: they are not limited.
+    before: BTreeSet<AttemptName>,
     /// By card, the users for whom MPS could not be had there since the configuration was read.
     without_mps: BTreeMap<String, BTreeSet<Uid>>,
     /// MPS can be had, as far as that is known without trying; else why not.
@@ -48,21 +51,20 @@ fn is_measured(card: &ax_core::node::Card) -> bool {
 
 impl Rungs {
     /// Tries out the driver's limit on every card that is there and no part of another. May take some seconds.
-    pub(super) fn probe(
-        inventory: &Inventory,
-        axd: &Path,
-        library: Option<&Path>,
-        parents: &[String],
-    ) -> Rungs {
-        let cards = inventory.cards.iter().filter(|card| is_measured(card));
-        let whole = cards.filter(|card| card.hardware.mig.is_none());
-        let cards: Vec<String> = whole.map(|card| card.uuid.clone()).collect();
-        if cards.is_empty() {
-            return Rungs::default();
+    pub(super) fn probe(inventory: &Inventory, prober: Prober) -> Rungs {
+        let mut this = Rungs { prober, ..Rungs::default() };
+        let cards = this.untried(inventory);
+        if !cards.is_empty() {
+            this.driver = card_limit::probe(&this.prober, &cards);
         }
-        Rungs { driver: card_limit::probe(axd, library, parents, &cards), ..Rungs::default() }
+        this
     }
 
+    /// The cards that are there, no part of another, and were never tried.
+    fn untried(&self, inventory: &Inventory) -> Vec<String> {
+        let cards = inventory.cards.iter().filter(|card| is_measured(card) && card.hardware.mig.is_none());
+        cards.map(|card| card.uuid.clone()).filter(|uuid| !self.driver.contains_key(uuid)).collect()
+    }
     /// Looks anew whether MPS can be had: the configuration was read. Whether there is something to say: why it can't.
     pub(super) fn look_for_mps(&mut self, config: &Config, parents: &[String]) -> Option<String> {
         self.without_mps.clear();
@@ -109,6 +111,54 @@ impl Rungs {
 }
 
 impl Engine {
+    /// Cards that were found after the start are tried, beside the loop; until then nobody relies on the driver for them.
+    pub(super) fn try_new_cards(&mut self) {
+        let cards = self.rungs.untried(&self.local.inventory);
+        if cards.is_empty() {
+            return;
+        }
+        let untried = |card: &String| (card.clone(), Err("it is being tried".to_owned()));
+        self.rungs.driver.extend(cards.iter().map(untried));
+        self.worker.start_task(Task::ProbeCards(self.rungs.prober.clone(), cards));
+    }
+
+    pub(super) fn on_cards_probed(&mut self, tried: Tried) {
+        for (card, result) in &tried {
+            match result {
+                Ok(()) => {
+                    let line = Line::new("cards_limited_by_driver").text("card", card);
+                    self.log.line(Level::Info, &line);
+                }
+                Err(why) => {
+                    let line =
+                        Line::new("cards_not_limited_by_driver").text("why", &format!("{card}: {why}"));
+                    self.log.line(Level::Info, &line);
+                }
+            }
+        }
+        let limited = |card: &str| matches!(tried.get(card), Some(Ok(())));
+        let attempts = self.controller.active_jobs().filter_map(|job| job.attempt.as_deref());
+        let on_them = |held: &Allocation| {
+            slices(held, &self.local.inventory.cards).any(|(grant, _)| limited(&grant.uuid))
+        };
+        let before: Vec<AttemptName> =
+            attempts.filter(|each| on_them(&each.allocation)).map(|each| each.name).collect();
+        let lives = |attempt: &AttemptName| {
+            let job = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
+            job.is_some_and(|held| held.name == *attempt)
+        };
+        self.rungs.before.retain(lives);
+        self.rungs.before.extend(before);
+        self.rungs.driver.extend(tried);
+        self.rungs.mark(&mut self.local.inventory);
+        self.happened(Event::NodeRegistered(self.local.inventory.clone()));
+    }
+
+    /// Whether the driver holds an attempt to its slices of cards that it limits.
+    pub(super) fn is_limited_by_driver(&self, attempt: AttemptName) -> bool {
+        !self.rungs.before.contains(&attempt)
+    }
+
     /// Looks anew whether MPS can be had, and says why not.
     pub(super) fn look_for_mps(&mut self, config: &Config) {
         if let Some(text) = self.rungs.look_for_mps(config, &self.cgroup_parents) {

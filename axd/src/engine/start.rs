@@ -33,6 +33,7 @@ use super::watched::Watched;
 use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
+use crate::card_limit::Prober;
 use crate::cards::Cards;
 use crate::containment;
 use crate::launcher::{Launcher, Site};
@@ -118,7 +119,9 @@ impl Engine {
         let mut local = local::look(&host, &config, cards.as_ref().map(Cards::known));
         let library = config.paths.nvml.as_ref().map(PathBuf::from);
         let axd = setup.axrun.with_file_name("axd");
-        let mut rungs = Rungs::probe(&local.inventory, &axd, library.as_deref(), &containment.parents);
+        let parents = containment.parents.clone();
+        let prober = Prober { axd: axd.clone(), library: library.clone(), parents };
+        let mut rungs = Rungs::probe(&local.inventory, prober);
         let mps = rungs.look_for_mps(&config, &containment.parents);
         rungs.mark(&mut local.inventory);
         let controller = Controller::restore(Snapshot {

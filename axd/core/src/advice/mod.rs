@@ -260,9 +260,8 @@ impl Search<'_> {
 impl Look {
     fn has_room(&self, controller: &Controller, job: &Job) -> bool {
         let (now, length) = (self.timeline.now(), controller.planned(job));
-        let cards = job.request.cards.as_ref().map_or(0, |cards| cards.count);
         let place = || controller.rules().place(&self.nodes, &self.timeline, job, now, length);
-        cards <= self.cards && place().is_some()
+        self.left.is_enough(job) && place().is_some()
     }
 }
 

@@ -70,6 +70,18 @@ pub struct Cluster {
     pub heartbeat_timeout: Span,
 }
 
+/// The most that may be held at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Most {
+    /// Cards; a slice counts as a card.
+    pub cards: Option<u32>,
+    /// CPUs.
+    pub cpus: Option<u32>,
+    /// Host memory.
+    pub ram: Option<Megabytes>,
+}
+
 /// One of `queues`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
@@ -113,6 +125,15 @@ pub struct Queue {
     /// `max_cards`: so many at once.
     #[serde(default)]
     pub max_cards: Option<u32>,
+    /// `max_cpus`: so many at once.
+    #[serde(default)]
+    pub max_cpus: Option<u32>,
+    /// `max_ram`: so much at once.
+    #[serde(default)]
+    pub max_ram: Option<Megabytes>,
+    /// `max_cards_per_user`, `max_cpus_per_user`, `max_ram_per_user`.
+    #[serde(default)]
+    pub per_user: Most,
     /// `mps`: slices of its jobs are under MPS.
     #[serde(default)]
     pub mps: bool,
@@ -140,6 +161,9 @@ pub struct Policy {
     /// `max_running_per_user`: in all queues together.
     #[serde(default)]
     pub max_running_per_user: Option<u32>,
+    /// `max_cards_per_user`, `max_cpus_per_user`, `max_ram_per_user`: in all queues together.
+    #[serde(default)]
+    pub per_user: Most,
     /// `max_stored_per_user`: of scripts, environments and options.
     #[serde(default = "Policy::usual_store")]
     pub max_stored_per_user: Megabytes,
@@ -310,6 +334,7 @@ impl Default for Policy {
             min_uid: 0,
             max_queued_per_user: 100_000,
             max_running_per_user: None,
+            per_user: Most::default(),
             max_stored_per_user: Policy::usual_store(),
             max_processes: 32_768,
             lease_timeout: Span::seconds(300),
@@ -369,6 +394,9 @@ impl Queue {
             restart_slices_every: None,
             cards: Vec::new(),
             max_cards: None,
+            max_cpus: None,
+            max_ram: None,
+            per_user: Most::default(),
             mps: false,
         }
     }

@@ -94,7 +94,7 @@ pub struct GpuNode {
     pub features: Vec<String>,
 }
 
-/// One of `limits`: what a user, or the members of a group together, may have of the cards.
+/// One of `limits`: what a user, or the members of a group together, may have.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CardLimit {
     /// `user`.
@@ -105,6 +105,15 @@ pub struct CardLimit {
     pub cards: Vec<String>,
     /// `max_cards`: so many at once.
     pub max_cards: Option<u32>,
+    /// `max_cpus`: so many at once.
+    #[serde(default)]
+    pub max_cpus: Option<u32>,
+    /// `max_ram`: so much at once.
+    #[serde(default)]
+    pub max_ram: Option<Megabytes>,
+    /// `max_running`: so many jobs at once.
+    #[serde(default)]
+    pub max_running: Option<u32>,
 }
 
 fn gpu_sample() -> Span {

@@ -1,24 +1,88 @@
-//! Limits on cards: which ones a queue, a user or a group may have, and how many at once. Within a limit on their number
-//! nobody passes whoever waits for it: else those who want one card would keep who wants more from ever starting.
+//! Limits on what jobs hold at once: which cards a queue, a user or a group may have, how many of them, how many CPUs and
+//! how much memory. Within a limit nobody passes whoever waits for it: else those who want one card would keep who wants
+//! more from ever starting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::config::Config;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, Most};
 use crate::id::{JobId, QueueName, Uid};
 use crate::job::Job;
-use crate::job::bounds::{Bounds, Cards};
+use crate::job::bounds::{Bounds, Cards, SumId};
 use crate::node::Nodes;
+use crate::size::Megabytes;
+use crate::text;
 
-/// Cards that are counted together.
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// Cards; a slice counts as one.
+    #[default]
+    Cards,
+    /// CPUs.
+    Cpus,
+    /// Host memory, MB.
+    Ram,
+    /// Jobs.
+    Jobs,
+}
+
+impl Counted {
+    /// `3 cards`.
+    pub fn in_words(self, number: u64) -> String {
+        match self {
+            Counted::Cards => text::count(number, "card"),
+            Counted::Cpus => text::count(number, "CPU"),
+            Counted::Ram => format!("{} of memory", Megabytes(number)),
+            Counted::Jobs => text::count(number, "job"),
+        }
+    }
+
+    /// The number alone, where the unit stands beside it.
+    pub fn number(self, number: u64) -> String {
+        match self {
+            Counted::Ram => Megabytes(number).to_string(),
+            _ => number.to_string(),
+        }
+    }
+
+    /// So much of it a job asks for.
+    pub(crate) fn of(self, job: &Job) -> u64 {
+        let request = &job.request;
+        match self {
+            Counted::Cards => request.cards.as_ref().map_or(0, |cards| u64::from(cards.count)),
+            Counted::Cpus => u64::from(request.cpus),
+            Counted::Ram => request.ram.0,
+            Counted::Jobs => 1,
+        }
+    }
+
+    fn key(self) -> &'static str {
+        match self {
+            Counted::Cards => "max_cards",
+            Counted::Cpus => "max_cpus",
+            Counted::Ram => "max_ram",
+            Counted::Jobs => "max_running",
+        }
+    }
+}
+
+/// What is counted together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sum {
     /// Whose: `queue night`, `user li`, `group staff`.
     pub(crate) whose: String,
+    /// The key that says it: `queues[].max_cards`.
+    pub(crate) key: String,
+    /// What.
+    pub(crate) what: Counted,
     /// At most so many at once.
-    pub(crate) max: u32,
+    pub(crate) max: u64,
     /// So many are held.
-    pub(crate) held: u32,
+    pub(crate) held: u64,
 }
 
 /// Who counts in a sum, or is confined.
@@ -27,6 +91,8 @@ enum Whose {
     Queue(QueueName),
     User(String),
     Group(String),
+    /// Each user for themselves, in a queue or in all.
+    EachUser(Option<QueueName>),
 }
 
 /// One limit as it is configured, its cards found.
@@ -34,16 +100,21 @@ enum Whose {
 struct Limit {
     whose: Whose,
     only: Option<Cards>,
-    sum: Option<usize>,
+    what: Counted,
+    max: Option<u64>,
 }
 
-/// All limits on cards, and what is held under them.
+/// Which limits concern a job, in which sums it counts, for whom its slice is under MPS.
+type Concerned = (Vec<usize>, Vec<SumId>, Option<Uid>);
+
+/// All limits, and what is held under them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
+    /// Those of single users before those of groups and queues: see [`Turns::take`].
     limits: Vec<Limit>,
-    sums: Vec<Sum>,
+    sums: BTreeMap<SumId, Sum>,
     /// What jobs are bound to that the same limits hold for: there are many jobs and few of these.
-    known: BTreeMap<(Vec<usize>, Option<Uid>), Arc<Bounds>>,
+    known: BTreeMap<Concerned, Arc<Bounds>>,
     /// Queues whose slices are under MPS.
     mps: BTreeSet<QueueName>,
 }
@@ -54,14 +125,28 @@ impl Whose {
             Whose::Queue(queue) => job.queue == *queue,
             Whose::User(user) => *job.owner.name == **user,
             Whose::Group(group) => job.groups.iter().any(|own| **own == **group),
+            Whose::EachUser(queue) => queue.as_ref().is_none_or(|queue| job.queue == *queue),
         }
     }
 
-    fn in_words(&self) -> String {
+    /// As it counts for a job.
+    fn in_words(&self, job: &Job) -> String {
         match self {
             Whose::Queue(queue) => format!("queue {queue}"),
             Whose::User(user) => format!("user {user}"),
             Whose::Group(group) => format!("group {group}"),
+            Whose::EachUser(None) => format!("user {}", job.owner.name),
+            Whose::EachUser(Some(queue)) => format!("user {} in queue {queue}", job.owner.name),
+        }
+    }
+
+    fn key(&self, what: Counted) -> String {
+        let key = what.key();
+        match self {
+            Whose::Queue(_) => format!("queues[].{key}"),
+            Whose::User(_) | Whose::Group(_) => format!("limits[].{key}"),
+            Whose::EachUser(None) => format!("policy.{key}_per_user"),
+            Whose::EachUser(Some(_)) => format!("queues[].{key}_per_user"),
         }
     }
 }
@@ -106,156 +191,226 @@ impl Limits {
     /// Those of a configuration on these nodes; nothing is held yet.
     pub(crate) fn of(config: &Config, nodes: &Nodes) -> Limits {
         let mut this = Limits::default();
+        this.add(&Whose::EachUser(None), &[], config.policy.per_user, None, nodes);
         for queue in &config.queues {
-            this.add(Whose::Queue(queue.name.clone()), &queue.cards, queue.max_cards, nodes);
-            if queue.mps {
-                this.mps.insert(queue.name.clone());
-            }
+            this.add(&Whose::EachUser(Some(queue.name.clone())), &[], queue.per_user, None, nodes);
         }
-        for limit in &config.limits {
+        let of_people =
+            |of_users: bool| config.limits.iter().filter(move |limit| limit.user.is_some() == of_users);
+        for limit in of_people(true).chain(of_people(false)) {
             let user = limit.user.clone().map(Whose::User);
             if let Some(whose) = user.or_else(|| limit.group.clone().map(Whose::Group)) {
-                this.add(whose, &limit.cards, limit.max_cards, nodes);
+                let most = Most { cards: limit.max_cards, cpus: limit.max_cpus, ram: limit.max_ram };
+                this.add(&whose, &limit.cards, most, limit.max_running, nodes);
+            }
+        }
+        for queue in &config.queues {
+            let most = Most { cards: queue.max_cards, cpus: queue.max_cpus, ram: queue.max_ram };
+            this.add(&Whose::Queue(queue.name.clone()), &queue.cards, most, None, nodes);
+            if queue.mps {
+                this.mps.insert(queue.name.clone());
             }
         }
         this
     }
 
-    fn add(&mut self, whose: Whose, cards: &[String], max: Option<u32>, nodes: &Nodes) {
-        if cards.is_empty() && max.is_none() {
-            return;
+    fn add(&mut self, whose: &Whose, cards: &[String], most: Most, jobs: Option<u32>, nodes: &Nodes) {
+        let limit = |what, max, only| Limit { whose: whose.clone(), only, what, max };
+        let only = found(cards, nodes);
+        if only.is_some() || most.cards.is_some() {
+            self.limits.push(limit(Counted::Cards, most.cards.map(u64::from), only));
         }
-        let sum = max.map(|max| {
-            self.sums.push(Sum { whose: whose.in_words(), max, held: 0 });
-            self.sums.len() - 1
-        });
-        self.limits.push(Limit { whose, only: found(cards, nodes), sum });
+        let others = [
+            (Counted::Cpus, most.cpus.map(u64::from)),
+            (Counted::Ram, most.ram.map(|ram| ram.0)),
+            (Counted::Jobs, jobs.map(u64::from)),
+        ];
+        let given = others.into_iter().filter(|(_, max)| max.is_some());
+        self.limits.extend(given.map(|(what, max)| limit(what, max, None)));
     }
 
     /// What a job is bound to; nothing: no limit concerns it.
     pub(crate) fn bounds(&mut self, job: &Job) -> Option<Arc<Bounds>> {
-        let wanted =
-            job.request.cards.as_ref().filter(|_| !self.limits.is_empty() || !self.mps.is_empty())?;
+        if self.limits.is_empty() && self.mps.is_empty() {
+            return None;
+        }
         // A program speaks with one MPS daemon, and there is one for each card.
-        let one_slice = wanted.slice.is_some() && wanted.count == 1;
+        let one_slice =
+            job.request.cards.as_ref().is_some_and(|wanted| wanted.slice.is_some() && wanted.count == 1);
         let mps = Some(job.owner.uid).filter(|_| one_slice && self.mps.contains(&job.queue));
-        let held_by = self.limits.iter().enumerate().filter(|(_, limit)| limit.whose.is(job));
-        let own: Vec<usize> = held_by.map(|(at, _)| at).collect();
+        let concerns = |limit: &Limit| limit.what.of(job) > 0 && limit.whose.is(job);
+        let own: Vec<usize> = (0..self.limits.len()).filter(|at| concerns(&self.limits[*at])).collect();
         if own.is_empty() && mps.is_none() {
             return None;
         }
-        let own = (own, mps);
-        if let Some(known) = self.known.get(&own) {
+        let sums: Vec<SumId> = own.iter().filter_map(|at| self.sum(*at, job)).collect();
+        let key = (own, sums, mps);
+        if let Some(known) = self.known.get(&key) {
             return Some(Arc::clone(known));
         }
-        let mut bounds = Bounds { mps, ..Bounds::default() };
-        for limit in own.0.iter().map(|at| &self.limits[*at]) {
-            bounds.sums.extend(limit.sum);
+        let mut bounds = Bounds { mps, sums: key.1.clone(), ..Bounds::default() };
+        for limit in key.0.iter().map(|at| &self.limits[*at]) {
             bounds.only = match (bounds.only.take(), &limit.only) {
                 (Some(a), Some(b)) => Some(both(&a, b)),
                 (a, b) => a.or_else(|| b.clone()),
             };
         }
         let bounds = Arc::new(bounds);
-        self.known.insert(own, Arc::clone(&bounds));
+        self.known.insert(key, Arc::clone(&bounds));
         Some(bounds)
     }
 
-    /// A job holds its cards from now on.
+    /// The sum in which a job counts under a limit, if that limits a number.
+    fn sum(&mut self, at: usize, job: &Job) -> Option<SumId> {
+        let limit = &self.limits[at];
+        let max = limit.max?;
+        let user = Some(job.owner.uid).filter(|_| matches!(limit.whose, Whose::EachUser(_)));
+        let id = SumId { limit: at, user };
+        let (what, key) = (limit.what, || limit.whose.key(limit.what));
+        let new = || Sum { whose: limit.whose.in_words(job), key: key(), what, max, held: 0 };
+        self.sums.entry(id).or_insert_with(new);
+        Some(id)
+    }
+
+    /// A job holds what it asked for from now on.
     pub(crate) fn started(&mut self, job: &Job) {
-        for sum in sums_of(job) {
-            self.sums[*sum].held += count(job);
-        }
+        self.of_job(job, |sum| sum.held += sum.what.of(job));
     }
 
     /// No longer.
     pub(crate) fn ended(&mut self, job: &Job) {
-        for sum in sums_of(job) {
-            self.sums[*sum].held = self.sums[*sum].held.saturating_sub(count(job));
+        self.of_job(job, |sum| sum.held = sum.held.saturating_sub(sum.what.of(job)));
+    }
+
+    fn of_job(&mut self, job: &Job, change: impl Fn(&mut Sum)) {
+        for id in sums_of(job) {
+            if let Some(sum) = self.sums.get_mut(id) {
+                change(sum);
+            }
         }
     }
 
     /// Nobody holds anything.
     pub(crate) fn none_held(&mut self) {
-        self.sums.iter_mut().for_each(|sum| sum.held = 0);
+        self.sums.values_mut().for_each(|sum| sum.held = 0);
     }
 
     /// A sum that could never let a job start.
     pub(crate) fn too_small(&self, job: &Job) -> Option<&Sum> {
-        sums_of(job).iter().map(|sum| &self.sums[*sum]).find(|sum| count(job) > sum.max)
+        sums_of(job).iter().filter_map(|id| self.sums.get(id)).find(|sum| sum.what.of(job) > sum.max)
     }
 
-    /// All sums.
-    pub(crate) fn sums(&self) -> &[Sum] {
-        &self.sums
+    /// What is counted together.
+    pub(crate) fn sum_of(&self, id: SumId) -> Option<&Sum> {
+        self.sums.get(&id)
     }
 
     /// Who confines a job to certain cards.
     pub(crate) fn confining(&self, job: &Job) -> Vec<String> {
         let own = self.limits.iter().filter(|limit| limit.only.is_some() && limit.whose.is(job));
-        own.map(|limit| limit.whose.in_words()).collect()
+        own.map(|limit| limit.whose.in_words(job)).collect()
     }
 }
 
-fn sums_of(job: &Job) -> &[usize] {
+/// The sums in which a job counts, those of single users first.
+fn sums_of(job: &Job) -> &[SumId] {
     job.bounds.as_ref().map_or(&[], |bounds| &bounds.sums)
 }
 
-/// Cards that a job counts for: a slice counts as a card.
-fn count(job: &Job) -> u32 {
-    job.request.cards.as_ref().map_or(0, |cards| cards.count)
+/// Whether a job counts in a sum.
+pub(crate) fn counts_in(job: &Job, sum: SumId) -> bool {
+    sums_of(job).contains(&sum)
+}
+
+/// What limits leave a job, of each thing that they count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left {
+    cards: u64,
+    cpus: u64,
+    ram: u64,
+    jobs: u64,
+}
+
+impl Left {
+    /// Whether that is as much as a job asks for.
+    pub(crate) fn is_enough(&self, job: &Job) -> bool {
+        Counted::Cards.of(job) <= self.cards
+            && Counted::Cpus.of(job) <= self.cpus
+            && Counted::Ram.of(job) <= self.ram
+            && Counted::Jobs.of(job) <= self.jobs
+    }
 }
 
 /// What a walk along the waiting jobs leaves of the limits.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Cards that are kept for jobs that come before.
-    kept: BTreeMap<usize, u32>,
+    /// What is kept for jobs that come before.
+    kept: BTreeMap<SumId, u64>,
     /// Who waits for the limit and lets nobody pass.
-    first: BTreeMap<usize, JobId>,
+    first: BTreeMap<SumId, JobId>,
 }
 
 /// Why a limit does not let a job start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Barred {
     /// The sum.
-    pub(crate) sum: usize,
+    pub(crate) sum: SumId,
     /// Who waits for it before.
     pub(crate) first: Option<JobId>,
 }
 
 impl Turns {
-    /// Cards are kept for a job.
-    pub(crate) fn keep(&mut self, job: &Job) {
-        for sum in sums_of(job) {
-            *self.kept.entry(*sum).or_default() += count(job);
+    /// What a job asks for is kept for it.
+    pub(crate) fn keep(&mut self, limits: &Limits, job: &Job) {
+        sums_of(job).iter().for_each(|id| self.keep_in(limits, *id, job));
+    }
+
+    fn keep_in(&mut self, limits: &Limits, id: SumId, job: &Job) {
+        let asks = limits.sums.get(&id).map_or(0, |sum| sum.what.of(job));
+        *self.kept.entry(id).or_default() += asks;
+    }
+
+    /// What the limits leave a job.
+    pub(crate) fn left(&self, limits: &Limits, job: &Job) -> Left {
+        let mut left = Left { cards: u64::MAX, cpus: u64::MAX, ram: u64::MAX, jobs: u64::MAX };
+        for (id, sum) in sums_of(job).iter().filter_map(|id| Some((*id, limits.sums.get(id)?))) {
+            let least = match sum.what {
+                Counted::Cards => &mut left.cards,
+                Counted::Cpus => &mut left.cpus,
+                Counted::Ram => &mut left.ram,
+                Counted::Jobs => &mut left.jobs,
+            };
+            *least = (*least).min(self.left_of(id, sum));
         }
+        left
     }
 
-    /// How many cards the limits leave a job.
-    pub(crate) fn left(&self, limits: &Limits, job: &Job) -> u32 {
-        sums_of(job).iter().map(|at| self.left_of(limits, *at)).min().unwrap_or(u32::MAX)
-    }
-
-    fn left_of(&self, limits: &Limits, at: usize) -> u32 {
-        let sum = &limits.sums[at];
-        let taken = sum.held + self.kept.get(&at).copied().unwrap_or(0);
-        if self.first.contains_key(&at) { 0 } else { sum.max.saturating_sub(taken) }
+    fn left_of(&self, id: SumId, sum: &Sum) -> u64 {
+        let taken = sum.held + self.kept.get(&id).copied().unwrap_or(0);
+        if self.first.contains_key(&id) { 0 } else { sum.max.saturating_sub(taken) }
     }
 
     /// Whether the limits let a job start; if not, nobody passes it in those that it waits for.
+    ///
+    /// Who is first in one of them also keeps what it asks for in those of its own that come before that one and have
+    /// room: else it might be passed in these while it waits for the other, and the other way round for ever. Those of
+    /// single users come first, so whoever waits for a limit of their own keeps nothing of what many share.
     pub(crate) fn take(&mut self, limits: &Limits, job: &Job) -> Result<(), Barred> {
-        if count(job) <= self.left(limits, job) {
-            return Ok(());
-        }
-        let is_full = |at: &&usize| self.left_of(limits, **at) < count(job);
-        let full: Vec<usize> = sums_of(job).iter().filter(is_full).copied().collect();
-        let barred = full.first().map(|at| Barred { sum: *at, first: self.first.get(at).copied() });
+        let is_full =
+            |id: SumId| limits.sums.get(&id).is_some_and(|sum| self.left_of(id, sum) < sum.what.of(job));
+        let own: Vec<(SumId, bool)> = sums_of(job).iter().map(|id| (*id, is_full(*id))).collect();
+        let full: Vec<SumId> = own.iter().filter(|(_, full)| *full).map(|(id, _)| *id).collect();
+        let (Some(&least), Some(&last)) = (full.first(), full.last()) else { return Ok(()) };
+        let barred = Barred { sum: least, first: self.first.get(&least).copied() };
         if limits.too_small(job).is_none() {
-            for at in full {
-                self.first.entry(at).or_insert(job.id);
+            for id in full {
+                self.first.entry(id).or_insert(job.id);
+            }
+            if self.first.get(&last) == Some(&job.id) {
+                let before = own.iter().filter(|(id, full)| !full && *id < last);
+                before.for_each(|(id, _)| self.keep_in(limits, *id, job));
             }
         }
-        barred.map_or(Ok(()), Err)
+        Err(barred)
     }
 }

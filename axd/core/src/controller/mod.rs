@@ -26,6 +26,7 @@ pub(crate) use places::UserPlaces;
 pub(crate) use schedule::UserLimit;
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
+pub use bounds::Counted;
 pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
 pub use snapshot::{Known, Snapshot};
 pub use trouble::{Trouble, Troubles};

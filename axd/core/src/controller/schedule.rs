@@ -12,7 +12,7 @@ use crate::job::{Attempt, Job, Learnt};
 use crate::node::Nodes;
 use crate::schedule::order::Waiting;
 use crate::schedule::placement::{Place, Rules};
-use crate::schedule::share::{Charged, Share, price};
+use crate::schedule::share::{Charged, Share, VirtualTime, price};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
@@ -22,6 +22,9 @@ use super::bounds::{Limits, Turns};
 use super::places::UserPlaces;
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
+
+/// In which what queues have had is told.
+const HOUR: Span = Span::seconds(3600);
 
 /// What a pass came to.
 enum Pass {
@@ -144,7 +147,7 @@ impl Controller {
     }
 
     /// How large a job is by the order of its queue.
-    pub(super) fn size(&self, job: &Job) -> Share {
+    pub(crate) fn size(&self, job: &Job) -> Share {
         match self.config.queue(job.queue.as_str()).map(|queue| queue.order) {
             Some(QueueOrder::Lpf) => self.measure.part(&job.request, self.config.resources.gpu_reserve),
             _ => self.share(job),
@@ -230,7 +233,7 @@ impl Controller {
         let most = if strict { 0 } else { policy.reservations as usize };
         let claiming = || self.claims.iter().filter_map(|number| self.job(*number));
         let mut turns = Turns::default();
-        claiming().for_each(|job| turns.keep(job));
+        claiming().for_each(|job| turns.keep(&self.limits, job));
         Standing {
             turns,
             users_kept: UserPlaces::claimed(claiming()),
@@ -286,7 +289,7 @@ impl Controller {
             standing.kept.push(queue);
         }
         standing.left = left;
-        standing.turns.keep(job);
+        standing.turns.keep(&self.limits, job);
         Some(self.reservation(job, &place, from))
     }
 
@@ -381,6 +384,18 @@ impl Controller {
         }
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, why, passed });
         shifted
+    }
+
+    /// What a lead in virtual time is worth for a queue of a weight: thousandths of starts, or of card-hours.
+    pub(crate) fn had_more(&self, lead: VirtualTime, weight: u32) -> (u64, &'static str) {
+        let (share, what) = self.measure.unit();
+        let (one, unit) = match (self.config.policy.cost, what) {
+            (Cost::Count, _) => (price(Cost::Count, share, Span::ZERO), "start"),
+            (Cost::Area, "CPU") => (price(Cost::Area, share, HOUR), "CPU-hour"),
+            (Cost::Area, _) => (price(Cost::Area, share, HOUR), "card-hour"),
+        };
+        let of_one = VirtualTime::default().after(one, weight);
+        (u64::try_from(lead.0 * 1000 / of_one.0.max(1)).unwrap_or(u64::MAX), unit)
     }
 
     /// Charges a queue for a start; under other schedulers nobody keeps count. What is due later is settled by what is

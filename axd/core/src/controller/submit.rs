@@ -108,15 +108,12 @@ impl Controller {
         }
     }
 
-    /// Why limits on cards would never let a job start.
+    /// Why limits would never let a job start.
     fn out_of_bounds(&self, job: &Job) -> Option<String> {
-        let count = job.request.cards.as_ref().map_or(0, |cards| cards.count);
         if let Some(sum) = self.limits.too_small(job) {
-            let cards = crate::text::count(sum.max, "card");
-            return Some(format!(
-                "it asks for {count} cards, and {} may hold at most {cards} at once",
-                sum.whose
-            ));
+            let (asks, most) = (sum.what.in_words(sum.what.of(job)), sum.what.in_words(sum.max));
+            let (whose, key) = (&sum.whose, &sum.key);
+            return Some(format!("it asks for {asks}, and {whose} may hold at most {most} at once ({key})"));
         }
         // What no node could hold whoever asks is somebody else's to say.
         let reserve = self.config.resources.gpu_reserve;

@@ -15,9 +15,9 @@ use crate::node::{Allocation, Nodes};
 use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
-use crate::time::Now;
+use crate::time::{Now, WallTime};
 
-use super::bounds::Limits;
+use super::bounds::{Left, Limits};
 use super::{Controller, Decision, Event};
 
 /// Looks on while passes are made.
@@ -40,8 +40,8 @@ pub(crate) struct Look {
     pub(crate) nodes: Nodes,
     /// The places that were kept for jobs before it.
     pub(crate) timeline: Timeline,
-    /// How many cards limits left it.
-    pub(crate) cards: u32,
+    /// What limits left it.
+    pub(crate) left: Left,
 }
 
 impl Witness {
@@ -57,9 +57,9 @@ impl Witness {
     }
 
     /// The pass looks at a job.
-    pub(super) fn looks_at(&mut self, job: JobNumber, nodes: &Nodes, timeline: &Timeline, cards: u32) {
+    pub(super) fn looks_at(&mut self, job: JobNumber, nodes: &Nodes, timeline: &Timeline, left: Left) {
         if self.asked == Some(job) {
-            self.looks.push(Look { nodes: nodes.clone(), timeline: timeline.clone(), cards });
+            self.looks.push(Look { nodes: nodes.clone(), timeline: timeline.clone(), left });
         }
     }
 
@@ -145,6 +145,11 @@ impl Controller {
         remedy.apply(Arc::make_mut(&mut job));
         self.index(job);
         Some(self)
+    }
+
+    /// The time of the last event.
+    pub(crate) fn last_seen(&self) -> WallTime {
+        self.seen
     }
 
     /// Limits on cards, and what is held under them.

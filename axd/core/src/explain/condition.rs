@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::controller::Counted;
 use crate::id::{HostName, JobId, QueueName};
 use crate::node::Lack;
 use crate::text::{count, listed};
@@ -82,25 +83,45 @@ pub enum Condition {
         /// Those for which its places are kept.
         jobs: Vec<JobId>,
     },
-    /// A limit on cards lets it start only when others have ended.
-    CardsFull {
+    /// A limit on what is held at once lets it start only when others have ended.
+    #[serde(rename = "cards_full")]
+    LimitFull {
         /// Whose: `user li`.
         whose: String,
-        /// Cards that are held under it.
-        held: u32,
+        /// The key that says it: `policy.max_cpus_per_user`.
+        #[serde(default)]
+        key: String,
+        /// What is counted.
+        #[serde(default)]
+        what: Counted,
+        /// So many are held under it.
+        held: u64,
         /// As many as may be.
-        max: u32,
-        /// Cards that it asks for.
-        wanted: u32,
+        max: u64,
+        /// So many it asks for.
+        wanted: u64,
+        /// Some of those that hold them, those that were started first.
+        #[serde(default)]
+        jobs: Vec<JobId>,
+        /// So many hold some.
+        #[serde(default)]
+        holders: u32,
         /// Who waits for the same limit and is before it.
         first: Option<JobId>,
     },
-    /// It asks for more cards than a limit ever allows.
-    CardsTooMany {
+    /// It asks for more than a limit ever allows.
+    #[serde(rename = "cards_too_many")]
+    LimitTooSmall {
         /// Whose: `user li`.
         whose: String,
+        /// The key that says it.
+        #[serde(default)]
+        key: String,
+        /// What is counted.
+        #[serde(default)]
+        what: Counted,
         /// As many as may be.
-        max: u32,
+        max: u64,
     },
     /// It may have only certain cards.
     Confined {
@@ -177,6 +198,34 @@ pub enum Condition {
         planned: Span,
         /// So many other nodes on which it fits are kept for others.
         more: u32,
+    },
+    /// Its queue has had more for its weight than another, whose jobs go first.
+    QueueAhead {
+        /// Its queue.
+        queue: QueueName,
+        /// The weight of that.
+        weight: u32,
+        /// So much more, in thousandths of the unit.
+        thousandths: u64,
+        /// `start`, `card-hour` or `CPU-hour`.
+        unit: String,
+        /// Than this one.
+        than: QueueName,
+        /// The first job of that.
+        first: JobId,
+    },
+    /// Its owner has had more lately than another user, whose job goes first for that.
+    UserAhead {
+        /// Its owner.
+        user: String,
+        /// So much of what all users had, in thousandths.
+        per_mille: u32,
+        /// The other.
+        than: String,
+        /// So much the other had.
+        others: u32,
+        /// The job.
+        first: JobId,
     },
     /// Others go before it.
     Behind {
@@ -262,14 +311,9 @@ impl Condition {
                 if jobs.len() == 1 { "a place" } else { "places" },
                 jobs_in_words(jobs, jobs.len())
             ),
-            Condition::CardsFull { whose, held, max, wanted, first } => {
-                let behind =
-                    first.map_or(String::new(), |first| format!("; {first} waits for them before it"));
-                let (wanted, max) = (count(*wanted, "card"), count(*max, "card"));
-                format!("{whose} holds {held} of at most {max}, and it asks for {wanted}{behind}")
-            }
-            Condition::CardsTooMany { whose, max } => {
-                format!("{whose} may hold at most {} at once", count(*max, "card"))
+            Condition::LimitFull { .. } => self.limit_in_words(),
+            Condition::LimitTooSmall { whose, key, what, max } => {
+                format!("{whose} may hold at most {} at once ({key})", what.in_words(*max))
             }
             Condition::Confined { by, cards } if cards.is_empty() => {
                 format!("none of the cards that {} may use is here", listed(by))
@@ -329,10 +373,38 @@ impl Condition {
                 let strict = if *strict { ", and nobody passes (policy.scheduler)" } else { "" };
                 format!("{least}{} before it, the first is {first}{strict}", count(*jobs, "job"))
             }
+            Condition::QueueAhead { queue, weight, thousandths, unit, than, first } => format!(
+                "queue {queue} has had more than its share, by {}.{:03} {unit}s for its weight of {weight}, beside queue \
+                 {than}: {first} of that goes first (policy.scheduler)",
+                thousandths / 1000,
+                thousandths % 1000
+            ),
+            Condition::UserAhead { user, per_mille, than, others, first } => format!(
+                "user {user} has had {}.{} % and user {than} {}.{} % of what all users had lately: so {first} goes \
+                 first, which would not by priority and waiting (policy.user_share)",
+                per_mille / 10,
+                per_mille % 10,
+                others / 10,
+                others % 10
+            ),
             Condition::Resting { node, why } => format!("{node} can start nothing: {why}"),
             Condition::StartsNow => "nothing is in its way: it starts when it is next looked at".to_owned(),
             Condition::Unknown => "waits for something that this program does not know".to_owned(),
         }
+    }
+
+    /// `user li holds 6 of at most 8 CPUs (policy.max_cpus_per_user): ax-2026-0001, and it asks for 4 CPUs`.
+    fn limit_in_words(&self) -> String {
+        let Condition::LimitFull { whose, key, what, held, max, wanted, jobs, holders, first } = self else {
+            return String::new();
+        };
+        let who = match jobs.is_empty() {
+            true => String::new(),
+            false => format!(": {}", jobs_in_words(jobs, *holders as usize)),
+        };
+        let behind = first.map_or(String::new(), |first| format!("; {first} waits for them before it"));
+        let (held, max, wanted) = (what.number(*held), what.in_words(*max), what.in_words(*wanted));
+        format!("{whose} holds {held} of at most {max} ({key}){who}, and it asks for {wanted}{behind}")
     }
 
     fn kept_in_words(&self, now: WallTime) -> String {

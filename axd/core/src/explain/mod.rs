@@ -5,6 +5,7 @@
 mod condition;
 mod pending;
 mod plan;
+mod shares;
 pub mod started;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{QueueState, Scheduler};
-use crate::controller::bounds::{Sum, Turns};
+use crate::controller::bounds::{Sum, Turns, counts_in};
 use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
@@ -27,6 +28,7 @@ use crate::time::{Now, Span, WallTime};
 pub use condition::Condition;
 pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
+use shares::Before;
 
 /// Why a job waits and until when.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -175,7 +177,10 @@ impl Controller {
         let lacking = lacking.filter(|(_, needs)| !needs.is_empty());
         let mut found = vec![Condition::FitsNowhere];
         let sum = self.card_limits().too_small(job);
-        found.extend(sum.map(|sum| Condition::CardsTooMany { whose: sum.whose.clone(), max: sum.max }));
+        found.extend(sum.map(|sum| {
+            let (whose, key) = (sum.whose.clone(), sum.key.clone());
+            Condition::LimitTooSmall { whose, key, what: sum.what, max: sum.max }
+        }));
         found.extend(self.confined(job));
         found.extend(few_lines(Lack::collected(lacking), Condition::TooSmall));
         found
@@ -222,13 +227,15 @@ struct Story<'a> {
     plan: Plan,
     before: usize,
     first: Option<JobId>,
+    /// Those before it, as far as shares put them there.
+    by_shares: Before,
 }
 
 impl<'a> Story<'a> {
     fn new(controller: &'a Controller, now: Now) -> Story<'a> {
         let pass = controller.rehearse(now);
         let mut turns = Turns::default();
-        pass.after.claiming().for_each(|job| turns.keep(job));
+        pass.after.claiming().for_each(|job| turns.keep(pass.after.card_limits(), job));
         Story {
             turns,
             timeline: pass.after.timeline(now.wall),
@@ -242,6 +249,7 @@ impl<'a> Story<'a> {
             plan: Plan::of(controller, now.wall),
             before: 0,
             first: None,
+            by_shares: Before::default(),
         }
     }
 
@@ -260,11 +268,12 @@ impl<'a> Story<'a> {
             return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
         }
         let expected = self.foretell(job);
+        self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
         if let Some(place) = self.pass.kept.remove(&job.id.number) {
             self.timeline.reserve(place);
-            self.turns.keep(job);
+            self.turns.keep(self.pass.after.card_limits(), job);
             self.users_kept.keep(job);
             if self.reserved.insert(job.queue.clone()) {
                 self.kept.push((job.queue.clone(), job.id));
@@ -286,6 +295,9 @@ impl<'a> Story<'a> {
         } else {
             found.extend(self.places(job));
         }
+        if !misfit {
+            found.extend(self.by_shares.conditions(self.controller, job, self.now));
+        }
         if let Some(first) = self.first.filter(|_| !misfit) {
             let at_least = self.controller.is_sketch() && self.before >= PLANNED;
             let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
@@ -298,7 +310,7 @@ impl<'a> Story<'a> {
         resting.into_iter().chain(found).collect()
     }
 
-    /// What limits on cards say to a job that could start otherwise.
+    /// What limits on what is held say to a job that could start otherwise.
     fn limited(&mut self, job: &Job, misfit: bool) -> Option<Condition> {
         let queue = self.controller.config().queue(job.queue.as_str());
         let stands = misfit
@@ -309,9 +321,12 @@ impl<'a> Story<'a> {
         }
         let limits = self.pass.after.card_limits();
         let barred = self.turns.take(limits, job).err()?;
-        let Sum { whose, max, held } = limits.sums().get(barred.sum)?.clone();
-        let wanted = job.request.cards.as_ref().map_or(0, |cards| cards.count);
-        Some(Condition::CardsFull { whose, held, max, wanted, first: barred.first })
+        let Sum { whose, key, what, max, held } = limits.sum_of(barred.sum)?.clone();
+        let counts = |job: &Job| counts_in(job, barred.sum);
+        let (jobs, holders) = (self.pass.after.first_active(counts), self.pass.after.active_jobs());
+        let holders = holders.filter(|job| counts(job)).count() as u32;
+        let (wanted, first) = (what.of(job), barred.first);
+        Some(Condition::LimitFull { whose, key, what, held, max, wanted, jobs, holders, first })
     }
 
     /// For whom the last places of its queue are kept.

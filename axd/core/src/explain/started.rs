@@ -57,7 +57,7 @@ impl Controller {
     /// Why this job, why there, and who was passed over.
     pub(crate) fn why_started(&self, job: &Job, allocation: &Allocation, chosen: Chosen<'_>) -> String {
         let (queue, priority) = (&job.queue, job.request.priority);
-        let there = self.why_there(job, allocation);
+        let (there, waited) = (self.why_there(job, allocation), self.outwaited(job));
         match chosen {
             Chosen::MadeRoom(0) => format!(
                 "in queue {queue} with priority {priority}, more urgent than those for whom its place was kept; {there}"
@@ -70,12 +70,25 @@ impl Controller {
                 )
             }
             Chosen::Next(passed) => match self.passed_in_words(passed) {
-                None => format!("first in queue {queue} with priority {priority}{}; {there}", self.turn(job)),
+                None => format!(
+                    "first in queue {queue} with priority {priority}{waited}{}; {there}",
+                    self.turn(job)
+                ),
                 Some(passed) => format!(
-                    "in queue {queue} with priority {priority}, and delays nobody before it; {there}; {passed}"
+                    "in queue {queue} with priority {priority}{waited}, and delays nobody before it; {there}; {passed}"
                 ),
             },
         }
+    }
+
+    /// That it has waited for so long that it goes before whoever comes now, whatever their priority.
+    fn outwaited(&self, job: &Job) -> String {
+        let Some(bound) = self.config().policy.starvation_bound else { return String::new() };
+        let waited = self.last_seen() - job.request.begin.unwrap_or_default().max(job.submitted_at);
+        if waited < bound {
+            return String::new();
+        }
+        format!(", having waited for {waited}, no less than policy.starvation_bound ({bound})")
     }
 
     /// Why the queue was next, where queues take turns.

@@ -8,7 +8,7 @@ use crate::size::Megabytes;
 use super::{CardSeen, HolderSeen};
 
 /// What the driver may use for itself without anybody wondering.
-const DRIVERS: Megabytes = Megabytes(512);
+pub const DRIVERS: Megabytes = Megabytes(512);
 
 /// A process that is no living job's: number and start, so that it never is another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ impl Accounts {
             Accounts { rest: if part.is_some() { Megabytes::ZERO } else { rest }, ..Accounts::default() };
         for holder in &seen.holders {
             let used = holder.used.or(part).unwrap_or_default();
-            let own = match holder.attempt.filter(|attempt| lives(*attempt)) {
+            let own = match holder.attempt.or(holder.keeper).filter(|attempt| lives(*attempt)) {
                 Some(attempt) => this.jobs.entry(attempt).or_default(),
                 None if holder.mps => &mut this.shared,
                 None => this.strangers.entry(stranger(holder)).or_default(),
@@ -67,7 +67,16 @@ pub fn stranger(holder: &HolderSeen) -> Stranger {
 
 /// `21 GB held by pid 4711 python of user li, not a job`.
 pub fn in_words(holder: &HolderSeen, used: Megabytes, name: &dyn Fn(Uid) -> Option<String>) -> String {
-    let mut text = format!("{} held by ", used.of_card());
+    let text = format!("{} held by {}", used.of_card(), who(holder, name));
+    match holder.attempt {
+        Some(attempt) => text + &format!(", left over from {}", attempt.job),
+        None => text + ", not a job",
+    }
+}
+
+/// `pid 4711 python of user li`.
+pub fn who(holder: &HolderSeen, name: &dyn Fn(Uid) -> Option<String>) -> String {
+    let mut text = String::new();
     match holder.pid {
         0 => text.push_str("processes that are hidden"),
         pid => text.push_str(&format!("pid {pid}")),
@@ -81,10 +90,7 @@ pub fn in_words(holder: &HolderSeen, used: Megabytes, name: &dyn Fn(Uid) -> Opti
     if let Some(container) = &holder.container {
         text.push_str(&format!(" in container {}", crate::text::escaped(container)));
     }
-    match holder.attempt {
-        Some(attempt) => text + &format!(", left over from {}", attempt.job),
-        None => text + ", not a job",
-    }
+    text
 }
 
 #[cfg(test)]
@@ -104,6 +110,7 @@ mod tests {
             command: Some("python".to_owned()),
             container: None,
             attempt: of.map(attempt),
+            keeper: None,
             mps: false,
         }
     }

@@ -153,6 +153,7 @@ impl Leavings {
             // Others are under MPS there, or it has no business there.
             (None, _) if holder.mps => false,
             (None, Some(start)) => self.was(attempt, holder.pid, Some(start)),
+            (None, None) if holder.keeper.is_some() => holder.keeper == Some(attempt),
             (None, None) => {
                 let others = self.seen.keys().any(|of| *of != attempt && self.was(*of, holder.pid, None));
                 holder.pid > 0 && (!others || self.was(attempt, holder.pid, None))
@@ -253,6 +254,7 @@ mod tests {
             command: start.map(|_| "python".to_owned()),
             container: None,
             attempt,
+            keeper: None,
             mps: false,
         }
     }

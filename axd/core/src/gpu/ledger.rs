@@ -8,7 +8,7 @@ use crate::size::Megabytes;
 use crate::time::{BootTime, Span};
 
 use super::health::{Memory, Signs, Verdict};
-use super::holders::{Accounts, Stranger, in_words, stranger};
+use super::holders::{Accounts, Stranger, in_words, stranger, who};
 use super::{CardSeen, CardState, Health, Sample, Unseen};
 
 /// Samples in the window.
@@ -22,6 +22,9 @@ const STEP: Megabytes = Megabytes(256);
 
 /// Processes that hold less are not named.
 const NAMED: Megabytes = Megabytes(64);
+
+/// So many who may hold what nobody accounts for are named.
+const OPENERS: usize = 3;
 
 /// A card of this node, as far as jobs and the configuration go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -303,6 +306,7 @@ impl OneCard {
                     || moved(free(told), free(&state))
                     || moved(told.taken, state.taken)
                     || much(told) != much(&state)
+                    || (told.openers != state.openers && much(&state))
                     || (told.health, &told.why, told.faulty) != (state.health, &state.why, state.faulty)
                     // The name of a user is looked up, and may come later than the holder.
                     || (all_named(&state) && names(told) != names(&state))
@@ -342,12 +346,19 @@ impl OneCard {
             foreign,
             unexplained,
             holders,
+            openers: if unexplained >= NAMED { openers(seen, around) } else { Vec::new() },
             free: Some(all - jobs - foreign - unexplained - driver),
             taken: (foreign + unexplained + driver) - (all - given.mem),
             faulty: false,
         };
         (state, named.map(|(who, _)| *who).collect())
     }
+}
+
+/// Those that have a card open without memory there, by what they are.
+fn openers(seen: &CardSeen, around: &Around<'_>) -> Vec<String> {
+    let foreign = seen.openers.iter().filter(|opener| opener.attempt.is_none_or(|of| !(around.lives)(of)));
+    foreign.take(OPENERS).map(|opener| who(opener, around.name)).collect()
 }
 
 fn all_named(state: &CardState) -> bool {

@@ -144,6 +144,9 @@ pub struct CardState {
     /// `21 GB held by pid 4711 python of user li, not a job`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,
+    /// Who may hold what no process accounts for, in words: they have the card open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub openers: Vec<String>,
     /// Memory that really is free by the window, conservative; absent where nobody measures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<Megabytes>,
@@ -169,7 +172,11 @@ impl CardState {
             parts.push(format!("{} more", self.holders.len() - HOLDERS));
         }
         if self.unexplained > Megabytes::ZERO {
-            parts.push(format!("{} in use that no process accounts for", self.unexplained.of_card()));
+            let by = match self.openers.is_empty() {
+                true => String::new(),
+                false => format!(" (open by {})", listed(&self.openers)),
+            };
+            parts.push(format!("{} in use that no process accounts for{by}", self.unexplained.of_card()));
         }
         match parts.is_empty() {
             true => format!("{} are not free", self.taken.of_card()),

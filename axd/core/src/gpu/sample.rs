@@ -38,6 +38,9 @@ pub struct CardSeen {
     pub free: Megabytes,
     /// Processes with memory on it, each once.
     pub holders: Vec<HolderSeen>,
+    /// Processes that have it open and are none of those; looked for only where memory is in question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub openers: Vec<HolderSeen>,
     /// Share of the last second in which a kernel ran, percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<u32>,
@@ -84,6 +87,9 @@ pub struct HolderSeen {
     /// The attempt in whose control group it is, living or over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptName>,
+    /// It has ended, and of all attempts this one alone has processes that keep what it held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<AttemptName>,
     /// It is of the card's MPS daemon: what it holds is of the attempts under MPS there. Of one that has the card for
     /// itself that is said as `attempt`, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

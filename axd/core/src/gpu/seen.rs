@@ -97,6 +97,7 @@ mod tests {
             command: None,
             container: None,
             attempt: Some(attempt(of)),
+            keeper: None,
             mps: false,
         }
     }

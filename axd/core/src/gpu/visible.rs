@@ -125,11 +125,9 @@ impl TaskPlace {
     }
 }
 
-/// Variables that say which cards a process may use. Nothing that a submitter brings can take their place.
-const MASKS: [&str; 10] = [
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_MPS_LOG_DIRECTORY",
-    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+/// Variables that say which cards a process may use; each job has them all. Nothing that a submitter brings can take
+/// their place.
+const MASKS: [&str; 7] = [
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
@@ -139,12 +137,16 @@ const MASKS: [&str; 10] = [
     "ZE_AFFINITY_MASK",
 ];
 
+/// What jobs under MPS have beside them, and no other job.
+const OF_MPS: [&str; 3] =
+    ["CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"];
+
 /// To Intel's driver an empty list means all cards; a number that no card has means none.
 const NO_CARD_OF_INTEL: &str = "65535";
 
 /// Whether a variable says which cards a process may use, or what it holds of them.
 pub fn is_mask(name: &str) -> bool {
-    MASKS.contains(&name) || name == "AX_GPUS" || name.starts_with("AX_GPU_")
+    MASKS.contains(&name) || OF_MPS.contains(&name) || name == "AX_GPUS" || name.starts_with("AX_GPU_")
 }
 
 /// What a job's script sees: all its cards.

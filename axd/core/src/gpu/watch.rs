@@ -153,6 +153,7 @@ mod tests {
             command: None,
             container: None,
             attempt,
+            keeper: None,
             mps: false,
         }
     }

@@ -1,4 +1,4 @@
-//! What queues, and limits on people, leave a job of the cards. It follows from the job, the configuration and the nodes,
+//! What queues, and limits on people, leave a job. It follows from the job, the configuration and the nodes,
 //! and is found anew when any of these changes; nothing of it is written down.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,13 +12,23 @@ use super::request::Request;
 /// Cards, by node and number there.
 pub type Cards = BTreeMap<HostName, BTreeSet<u32>>;
 
-/// What a job that wants cards is bound to.
+/// What is counted together: under which limit, by position among all of them, and whose, where each user has one of
+/// their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SumId {
+    /// The limit.
+    pub limit: usize,
+    /// The user.
+    pub user: Option<Uid>,
+}
+
+/// What a job is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Bounds {
     /// The only cards that it may have; nothing: any.
     pub only: Option<Cards>,
-    /// Which sums of cards it counts in, by position among all of them.
-    pub sums: Vec<usize>,
+    /// Which sums it counts in, those of single users first.
+    pub sums: Vec<SumId>,
     /// Its slice is under MPS for its user, where that can be had.
     pub mps: Option<Uid>,
 }

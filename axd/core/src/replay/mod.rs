@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::controller::{Controller, Decision, Event, Snapshot};
-use crate::id::JobNumber;
+use crate::controller::{Controller, Decision, Event, Known, Snapshot};
+use crate::gpu::CardState;
+use crate::id::{HostName, JobNumber};
 use crate::job::Job;
+use crate::job::idle::Idleness;
 use crate::job::state::JobState;
 use crate::time::Now;
 
@@ -115,11 +117,14 @@ impl Replay {
 
     fn begin(&mut self, seq: i64, now: Now, snapshot: Snapshot) -> Option<Difference> {
         self.snapshots += 1;
-        let what = self.controller.as_ref().map(|before| what_differs(&before.snapshot(), &snapshot, now));
+        // While a daemon runs the whole is recorded with a step.
+        let at_start = self.last != Some(now);
+        let found = if at_start { Found::AtStart } else { Found::Running };
+        let differs = |before: &Controller| what_differs(&before.snapshot(), &snapshot, now, found);
+        let what = self.controller.as_ref().map(differs);
         self.controller = Some(Controller::restore(snapshot));
         match what {
-            // While a daemon runs the whole is recorded with a step.
-            Some(Some(what)) => Some(Difference::State { seq, what, at_start: self.last != Some(now) }),
+            Some(Some(what)) => Some(Difference::State { seq, what, at_start }),
             Some(None) => {
                 self.confirmed += 1;
                 None
@@ -151,11 +156,21 @@ impl Replay {
     }
 }
 
+/// Where a record of the whole was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// In a daemon that runs: all of it is what steps led to.
+    Running,
+    /// In the tables, by a daemon that starts: what is only seen, and seen again by the next daemon, is not there. That
+    /// is who has how much memory of cards, for how long cards do nothing, and which nodes can start nothing.
+    AtStart,
+}
+
 /// What outlives the daemon and differs between what steps led to and what was recorded. Configuration and nodes may be
 /// others after a start, numbers of attempts are taken in ranges, jobs that have ended leave memory at a start, and a pause
 /// that has passed while a job was held is nothing that anybody writes down.
-pub fn what_differs(led_to: &Snapshot, recorded: &Snapshot, now: Now) -> Option<String> {
-    let (ours, theirs) = (living(led_to, now), living(recorded, now));
+pub fn what_differs(led_to: &Snapshot, recorded: &Snapshot, now: Now, found: Found) -> Option<String> {
+    let (ours, theirs) = (living(led_to, now, found), living(recorded, now, found));
     let numbers: BTreeSet<&JobNumber> = ours.keys().chain(theirs.keys()).collect();
     let mut differing = numbers.into_iter().filter(|number| ours.get(number) != theirs.get(number));
     if let Some(number) = differing.next() {
@@ -170,7 +185,11 @@ pub fn what_differs(led_to: &Snapshot, recorded: &Snapshot, now: Now) -> Option<
         .or_else(|| told(!led_to.usages.remembers_like(&recorded.usages), "what the users have had"))
         .or_else(|| told(led_to.history != recorded.history, "what is learnt of runs"))
         .or_else(|| told(led_to.losses != recorded.losses, "what making room has cost"))
-        .or_else(|| told(led_to.known != recorded.known, "what is known of nodes and cards"))
+        .or_else(|| told(known(led_to, found) != known(recorded, found), "what is known of nodes and cards"))
+        .or_else(|| {
+            let differ = found == Found::Running && led_to.troubles != recorded.troubles;
+            told(differ, "which nodes can start nothing")
+        })
         .or_else(|| told(led_to.mix != recorded.mix, "what was asked of cards"))
 }
 
@@ -193,13 +212,74 @@ fn of_job(led_to: Option<&Job>, recorded: Option<&Job>) -> String {
     }
 }
 
-/// The jobs that a restart needs, without pauses that have passed.
-fn living(snapshot: &Snapshot, now: Now) -> BTreeMap<JobNumber, Cow<'_, Job>> {
+/// What is known of nodes and cards, without what a daemon that starts has not seen yet.
+fn known(snapshot: &Snapshot, found: Found) -> Cow<'_, BTreeMap<HostName, Known>> {
+    if found == Found::Running {
+        return Cow::Borrowed(&snapshot.known);
+    }
+    let written = |state: &CardState| CardState {
+        health: state.health,
+        why: state.why.clone(),
+        faulty: state.faulty,
+        ..CardState::default()
+    };
+    let mut all = snapshot.known.clone();
+    for known in all.values_mut() {
+        known.cards.values_mut().for_each(|state| *state = written(state));
+        known.cards.retain(|_, state| *state != CardState::default());
+    }
+    all.retain(|_, known| *known != Known::default());
+    Cow::Owned(all)
+}
+
+/// The jobs that a restart needs, without pauses that have passed, and what only somebody who looks on can know.
+fn living(snapshot: &Snapshot, now: Now, found: Found) -> BTreeMap<JobNumber, Cow<'_, Job>> {
     let lives = |job: &&Job| !job.state.is_final() || job.state == JobState::FailedUnknownState;
     let rested = |job: &Job| job.backoff_until.is_some_and(|until| until <= now.boot);
-    let kept = |job| match rested(job) {
-        true => Cow::Owned(Job { backoff_until: None, ..Job::clone(job) }),
-        false => Cow::Borrowed(job),
+    let idle = |job: &Job| job.attempt.as_deref().is_some_and(|attempt| !attempt.idle.is_none());
+    let kept = |job| {
+        let mut kept = Cow::Borrowed(job);
+        if rested(job) {
+            kept.to_mut().backoff_until = None;
+        }
+        if found == Found::AtStart
+            && idle(job)
+            && let Some(attempt) = &mut kept.to_mut().attempt
+        {
+            attempt.idle = Idleness::default();
+        }
+        kept
     };
     snapshot.jobs.iter().map(|job| &**job).filter(lives).map(|job| (job.id.number, kept(job))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::controller::Troubles;
+    use crate::gpu::Health;
+    use crate::id::Epoch;
+    use crate::size::Megabytes;
+
+    fn of_card(state: CardState) -> Snapshot {
+        let known = Known { cards: BTreeMap::from([("card-0".to_owned(), state)]), drained: None };
+        let known = BTreeMap::from([("gpu-01".parse().unwrap(), known)]);
+        Snapshot { known, ..Controller::new(Config::default()).snapshot() }
+    }
+
+    #[test]
+    fn what_a_daemon_only_saw_is_no_difference_at_the_next_one_s_start() {
+        let differs = |a: &Snapshot, b: &Snapshot, found| what_differs(a, b, Now::default(), found).is_some();
+        let nothing = Controller::new(Config::default()).snapshot();
+        let seen =
+            of_card(CardState { foreign: Megabytes(900), free: Some(Megabytes(7)), ..CardState::default() });
+        assert!(!differs(&seen, &nothing, Found::AtStart));
+        assert!(differs(&seen, &nothing, Found::Running));
+        let drained = of_card(CardState { health: Health::Drained, ..CardState::default() });
+        assert!(differs(&drained, &nothing, Found::AtStart), "what a person said is written down");
+        let troubled = Snapshot { troubles: Troubles::since(Epoch(7)), ..nothing.clone() };
+        assert!(!differs(&troubled, &nothing, Found::AtStart));
+        assert!(differs(&troubled, &nothing, Found::Running));
+    }
 }

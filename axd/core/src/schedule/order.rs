@@ -330,9 +330,21 @@ impl WaitingOrder {
             .iter()
             .filter(|queue| !startable || self.may_start(queue, 0))
             .filter(|queue| self.waits(&queue.name))
-            .map(|queue| Source::new(queue, times.of(&queue.name), self.heads(queue, policy, factors)))
+            .map(|queue| {
+                let mut heads = self.heads(queue, policy, factors);
+                if startable {
+                    heads.retain(|head| self.user_may_start(head.user(), queue, policy));
+                }
+                Source::new(queue, times.of(&queue.name), heads)
+            })
             .collect();
         Walk::new(sources, policy)
+    }
+
+    /// Whether a user may start another job in a queue: who may not is passed, and charged, by no walk.
+    fn user_may_start(&self, user: Uid, queue: &Queue, policy: &Policy) -> bool {
+        let limits = [(queue.max_running_per_user, Some(&queue.name)), (policy.max_running_per_user, None)];
+        limits.into_iter().all(|(max, queue)| max.is_none_or(|max| self.active_of(user, queue) < max))
     }
 
     fn heads(&self, queue: &Queue, policy: &Policy, factors: &Factors) -> Vec<Head> {
@@ -343,7 +355,8 @@ impl WaitingOrder {
     }
 }
 
-fn rank_in(job: &Job, config: &Config, size: Share) -> Rank {
+/// The rank of a job in its queue; users' shares are not in it.
+pub(crate) fn rank_in(job: &Job, config: &Config, size: Share) -> Rank {
     let order = config.queue(job.queue.as_str()).map_or(QueueOrder::Prio, |queue| queue.order);
     let length = job.length().unwrap_or(config.policy.unplanned());
     rank(job, order, &config.policy, size.area(length))

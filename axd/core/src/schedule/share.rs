@@ -117,6 +117,14 @@ impl Measure {
         self.all.0.checked_div(at_once).map_or(share, Share)
     }
 
+    /// What a share is told in: megabytes, and of what.
+    pub fn unit(&self) -> (Share, &'static str) {
+        match self.largest {
+            Megabytes::ZERO => (Share(self.thousand_cpus / 1000), "CPU"),
+            largest => (Share(largest.0), "card"),
+        }
+    }
+
     /// The share of a request. A whole card counts as the largest.
     pub fn share(&self, request: &Request) -> Share {
         match &request.cards {

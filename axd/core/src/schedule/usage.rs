@@ -105,6 +105,14 @@ impl Usages {
         self.0.entry(user).or_default().rate += share.0;
     }
 
+    /// What a user has had of all that users had, in thousandths.
+    pub fn per_mille(&self, user: Uid, now: WallTime, half: Span) -> u32 {
+        let amount = |account: &Account| u128::from(account.amount(now, half));
+        let all: u128 = self.0.values().map(amount).sum();
+        let own = self.0.get(&user).map_or(0, amount);
+        u32::try_from(own * 1000 / all.max(1)).unwrap_or(1000)
+    }
+
     /// How far each user is below an equal share of what all have had: one, with 32 binary places, for who had nothing,
     /// a half for who had an equal share, less for who had more (2^(−used/equal), the classic factor of Slurm's
     /// multifactor plugin). Users who are not in it had nothing.

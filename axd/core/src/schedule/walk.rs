@@ -57,6 +57,8 @@ pub(super) struct Head {
     ahead: VecDeque<(Rank, Waiting)>,
     last: Option<Rank>,
     drained: bool,
+    /// Its jobs are left out, and charged no more.
+    left: bool,
     /// The next job that is worth a look, once it was looked for.
     front: Option<Option<(Rank, Waiting)>>,
 }
@@ -66,7 +68,11 @@ type WorthOf<'a> = &'a dyn Fn(ShapeId) -> Worth;
 
 impl Head {
     pub(super) fn new(user: Uid, bonus: i64) -> Head {
-        Head { user, bonus, ahead: VecDeque::new(), last: None, drained: false, front: None }
+        Head { user, bonus, ahead: VecDeque::new(), last: None, drained: false, left: false, front: None }
+    }
+
+    pub(super) fn user(&self) -> Uid {
+        self.user
     }
 
     /// A rank of the user as it is compared with those of others.
@@ -160,7 +166,8 @@ impl Source {
             });
             Some(lane.charges_before(&head.unfavoured(*rank)) - from.unwrap_or_default())
         };
-        self.heads.iter().filter_map(of_head).fold(self.time, |time, charges| time + charges)
+        let passed = self.heads.iter().filter(|head| !head.left);
+        passed.filter_map(of_head).fold(self.time, |time, charges| time + charges)
     }
 }
 
@@ -236,13 +243,16 @@ impl Walk {
         self.sources.retain(|source| source.name != *queue);
     }
 
-    /// Leaves the jobs of a user out from now on, in one queue or in all.
+    /// Leaves the jobs of a user out from now on, in one queue or in all; they are charged no more. What was passed of
+    /// them by leaps in other queues than that of the job at hand may not have been charged either.
     pub fn leave_user(&mut self, user: Uid, queue: Option<&QueueName>) {
         let of_queue = |source: &&mut Source| queue.is_none_or(|queue| source.name == *queue);
         for source in self.sources.iter_mut().filter(of_queue) {
             let Some(at) = source.heads.iter().position(|head| head.user == user) else { continue };
             let head = &mut source.heads[at];
-            (head.drained, head.front) = (true, Some(None));
+            (head.drained, head.left, head.front) = (true, true, Some(None));
+            // What it would leap to was found with that user's jobs charged.
+            source.leap = None;
             head.ahead.clear();
             if let Some(firsts) = &mut source.firsts {
                 firsts.retain(|Reverse((_, of))| *of != at);
@@ -337,6 +347,7 @@ mod tests {
             patience in 0..3_usize,
             mut shorter in proptest::array::uniform4(0..12_u64),
             from_priority in 0..6_u8,
+            leaves in 0..9_u32,
         ) {
             let mut config = Config::default();
             config.policy.scheduler = if fair { Scheduler::FairShare } else { Scheduler::Fifo };
@@ -364,6 +375,10 @@ mod tests {
                     leapt.take_out(&queue, Uid(user), &rank);
                 } else if let Some(least) = shorter.get_mut(waiting.shape.0 as usize) {
                     *least = waiting.length.0.min(*least);
+                }
+                if round == leaves {
+                    steps.leave_user(Uid(user), Some(&queue));
+                    leaps.leave_user(Uid(user), Some(&queue));
                 }
                 if round == 7 {
                     steps.leave(&queue);

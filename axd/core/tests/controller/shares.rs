@@ -87,3 +87,51 @@ fn a_queue_earns_nothing_before_a_node_can_hold_its_jobs() {
     controller.step(at(3), Event::NodeRegistered(Inventory { cpus: 9, ..node() }));
     assert_eq!(had(&controller, "high"), due);
 }
+
+/// A job of a minute on all cards of the node, in a queue, of a user.
+fn wide(key: u128, queue: &str, uid: u32) -> ax_core::controller::Submission {
+    let cards = Some(CardRequest { count: 4, kind: None, slice: None });
+    let request = Request { cards, time_limit: Some(Span::seconds(3600)), ..request(1) };
+    let queue = queue.parse().unwrap();
+    ax_core::controller::Submission { queue, owner: crate::owner(uid), ..submission(key, request) }
+}
+
+#[test]
+fn who_waits_for_having_had_more_is_told_how_much_and_who_goes_first() {
+    let mut config = fair();
+    config.queues[0].priority = 5;
+    config.policy.user_share = 50;
+    let mut controller = ready(config);
+    submit(&mut controller, 0, wide(1, "default", 1000));
+    let (behind, _) = submit(&mut controller, 1, wide(2, "default", 1000));
+    let (first, _) = submit(&mut controller, 2, wide(3, "high", 1001));
+    let told =
+        |controller: &Controller, job: ax_core::id::JobId| controller.explain(at(60_000), job.number).reasons;
+    // Four cards for an hour, which a queue of no more than the least is spared: it woke with what the other had.
+    assert!(
+        told(&controller, behind).iter().all(|reason| !reason.contains("than its share")),
+        "both have had the same"
+    );
+    let (next, _) = submit(&mut controller, 3, wide(4, "default", 1001));
+    let why = told(&controller, behind);
+    let user = format!(
+        "user user1000 has had 100.0 % and user user1001 0.0 % of what all users had lately: so {next} goes first, \
+         which would not by priority and waiting (policy.user_share)"
+    );
+    assert!(why.contains(&user), "{why:?}");
+    assert!(!told(&controller, next).iter().any(|reason| reason.contains("policy.user_share")));
+    // When that one starts its queue has had an hour of four cards more than the other.
+    let running = controller.job(ax_core::id::JobNumber(1)).unwrap().attempt.as_ref().unwrap().name;
+    let out = controller.step(at(3_600_000), over(running, 3_600_000));
+    let started = launched(&out)[0].job;
+    let waits = if started == first { next } else { first };
+    let (queue, than) = if started == first { ("high", "default") } else { ("default", "high") };
+    let (late, _) = submit(&mut controller, 3_600_001, wide(5, queue, 1002));
+    let why = told(&controller, late);
+    let weight = if queue == "high" { 10 } else { 5 };
+    let told_so = format!(
+        "queue {queue} has had more than its share, by 4.000 card-hours for its weight of {weight}, beside queue {than}: \
+         {waits} of that goes first (policy.scheduler)"
+    );
+    assert!(why.contains(&told_so), "{told_so}: {why:?}");
+}

@@ -20,6 +20,11 @@ pub(crate) const QUEUES: [&str; 3] = ["default", "night", "soon"];
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
+    /// Another one made of the same: what is left of one that has been used is nought.
+    pub(crate) fn again(&self) -> Chance {
+        Chance(self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
     /// One of so many.
     pub(crate) fn below(&mut self, many: u64) -> u64 {
         let piece = self.0 % many;
@@ -92,7 +97,7 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     policy.learn_memory = chance.of(&[LearnMemory::Off, LearnMemory::Raise, LearnMemory::Fit]);
     policy.preempt_budget = chance.of(&[100, 1, 0]) as u32;
     if frame.limits {
-        crate::limits::of(&mut chance, &mut config);
+        crate::limits::given(&mut Chance(bits).again(), &mut config);
     }
     config
 }
@@ -205,7 +210,7 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
     let hold = chance.once_in(8);
     request.fit_memory = chance.below(2) == 1;
     if frame.hours {
-        crate::hours::of(&mut chance, &mut request, now);
+        crate::hours::of(&mut Chance(bits).again(), &mut request, now);
     }
     let mut submission = of(key, user, queue, request, hold);
     submission.name = chance.of(&["job", "train-1.sh", "train-2"]).into();

@@ -1,14 +1,16 @@
-//! Law 16: limits on cards hold whenever anything starts, who waits for one is told, and what is kept up to date of them
+//! Law 16: limits on what queues, users and groups hold are kept whenever anything starts, who waits for one is told, and what is kept up to date of them
 //! is what would be found anew. Law 17: a card under MPS is one user's at a time, and nobody else's slices are on it.
 
 use std::collections::BTreeMap;
 
+use ax_core::config::{CardLimit, Most};
 use ax_core::controller::Decision;
 use ax_core::explain::Condition;
 use ax_core::id::HostName;
 use ax_core::invariants;
 use ax_core::job::Job;
 use ax_core::node::Allocation;
+use ax_core::size::Megabytes;
 use proptest::prelude::*;
 
 use crate::chance::{self, Frame};
@@ -91,6 +93,56 @@ fn nobody_disturbs_mps(ledger: &Ledger, given: &Allocation, job: &Job) {
     }
 }
 
+/// What is held together: cards, CPUs, memory, jobs.
+type Four = [u64; 4];
+
+fn asked(job: &Job) -> Four {
+    let cards = job.request.cards.as_ref().map_or(0, |cards| u64::from(cards.count));
+    [cards, u64::from(job.request.cpus), job.request.ram.0, 1]
+}
+
+fn of(most: Most, running: Option<u32>) -> [Option<u64>; 4] {
+    let ram = most.ram.map(|ram| ram.0);
+    [most.cards.map(u64::from), most.cpus.map(u64::from), ram, running.map(u64::from)]
+}
+
+/// No limit on a user, a group or a queue is broken by a job that starts: found by adding up all that runs.
+fn the_sums_hold(ledger: &Ledger, job: &Job, jobs: &BTreeMap<u32, Job>) {
+    let config = &ledger.config;
+    let queue = config.queue(job.queue.as_str()).unwrap();
+    let own = |other: &Job| other.owner.uid == job.owner.uid;
+    let queued = |other: &Job| other.queue == job.queue;
+    let member = |other: &Job| !other.groups.is_empty();
+    let all_of = |whose: &dyn Fn(&Job) -> bool| {
+        let others = ledger.held.values().filter_map(|held| jobs.get(&held.name.job.number.0));
+        let mut sum = asked(job);
+        for other in others.filter(|other| whose(other)) {
+            sum.iter_mut().zip(asked(other)).for_each(|(sum, more)| *sum += more);
+        }
+        sum
+    };
+    let of_queue = Most { cards: queue.max_cards, cpus: queue.max_cpus, ram: queue.max_ram };
+    let mut limits = vec![
+        (all_of(&own), of(config.policy.per_user, config.policy.max_running_per_user)),
+        (all_of(&|other| own(other) && queued(other)), of(queue.per_user, queue.max_running_per_user)),
+        (all_of(&queued), of(of_queue, queue.max_running)),
+    ];
+    for limit in &config.limits {
+        let most = Most { cards: limit.max_cards, cpus: limit.max_cpus, ram: limit.max_ram };
+        let concerned = match &limit.user {
+            Some(user) => *user == *job.owner.name,
+            None => member(job),
+        };
+        let whose: &dyn Fn(&Job) -> bool = if limit.user.is_some() { &own } else { &member };
+        limits.extend(concerned.then(|| (all_of(whose), of(most, limit.max_running))));
+    }
+    for (sums, most) in limits {
+        for ((sum, most), asks) in sums.iter().zip(most).zip(asked(job)) {
+            assert!(asks == 0 || most.is_none_or(|most| *sum <= most), "{}: {sums:?} of {most:?}", job.id);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(histories())]
 
@@ -116,6 +168,7 @@ proptest! {
             ledger.follow(seen, &mut |ledger, decision| {
                 if let Decision::Launch { attempt, allocation, .. } = decision {
                     the_limits_hold(ledger, allocation, &jobs[&attempt.job.number.0], &jobs);
+                    the_sums_hold(ledger, &jobs[&attempt.job.number.0], &jobs);
                 }
             });
             invariants::check(seen.controller).unwrap();
@@ -137,7 +190,7 @@ proptest! {
 }
 
 /// Limits for the queues and users of random configurations.
-pub(crate) fn of(chance: &mut chance::Chance, config: &mut ax_core::config::Config) {
+pub(crate) fn given(chance: &mut chance::Chance, config: &mut ax_core::config::Config) {
     let names =
         [&["gpu-01:0", "gpu-02:1"][..], &["gpu-02-0"], &["gpu-01:0", "gpu-01:1", "gpu-02:0", "gpu-02:2"]];
     for queue in &mut config.queues {
@@ -147,12 +200,39 @@ pub(crate) fn of(chance: &mut chance::Chance, config: &mut ax_core::config::Conf
             queue.cards = chance.of(&names).iter().map(|name| (*name).to_owned()).collect();
         }
     }
+    let users = &[None, Some(2), Some(1), Some(3)];
+    config.policy.max_running_per_user = chance.of(users);
+    for queue in &mut config.queues {
+        queue.max_running_per_user = chance.of(users);
+        queue.max_cpus = chance.of(&[None, Some(4), None, Some(8)]);
+        queue.max_ram = chance.of(&[None, None, Some(Megabytes(20_000))]);
+        queue.per_user.cards = chance.of(&[None, None, Some(1)]);
+        queue.per_user.ram = chance.of(&[None, None, Some(Megabytes(16_000))]);
+    }
+    config.policy.per_user = Most {
+        cards: chance.of(&[None, Some(3)]),
+        cpus: chance.of(&[None, Some(7), Some(3)]),
+        ram: chance.of(&[None, Some(Megabytes(50_000))]),
+    };
     let user = "user1000".to_owned();
     let max_cards = chance.of(&[Some(2), None, Some(1), Some(4)]);
     let cards = if chance.below(3) == 2 { chance.of(&names) } else { &[] };
     let cards = cards.iter().map(|name| (*name).to_owned()).collect();
-    config.limits.push(ax_core::config::CardLimit { user: Some(user), group: None, cards, max_cards });
+    config.limits.push(CardLimit {
+        user: Some(user),
+        group: None,
+        cards,
+        max_cards,
+        max_cpus: chance.of(&[None, Some(5)]),
+        ..CardLimit::default()
+    });
     let max_cards = chance.of(&[None, Some(3), Some(2)]);
     let group = Some("students".to_owned());
-    config.limits.push(ax_core::config::CardLimit { user: None, group, cards: Vec::new(), max_cards });
+    config.limits.push(CardLimit {
+        user: None,
+        group,
+        max_cards,
+        max_running: chance.of(&[None, Some(2)]),
+        ..CardLimit::default()
+    });
 }

@@ -213,6 +213,16 @@ pub static KEYS: &[Key] = &[
         "The only cards that its jobs may use, as host:index or by UUID; an empty list means all."),
     key("queues[].max_cards", Count(1, MOST, |d| &mut d.queue.max_cards), "none",
         "Most cards that its jobs hold at once; a slice counts as a card.").absent(),
+    key("queues[].max_cpus", Count(1, MOST, |d| &mut d.queue.max_cpus), "none",
+        "Most CPUs that its jobs hold at once, as they ask for them.").absent(),
+    key("queues[].max_ram", HostSize(SMALL, LARGE, |d| &mut d.queue.max_ram), "none",
+        "Most memory of hosts that its jobs hold at once.").absent(),
+    key("queues[].max_cards_per_user", Count(1, MOST, |d| &mut d.queue.per_user.cards), "none",
+        "Most cards that the jobs of one user in the queue hold at once.").absent(),
+    key("queues[].max_cpus_per_user", Count(1, MOST, |d| &mut d.queue.per_user.cpus), "none",
+        "Most CPUs that the jobs of one user in the queue hold at once.").absent(),
+    key("queues[].max_ram_per_user", HostSize(SMALL, LARGE, |d| &mut d.queue.per_user.ram), "none",
+        "Most memory of hosts that the jobs of one user in the queue hold at once.").absent(),
     key("queues[].mps", Bool(|d| &mut d.queue.mps), "false",
         "Whether slices of a card of its jobs are held by an MPS server where the driver has no limit for them: one \
          user a card at a time; see ax-gpu(7)."),
@@ -226,6 +236,12 @@ pub static KEYS: &[Key] = &[
     key("limits[].max_cards", Count(1, MOST, |d| &mut d.limit.max_cards), "none",
         "Most cards that their jobs hold at once; a slice counts as a card. Nobody under a limit passes whoever waits \
          for it.").absent(),
+    key("limits[].max_cpus", Count(1, MOST, |d| &mut d.limit.max_cpus), "none",
+        "Most CPUs that their jobs hold at once.").absent(),
+    key("limits[].max_ram", HostSize(SMALL, LARGE, |d| &mut d.limit.max_ram), "none",
+        "Most memory of hosts that their jobs hold at once.").absent(),
+    key("limits[].max_running", Count(1, MOST, |d| &mut d.limit.max_running), "none",
+        "Most of their jobs that run at once.").absent(),
     // policy
     key("policy.scheduler", Enum(SCHEDULERS, |d| &mut d.config.policy.scheduler), "fifo",
         "fifo goes by rank of the queue, then its order, and lets jobs pass that delay nobody who has a place kept; \
@@ -285,6 +301,13 @@ pub static KEYS: &[Key] = &[
         "Most waiting jobs of a user; an array counts as one, root is exempt."),
     key("policy.max_running_per_user", Count(1, MOST, |d| &mut d.config.policy.max_running_per_user), "none",
         "Most jobs of a user that run at once, of all queues; a job that has a place kept for it counts among them.").absent(),
+    key("policy.max_cards_per_user", Count(1, MOST, |d| &mut d.config.policy.per_user.cards), "none",
+        "Most cards that the jobs of a user hold at once, of all queues; a slice counts as a card. Nobody under a limit \
+         passes whoever waits for it.").absent(),
+    key("policy.max_cpus_per_user", Count(1, MOST, |d| &mut d.config.policy.per_user.cpus), "none",
+        "Most CPUs that the jobs of a user hold at once, of all queues.").absent(),
+    key("policy.max_ram_per_user", HostSize(SMALL, LARGE, |d| &mut d.config.policy.per_user.ram), "none",
+        "Most memory of hosts that the jobs of a user hold at once, of all queues.").absent(),
     key("policy.max_stored_per_user",
         HostSize(SMALL, LARGE, |d| &mut d.config.policy.max_stored_per_user), "1GiB",
         "Most that is stored of scripts, environments and options of a user's waiting and running jobs; equal \

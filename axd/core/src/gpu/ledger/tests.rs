@@ -21,6 +21,7 @@ fn process(pid: i32, used: u64, of: Option<u64>) -> HolderSeen {
         command: Some("python".to_owned()),
         container: None,
         attempt: of.map(attempt),
+        keeper: None,
         mps: false,
     }
 }

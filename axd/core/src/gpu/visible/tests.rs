@@ -105,6 +105,8 @@ fn no_card_is_empty_and_never_unset() {
             assert!(is_mask(name));
         }
         assert!(!all.iter().any(|(name, _)| name.starts_with("SLURM_")), "as in Slurm");
+        assert!(!all.iter().any(|(name, _)| name.starts_with("CUDA_MPS_")), "there is no MPS");
+        assert!(OF_MPS.iter().all(|name| is_mask(name)), "the submitter's own are not for a job");
     }
 }
 
