@@ -51,6 +51,13 @@ impl Controller {
         runs.length()
     }
 
+    /// For how long others count on its place being taken, if that is longer than is planned: it may not be as short as its
+    /// last runs, and whoever has a place kept is not to start later for that.
+    pub(super) fn taken_for(&self, job: &Job, planned: Span) -> Option<Span> {
+        let declared = job.declared().filter(|_| !self.config.policy.learnt_ends)?;
+        Some(self.planned_with(job, Some(declared))).filter(|taken| *taken > planned)
+    }
+
     /// Charges a new job with what its last runs used of a card instead of what it asks for, as far as the policy and
     /// its owner want it and there are such cards; says so.
     pub(super) fn learn_memory(&self, job: &mut Job) -> Option<String> {

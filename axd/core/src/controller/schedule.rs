@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::config::{Cost, QueueOrder, Scheduler};
+use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::bounds::Asks;
@@ -121,17 +121,10 @@ impl Controller {
         self.planned_with(job, job.length())
     }
 
-    fn planned_with(&self, job: &Job, length: Option<Span>) -> Span {
+    pub(super) fn planned_with(&self, job: &Job, length: Option<Span>) -> Span {
         const SHORTEST: Span = Span::seconds(1);
         let all = length.unwrap_or(self.config.policy.unplanned());
         if job.saved == Span(0) { all } else { Span(all.0.saturating_sub(job.saved.0)).max(SHORTEST) }
-    }
-
-    /// For how long others count on its place being taken, if that is longer than is planned: it may not be as short as its
-    /// last runs, and whoever has a place kept is not to start later for that.
-    fn taken_for(&self, job: &Job, planned: Span) -> Option<Span> {
-        let declared = job.declared().filter(|_| !self.config.policy.learnt_ends)?;
-        Some(self.planned_with(job, Some(declared))).filter(|taken| *taken > planned)
     }
 
     /// All nodes, by position.
@@ -147,16 +140,6 @@ impl Controller {
     /// The share of the cluster that a job takes.
     pub(crate) fn share(&self, job: &Job) -> Share {
         self.measure.share(&job.request).on(job.width())
-    }
-
-    /// How large a job is by the order of its queue.
-    pub(super) fn size(&self, job: &Job) -> Share {
-        match self.config.queue(job.queue.as_str()).map(|queue| queue.order) {
-            Some(QueueOrder::Lpf) => {
-                self.measure.part(&job.request, self.config.resources.gpu_reserve).on(job.width())
-            }
-            _ => self.share(job),
-        }
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {

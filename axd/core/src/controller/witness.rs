@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::advice::Remedy;
-use crate::config::Queue;
+use crate::config::{Queue, QueueOrder};
 use crate::explain::started::PassedOver;
 use crate::id::{JobId, JobNumber};
 use crate::job::Job;
 use crate::job::state::JobState;
 use crate::node::{Allocation, Nodes};
 use crate::schedule::gang::Places;
+use crate::schedule::share::Share;
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::{Now, WallTime};
@@ -163,6 +164,16 @@ impl Controller {
     /// Whether a queue may start another job now.
     pub(crate) fn may_start(&self, queue: &Queue) -> bool {
         self.order.may_start(queue, 0)
+    }
+
+    /// How large a job is by the order of its queue.
+    pub(crate) fn size(&self, job: &Job) -> Share {
+        match self.config.queue(job.queue.as_str()).map(|queue| queue.order) {
+            Some(QueueOrder::Lpf) => {
+                self.measure.part(&job.request, self.config.resources.gpu_reserve).on(job.width())
+            }
+            _ => self.share(job),
+        }
     }
 
     /// How many ready jobs are before a job by rank: of all queues, since those of equal weight are merged by it.

@@ -28,7 +28,7 @@ impl Before {
             return;
         }
         self.first.entry(job.queue.clone()).or_insert(job.id);
-        let own = (rank_in(job, controller.config(), controller.share(job)), job.id.number);
+        let own = (rank_in(job, controller.config(), controller.size(job)), job.id.number);
         let last = self.last.entry(job.queue.clone()).or_insert(own);
         *last = own.max(*last);
     }
@@ -55,7 +55,7 @@ impl Before {
     fn user_ahead(&self, controller: &Controller, job: &Job, now: Now) -> Option<Condition> {
         let (rank, number) = self.last.get(&job.queue)?;
         let other = controller.job(*number).filter(|other| other.owner.uid != job.owner.uid)?;
-        if *rank < rank_in(job, controller.config(), controller.share(job)) {
+        if *rank < rank_in(job, controller.config(), controller.size(job)) {
             return None;
         }
         let half = controller.config().policy.usage_half_life;
