@@ -3,13 +3,21 @@
 
 use crate::id::{AttemptName, HostName};
 use crate::job::state::{Cause, JobState, Outcome};
-use crate::job::{Attempt, AttemptEnd};
+use crate::job::{Attempt, AttemptEnd, Job};
+use crate::schedule::gang::fits_nowhere;
 use crate::time::{Now, WallTime};
 
 use super::attempt::counted_as;
 use super::{Controller, Decision, Move};
 
 impl Controller {
+    /// Whether no node, or not enough of them, could hold the job even if all were empty.
+    pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
+        let reserve = self.config.resources.gpu_reserve;
+        let too_many = self.limits.too_small(job).is_some();
+        too_many || fits_nowhere(&self.nodes, job, reserve)
+    }
+
     /// What an attempt had on a node is over and proved empty.
     pub(super) fn part_ended(
         &mut self,

@@ -470,11 +470,6 @@ impl Controller {
         &self.times
     }
 
-    /// Whether more jobs may wait than it knows.
-    pub(crate) fn is_sketch(&self) -> bool {
-        self.is_sketch
-    }
-
     /// Ready jobs in the order in which they are looked at, misfits last.
     pub fn ready_jobs(&self) -> impl Iterator<Item = &Job> {
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(self.seen), false);

@@ -12,7 +12,7 @@ use crate::job::gang::Gang;
 use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job, Learnt};
 use crate::node::{Allocation, Nodes};
-use crate::schedule::gang::{self, Places};
+use crate::schedule::gang::Places;
 use crate::schedule::order::Waiting;
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::share::{Charged, Share, VirtualTime, price};
@@ -429,13 +429,6 @@ impl Controller {
         if fair && !self.order.waits(&job.queue) && !self.fits_nowhere(job) {
             self.times.wake(&job.queue, self.order.in_use());
         }
-    }
-
-    /// Whether no node, or not enough of them, could hold the job even if all were empty.
-    pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
-        let reserve = self.config.resources.gpu_reserve;
-        let too_many = self.limits.too_small(job).is_some();
-        too_many || gang::fits_nowhere(&self.nodes, job, reserve)
     }
 
     /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.

@@ -11,6 +11,11 @@ use super::moments::Moments;
 use super::{Controller, Troubles, WaitingOrder};
 
 impl Controller {
+    /// Whether more jobs may wait than it knows.
+    pub(crate) fn is_sketch(&self) -> bool {
+        self.is_sketch
+    }
+
     /// A copy with what a new job could meet: all that is given out, and of each queue the first jobs that wait, as far
     /// as plans are followed. Jobs that wait for something of their own stand in nobody's way, as do those that fit
     /// nowhere.

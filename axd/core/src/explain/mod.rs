@@ -3,6 +3,7 @@
 //! the scheduler itself goes by: the next pass is made on a copy.
 
 mod condition;
+mod nodes;
 mod pending;
 mod plan;
 mod shares;
@@ -19,7 +20,6 @@ use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Asks;
-use crate::job::spec::NodeCount;
 use crate::job::state::JobState;
 use crate::node::{Company, Lack, Node};
 use crate::schedule::order::Shape;
@@ -180,12 +180,7 @@ impl Controller {
         let lacking = lacking.filter(|(_, needs)| !needs.is_empty());
         let mut found = vec![match job.request.several() {
             None => Condition::FitsNowhere,
-            Some(NodeCount { min: wanted, .. }) => {
-                let fitting = self.nodes().filter(|node| node.could_ever_hold(job, reserve)).count();
-                let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
-                let each = started::of_each(&job.request);
-                Condition::TooFewNodes { wanted, each, fitting, empty: true }
-            }
+            Some(nodes) => self.too_few_at_all(job, nodes.min),
         }];
         let sum = self.card_limits().too_small(job);
         found.extend(sum.map(|sum| {
@@ -401,14 +396,6 @@ impl<'a> Story<'a> {
         let known = Rc::new(NodesFor { lacks, fitting });
         self.known.insert(shape, Rc::clone(&known));
         known
-    }
-
-    /// How many nodes are missing of the several that a job needs at once.
-    fn too_few_nodes(&self, job: &Job, fitting: usize) -> Option<Condition> {
-        let wanted = job.request.several()?.min;
-        let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
-        let each = started::of_each(&job.request);
-        (fitting < wanted).then_some(Condition::TooFewNodes { wanted, each, fitting, empty: false })
     }
 
     /// The cards that it could have and that are withheld from jobs.

@@ -1,0 +1,25 @@
+//! Why a job that needs several nodes at once waits: how many are missing.
+
+use super::{Condition, Story, started};
+use crate::controller::Controller;
+use crate::job::Job;
+
+impl Controller {
+    /// So many nodes could hold its part, if all were empty.
+    pub(super) fn too_few_at_all(&self, job: &Job, wanted: u32) -> Condition {
+        let reserve = self.config().resources.gpu_reserve;
+        let fitting = self.nodes().filter(|node| node.could_ever_hold(job, reserve)).count();
+        let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+        Condition::TooFewNodes { wanted, each: started::of_each(&job.request), fitting, empty: true }
+    }
+}
+
+impl Story<'_> {
+    /// How many nodes are missing of the several that a job needs at once.
+    pub(super) fn too_few_nodes(&self, job: &Job, fitting: usize) -> Option<Condition> {
+        let wanted = job.request.several()?.min;
+        let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+        let each = started::of_each(&job.request);
+        (fitting < wanted).then_some(Condition::TooFewNodes { wanted, each, fitting, empty: false })
+    }
+}
