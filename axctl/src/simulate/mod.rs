@@ -140,10 +140,12 @@ impl Arguments {
         match (&self.profile, &self.config) {
             (Some(name), _) => Ok(vec![input::profile(name, world)?]),
             (_, Some(path)) => Ok(vec![input::from_file(path, world)?]),
-            _ if self.compare.is_empty() => Ok(vec![match &workload.origin {
-                Some(origin) => Named { name: RECORDED.to_owned(), config: origin.config.clone() },
-                None => Named { name: DEFAULTS.to_owned(), config: Config::default() },
-            }]),
+            _ if self.compare.is_empty() => {
+                Ok(vec![match workload.origin.as_ref().and_then(|o| o.config.clone()) {
+                    Some(config) => Named { name: RECORDED.to_owned(), config },
+                    None => Named { name: DEFAULTS.to_owned(), config: Config::default() },
+                }])
+            }
             _ => self.compare.iter().map(|path| of_path(path, world)).collect(),
         }
     }

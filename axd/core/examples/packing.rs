@@ -11,7 +11,7 @@
 use ax_core::config::Packing;
 use ax_core::id::{AttemptName, Epoch, HostName, JobId, JobNumber};
 use ax_core::job::request::{CardRequest, Request};
-use ax_core::node::{Card, Inventory, Node, Nodes};
+use ax_core::node::{Card, EndTimes, Inventory, Node, Nodes};
 use ax_core::schedule::fragmentation::Mix;
 use ax_core::schedule::placement::{Place, Rules};
 use ax_core::schedule::timeline::Timeline;
@@ -19,6 +19,7 @@ use ax_core::size::Megabytes;
 use ax_core::time::{Span, WallTime};
 
 const WHOLE: u64 = 1000;
+const NEVER: EndTimes = EndTimes { until: WallTime(i64::MAX), likely: WallTime(i64::MAX) };
 
 /// A stream of numbers.
 struct Numbers(u64);
@@ -119,7 +120,7 @@ fn run(inventories: &[Inventory], pods: &[Request], packing: Option<Packing>, se
             let (name, allocation) = (node.inventory.name.clone(), node.allocation(pod, &cards, 0));
             let job = JobId { number: JobNumber(number as u32), year: 2026 };
             let attempt = AttemptName { job, epoch: Epoch(number as u64) };
-            nodes.get_mut(&name).unwrap().hold(attempt, allocation, WallTime(i64::MAX));
+            nodes.get_mut(&name).unwrap().hold(attempt, allocation, NEVER);
         }
         let share = 100.0 * given as f64 / all as f64;
         if asked_for >= all {

@@ -194,6 +194,8 @@ pub struct Policy {
     /// `preempt_budget`: percent of what all cards can do in an hour that evictions may cost in one; 100: any.
     #[serde(default = "Policy::usual_budget")]
     pub preempt_budget: u32,
+    /// `learnt_ends`: running jobs, too, are expected to end when the last runs of the same thing did.
+    pub learnt_ends: bool,
     /// `learn_length`: a job is planned with what the last runs of the same thing took.
     #[serde(default)]
     pub learn_length: bool,
@@ -347,6 +349,7 @@ impl Default for Policy {
             preempt_gap: 30,
             max_preemptions: 2,
             preempt_budget: Policy::usual_budget(),
+            learnt_ends: false,
             learn_length: true,
             learn_memory: LearnMemory::Raise,
             grow_memory: true,

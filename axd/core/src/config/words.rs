@@ -14,6 +14,8 @@ pub enum QueueOrder {
     Laf,
     /// Smallest area first.
     Saf,
+    /// Longest first, a job counting by how few like it all cards could hold at once.
+    Lpf,
 }
 
 /// `queues[].lease`: how long a node may be silent before its job is given up.

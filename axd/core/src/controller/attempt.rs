@@ -65,12 +65,12 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Confirmed, "start", out) else { return };
         attempt.started_at = Some(at);
-        let until = at + attempt.planned;
+        let ends = attempt.ends();
         let nodes: Vec<HostName> = attempt.open_parts().map(|part| part.node.clone()).collect();
         for node in &nodes {
             self.can_start(node);
             if let Some(node) = self.nodes.get_mut(node) {
-                node.expect_end(name, until);
+                node.expect_end(name, ends);
             }
         }
         let step = Move::by_ax(Cause::Confirmed, JobState::Running, "its script runs");
@@ -123,7 +123,7 @@ impl Controller {
             self.teach(name.job.number, at, end.card_peak);
         }
         let cards = self.jobs.get(&name.job.number).and_then(|job| job.request.cards.as_ref());
-        let largest = cards.and_then(|wanted| self.cards_for(wanted).max());
+        let next_card = cards.and_then(|wanted| self.next_card(wanted, end.card_peak));
         let grow = self.config.policy.grow_memory;
         let idle = attempt_idle(self.jobs.get_mut(&name.job.number).map(Arc::make_mut));
         out.extend(idle.map(|idle| Decision::Counted { attempt: name, idle }));
@@ -139,7 +139,7 @@ impl Controller {
         };
         // One that is over asked for what it asked for.
         if end.outcome == Outcome::OutOfMemory && grow && !matches!(next, Next::Over(_)) {
-            grow_slice(job, &end, largest);
+            grow_slice(job, &end, next_card);
         }
         // Of several nodes each was given back when it was over there.
         self.give_back(&node, name);
@@ -350,15 +350,15 @@ fn safe_work(job: &Job) -> Span {
     job.attempt.as_deref().and_then(kept).unwrap_or_default()
 }
 
-/// Out of its slice of a card: half as much again next time, up to a whole card; but only if it was seen to have used
-/// the slice up. One that was charged less than it asked for has what it asked for first.
-fn grow_slice(job: &mut Job, end: &AttemptEnd, largest: Option<Megabytes>) {
+/// Out of its slice of a card: half as much again next time, but no more than the whole of the next card; but only if it
+/// was seen to have used the slice up. One that was charged less than it asked for has what it asked for first.
+fn grow_slice(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) {
     let asked = job.learnt.as_deref().and_then(|learnt| learnt.asked);
     let Some(slice) = job.request.cards.as_mut().and_then(|cards| cards.slice.as_mut()) else { return };
     let used_up = end.card_peak.is_some_and(|peak| peak.0 >= slice.0 * 9 / 10);
-    if let Some(largest) = largest.filter(|_| used_up) {
-        let more = asked.filter(|asked| *asked > *slice).unwrap_or(Megabytes(slice.0 * 3 / 2));
-        *slice = more.min(largest);
+    if let Some(next_card) = next_card.filter(|_| used_up) {
+        let half_more = Megabytes(slice.0 * 3 / 2).min(next_card);
+        *slice = asked.filter(|asked| *asked > *slice).unwrap_or(half_more);
     }
 }
 
@@ -394,8 +394,7 @@ pub(super) fn hold_what_jobs_hold(jobs: &BTreeMap<JobNumber, Arc<Job>>, node: &m
     for job in jobs.values().filter(|j| j.state.is_active()) {
         let Some(attempt) = job.attempt.as_ref() else { continue };
         if let Some(part) = attempt.open_part_on(&node.inventory.name) {
-            let start = attempt.started_at.unwrap_or(attempt.assigned_at);
-            node.hold(attempt.name, part.clone(), start + attempt.planned);
+            node.hold(attempt.name, part.clone(), attempt.ends());
             if let Some(used) = attempt.card_used {
                 node.charge_at_least(attempt.name, used);
             }

@@ -82,6 +82,15 @@ impl Controller {
         ))
     }
 
+    /// The smallest card that has more than a slice, and all that was seen to be used: whoever needs more than a slice
+    /// may have the whole of that, and nobody knows that it is too small before that was tried. If there is none, the
+    /// largest.
+    pub(super) fn next_card(&self, wanted: &CardRequest, peak: Option<Megabytes>) -> Option<Megabytes> {
+        let enough = |mem: &Megabytes| Some(*mem) > wanted.slice && Some(*mem) >= peak;
+        let more = self.cards_for(wanted).filter(enough).min();
+        more.or_else(|| self.cards_for(wanted).max())
+    }
+
     /// The sizes of the cards on which slices can be had, so many on one node.
     pub(super) fn cards_for<'a>(&'a self, wanted: &'a CardRequest) -> impl Iterator<Item = Megabytes> + 'a {
         let enough = move |node: &&Node| {

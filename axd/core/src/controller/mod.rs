@@ -7,6 +7,7 @@ mod attempt;
 mod blocked;
 pub(crate) mod bounds;
 mod cards;
+mod entering;
 mod event;
 mod evict;
 mod gang;
@@ -361,7 +362,7 @@ impl Controller {
         self.claims.remove(&number);
         self.moments.set(number, None);
         if job.state == JobState::Ready {
-            self.order.remove(&job, &self.config, self.share(&job));
+            self.order.remove(&job, &self.config, self.size(&job));
         }
         if let Some(begin) = job.request.begin {
             self.begins.remove(&(begin, number));

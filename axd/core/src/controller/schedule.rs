@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::config::{Cost, Scheduler};
+use crate::config::{Cost, QueueOrder, Scheduler};
 use crate::explain::started::Chosen;
 use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::bounds::Asks;
@@ -21,7 +21,7 @@ use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
 use super::blocked::Blocked;
-use super::bounds::{Left, Limits, Turns};
+use super::bounds::{Left, Turns};
 use super::places::UserPlaces;
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
@@ -127,6 +127,13 @@ impl Controller {
         if job.saved == Span(0) { all } else { Span(all.0.saturating_sub(job.saved.0)).max(SHORTEST) }
     }
 
+    /// For how long others count on its place being taken, if that is longer than is planned: it may not be as short as its
+    /// last runs, and whoever has a place kept is not to start later for that.
+    fn taken_for(&self, job: &Job, planned: Span) -> Option<Span> {
+        let declared = job.declared().filter(|_| !self.config.policy.learnt_ends)?;
+        Some(self.planned_with(job, Some(declared))).filter(|taken| *taken > planned)
+    }
+
     /// All nodes, by position.
     pub(crate) fn all_nodes(&self) -> &Nodes {
         &self.nodes
@@ -140,6 +147,16 @@ impl Controller {
     /// The share of the cluster that a job takes.
     pub(crate) fn share(&self, job: &Job) -> Share {
         self.measure.share(&job.request).on(job.width())
+    }
+
+    /// How large a job is by the order of its queue.
+    pub(super) fn size(&self, job: &Job) -> Share {
+        match self.config.queue(job.queue.as_str()).map(|queue| queue.order) {
+            Some(QueueOrder::Lpf) => {
+                self.measure.part(&job.request, self.config.resources.gpu_reserve).on(job.width())
+            }
+            _ => self.share(job),
+        }
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
@@ -329,6 +346,7 @@ impl Controller {
         learnt.length = self.length_at_start(job);
         let (share, queue) = (self.measure.share(&job.request).on(places.count()), job.queue.clone());
         let planned = self.planned_with(job, job.length().into_iter().chain(learnt.length).min());
+        let taken_for = self.taken_for(job, planned);
         let given = |place: &Place| {
             let node = self.nodes.as_slice().get(place.node)?;
             let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
@@ -343,13 +361,14 @@ impl Controller {
         let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return false };
         job.attempts += 1;
         let attempt_number = job.attempts;
-        job.attempt = Some(Box::new(Attempt {
+        let attempt = Attempt {
             name,
             number: attempt_number,
             allocation: allocation.clone(),
             gang: (!others.is_empty()).then(|| Box::new(Gang { others: others.clone(), ..Gang::default() })),
             assigned_at: now.wall,
             planned,
+            taken_for,
             charged,
             started_at: None,
             checkpoint_at: None,
@@ -358,11 +377,13 @@ impl Controller {
             renewed: false,
             ending: None,
             end: None,
-        }));
+        };
+        let ends = attempt.ends();
+        job.attempt = Some(Box::new(attempt));
         let owner = job.owner.uid;
         for part in std::iter::once(&allocation).chain(&others) {
             if let Some(node) = self.nodes.get_mut(&part.node) {
-                node.hold(name, part.clone(), now.wall + planned);
+                node.hold(name, part.clone(), ends);
             }
         }
         if self.config.policy.scheduler == Scheduler::FairShare {
@@ -424,60 +445,6 @@ impl Controller {
         let fair = self.config.policy.scheduler == Scheduler::FairShare;
         if fair && !self.order.waits(&job.queue) && !self.fits_nowhere(job) {
             self.times.wake(&job.queue, self.order.in_use());
-        }
-    }
-
-    /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
-    pub(super) fn enter_order_anew(&mut self) {
-        self.measure = crate::schedule::share::Measure::of(&self.nodes);
-        let mut awake: BTreeSet<QueueName> = self.order.in_use().cloned().collect();
-        self.order = crate::schedule::order::WaitingOrder::default();
-        self.limits = Limits::of(&self.config, &self.nodes);
-        let mut jobs = std::mem::take(&mut self.jobs);
-        for job in jobs.values_mut() {
-            let bounds = self.limits.bounds(job);
-            if job.bounds != bounds {
-                Arc::make_mut(job).bounds = bounds;
-            }
-            if job.state.is_active() {
-                self.limits.started(job);
-            }
-            self.enter_order(job);
-        }
-        self.jobs = jobs;
-        if self.config.policy.scheduler == Scheduler::FairShare {
-            // Queues whose jobs had no node that could hold them.
-            let woken: Vec<QueueName> =
-                self.order.in_use().filter(|name| !awake.contains(*name)).cloned().collect();
-            for queue in woken {
-                self.times.wake(&queue, awake.iter());
-                awake.insert(queue);
-            }
-        }
-        self.enter_rates();
-    }
-
-    /// What each user's jobs take now, anew: shares are measured by the nodes there are.
-    pub(super) fn enter_rates(&mut self) {
-        self.usages.forget_rates(self.seen, self.config.policy.usage_half_life);
-        if self.config.policy.scheduler == Scheduler::FairShare {
-            for job in self.active.iter().filter_map(|number| self.jobs.get(number)) {
-                self.usages.goes_on(job.owner.uid, self.share(job));
-            }
-        }
-    }
-
-    /// Enters a job into the order, if it is ready or active.
-    pub(super) fn enter_order(&mut self, job: &Job) {
-        if job.state == JobState::Ready {
-            if self.fits_nowhere(job) {
-                self.order.insert_misfit(job.id.number);
-            } else {
-                self.order.insert(job, &self.config, self.planned(job), self.share(job));
-            }
-        }
-        if job.state.is_active() {
-            self.order.started(&job.queue, job.owner.uid);
         }
     }
 

@@ -29,7 +29,7 @@ impl Controller {
             by_epoch: BTreeMap::new(),
             order: WaitingOrder::default(),
             limits: self.limits.clone(),
-            measure: self.measure,
+            measure: self.measure.clone(),
             times: self.times.clone(),
             usages: self.usages.clone(),
             history: Arc::clone(&self.history),

@@ -167,7 +167,7 @@ impl Controller {
 
     /// How many ready jobs are before a job by rank: of all queues, since those of equal weight are merged by it.
     pub(crate) fn before(&self, job: &Job) -> usize {
-        self.order.before(job, &self.config, self.share(job))
+        self.order.before(job, &self.config, self.size(job))
     }
 
     /// The places that others are leaving for a job, and who they are.

@@ -10,7 +10,7 @@ use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::schedule::history::LENGTHS;
 use crate::schedule::placement::Place;
-use crate::schedule::timeline::{Timeline, expected_end};
+use crate::schedule::timeline::Timeline;
 use crate::text::count;
 use crate::time::{Span, WallTime};
 
@@ -232,7 +232,7 @@ impl Plan {
         let queues = controller.config().queues.iter().filter_map(places).collect();
         let strict = controller.config().policy.scheduler == Scheduler::FifoStrict;
         let mut plan = Plan {
-            timeline: controller.timeline(now),
+            timeline: controller.timeline(now).as_is_likely(),
             unknown: BTreeMap::new(),
             last: strict.then_some((now, None)),
             queues,
@@ -247,7 +247,8 @@ impl Plan {
 
     fn enter_active(&mut self, controller: &Controller, job: &Job, now: WallTime) {
         let Some(attempt) = &job.attempt else { return };
-        let end = attempt.started_at.unwrap_or(now) + attempt.planned;
+        let ends = attempt.ends_from(attempt.started_at.unwrap_or(now));
+        let end = if ends.likely > now { ends.likely } else { ends.until };
         let said = job.length().is_some();
         for places in self.places_of_user(controller, job) {
             places.add(said.then_some(end.max(now)), job.id);
@@ -428,14 +429,14 @@ impl Plan {
             !place.cards.iter().any(|(at, _)| charges.iter().any(|(charged, _)| charged == at))
         };
         let name = &node.inventory.name;
-        let ends = node.held().iter().filter(|(_, holding)| expected_end(holding, now) == from);
+        let ends = node.held().iter().filter(|(_, holding)| self.timeline.end_of(holding) == from);
         let first = ends.min_by_key(|(epoch, holding)| (leaves(&holding.charges), **epoch));
         if let Some((job, holding)) =
             first.and_then(|(epoch, holding)| Some((controller.job_of_epoch(*epoch)?, holding)))
         {
             let said = match controller.job(job.number) {
                 _ if holding.until <= now => Said::Overrun,
-                Some(job) if job.is_planned_as_learnt() => {
+                Some(job) if holding.likely == from && job.is_planned_as_learnt() => {
                     Said::Learnt { length: job.length().unwrap_or_default() }
                 }
                 Some(job) if job.request.estimate.is_some() => Said::Estimate,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey, Uid};
-use crate::node::{Allocation, AttemptKey};
+use crate::node::{Allocation, AttemptKey, EndTimes};
 use crate::schedule::history::Signature;
 use crate::schedule::share::Charged;
 use crate::size::Megabytes;
@@ -157,9 +157,13 @@ impl Job {
     /// How long it is planned to run altogether, and whether anybody or anything says so: what was learnt, at most what
     /// was declared; without either as long as jobs are taken to run of which nobody says it.
     pub fn length(&self) -> Option<Span> {
-        let declared = self.request.estimate.or(self.request.time_limit);
         let learnt = self.learnt.as_deref().and_then(|learnt| learnt.length);
-        declared.into_iter().chain(learnt).min()
+        self.declared().into_iter().chain(learnt).min()
+    }
+
+    /// How long it runs by what is said of it, not by what was learnt.
+    pub fn declared(&self) -> Option<Span> {
+        self.request.estimate.or(self.request.time_limit)
     }
 
     /// On how many nodes it holds something, or will at least.
@@ -221,6 +225,10 @@ pub struct Attempt {
     /// How long it was planned to run then: what its queue was charged for.
     #[serde(default)]
     pub planned: Span,
+    /// For how long its place counts as taken when places are kept for others, if that is longer: it may not be as short as
+    /// the last runs of the same thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_for: Option<Span>,
     /// What its queue was charged by then, if more or less is due once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<Charged>,
@@ -242,6 +250,19 @@ pub struct Attempt {
     pub ending: Option<(Outcome, Box<str>)>,
     /// How it ended.
     pub end: Option<AttemptEnd>,
+}
+
+impl Attempt {
+    /// When it is expected to end.
+    pub fn ends(&self) -> EndTimes {
+        self.ends_from(self.started_at.unwrap_or(self.assigned_at))
+    }
+
+    /// The same if it starts then.
+    pub fn ends_from(&self, start: WallTime) -> EndTimes {
+        let likely = start + self.planned;
+        EndTimes { likely, until: self.taken_for.map_or(likely, |taken| start + taken) }
+    }
 }
 
 /// How an attempt ended, as far as the controller cares.

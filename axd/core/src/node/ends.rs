@@ -18,6 +18,15 @@ const KNOWN: usize = 128;
 /// Changes that are remembered; who has missed more begins anew.
 const REMEMBERED: usize = 4096;
 
+/// When an attempt is expected to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndTimes {
+    /// By what is said of it: what is kept for others counts on that.
+    pub until: WallTime,
+    /// By what is known of it, which is not later.
+    pub likely: WallTime,
+}
+
 /// What has to be free of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Want {
@@ -124,8 +133,8 @@ impl Ends {
 
 /// When enough is free, if its jobs end one after the other and at least one has to.
 fn bound(node: &Node, want: Want) -> Option<WallTime> {
-    let mut ends: Vec<_> = node.held.values().map(|holding| (holding.until, holding)).collect();
-    ends.sort_unstable_by_key(|(until, _)| *until);
+    let mut ends: Vec<_> = node.held.values().map(|holding| (holding.likely, holding)).collect();
+    ends.sort_unstable_by_key(|(likely, _)| *likely);
     let (mut cpus, mut ram) = (node.free_cpus(), node.free_ram());
     let free = |(card, withheld, used): (&Card, Withheld, CardUse)| {
         let missing = if want.whole { Megabytes::ZERO } else { withheld.taken };
@@ -144,5 +153,5 @@ fn bound(node: &Node, want: Want) -> Option<WallTime> {
         }
         enough >= want.count && cpus >= want.cpus && ram >= want.ram
     });
-    end.map(|(until, _)| until)
+    end.map(|(likely, _)| likely)
 }

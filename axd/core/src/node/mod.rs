@@ -26,7 +26,7 @@ use crate::job::request::{CardRequest, Request};
 use crate::size::Megabytes;
 use crate::time::WallTime;
 
-pub use ends::Want;
+pub use ends::{EndTimes, Want};
 pub use room::{At, Room, Sort};
 pub use topology::Topology;
 
@@ -193,6 +193,8 @@ pub struct Holding {
     pub charges: Vec<(usize, Megabytes)>,
     /// When it is expected to end.
     pub until: WallTime,
+    /// When it most likely ends, which is not later.
+    pub likely: WallTime,
 }
 
 /// A node and what is given out of it.
@@ -325,7 +327,7 @@ impl Node {
     }
 
     /// Gives out what was placed, until then as far as is known.
-    pub fn hold(&mut self, attempt: AttemptName, allocation: Allocation, until: WallTime) {
+    pub fn hold(&mut self, attempt: AttemptName, allocation: Allocation, ends: EndTimes) {
         let charge = |share: &CardShare| {
             let has = &self.inventory;
             let position = has.cards.iter().position(|card| card.is_of(share, &has.name))?;
@@ -339,7 +341,8 @@ impl Node {
             self.cards[*position].join(*charge, *company);
         }
         let charges = charges.into_iter().map(|(position, charge, _)| (position, charge)).collect();
-        self.held.insert(attempt.epoch.0, Holding { allocation, charges, until });
+        let EndTimes { until, likely } = ends;
+        self.held.insert(attempt.epoch.0, Holding { allocation, charges, until, likely });
     }
 
     /// Charges a job that was seen to use more of a card than it asked for with what it uses.
@@ -354,9 +357,9 @@ impl Node {
     }
 
     /// Sets when an attempt is expected to end.
-    pub fn expect_end(&mut self, attempt: AttemptName, until: WallTime) {
+    pub fn expect_end(&mut self, attempt: AttemptName, ends: EndTimes) {
         if let Some(holding) = self.held.get_mut(&attempt.epoch.0) {
-            holding.until = until;
+            (holding.until, holding.likely) = (ends.until, ends.likely);
         }
     }
 

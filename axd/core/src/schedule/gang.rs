@@ -212,7 +212,7 @@ impl Search<'_> {
         if !self.rules.could_hold(node, self.asks.request) {
             return None;
         }
-        let mut ends = Ends::of(node, self.timeline.now());
+        let mut ends = Ends::of(node, self.timeline);
         while let Some(at) = ends.advance() {
             let usage: &Usage = ends.usage();
             if self.rules.choose(position, node, self.asks, usage).is_some() {

@@ -157,21 +157,21 @@ fn rank(job: &Job, order: QueueOrder, policy: &Policy, area: i64) -> Rank {
         QueueOrder::Prio => (0, by_priority),
         QueueOrder::Fifo => (0, 0),
         QueueOrder::Saf => (0, by_size(since, area, true, policy)),
-        QueueOrder::Laf if urgent => (0, by_priority),
-        QueueOrder::Laf => (1, by_size(since, area, false, policy)),
+        QueueOrder::Laf | QueueOrder::Lpf if urgent => (0, by_priority),
+        QueueOrder::Laf | QueueOrder::Lpf => (1, by_size(since, area, false, policy)),
     };
     Rank { class, value, since, number: job.id.number }
 }
 
 impl WaitingOrder {
-    /// Enters a ready job.
-    pub fn insert(&mut self, job: &Job, config: &Config, length: Span, share: Share) {
+    /// Enters a ready job, which its queue's order by size takes for so large.
+    pub fn insert(&mut self, job: &Job, config: &Config, length: Span, share: Share, size: Share) {
         let shape = self.enter_shape(job);
         let priority = job.request.priority;
         // Comparisons with what is a little longer must not overflow.
         let length = length.min(Span(u64::MAX / 4));
         let waiting = Waiting { number: job.id.number, shape, length, share, priority };
-        let rank = rank_in(job, config, share);
+        let rank = rank_in(job, config, size);
         let weight = config.queue(job.queue.as_str()).map_or(1, |queue| queue.priority);
         let charge = VirtualTime::default().after(price(config.policy.cost, share, length), weight);
         let queue = self.queues.entry(job.queue.clone()).or_default();
@@ -184,11 +184,11 @@ impl WaitingOrder {
     }
 
     /// Takes a job out.
-    pub fn remove(&mut self, job: &Job, config: &Config, share: Share) {
+    pub fn remove(&mut self, job: &Job, config: &Config, size: Share) {
         if self.misfits.remove(&job.id.number) {
             return;
         }
-        let rank = rank_in(job, config, share);
+        let rank = rank_in(job, config, size);
         let Some(queue) = self.queues.get_mut(&job.queue) else { return };
         let Some(own) = queue.ready.get_mut(&job.owner.uid) else { return };
         let was_there = own.remove(&rank);
@@ -272,8 +272,8 @@ impl WaitingOrder {
     }
 
     /// How many ready jobs, of all queues, are before a job by rank alone, whether it is among them or not.
-    pub fn before(&self, job: &Job, config: &Config, share: Share) -> usize {
-        let rank = rank_in(job, config, share);
+    pub fn before(&self, job: &Job, config: &Config, size: Share) -> usize {
+        let rank = rank_in(job, config, size);
         let users = self.queues.values().flat_map(|queue| queue.ready.values());
         users.map(|own| own.before(&rank)).sum()
     }
@@ -359,10 +359,10 @@ impl WaitingOrder {
 }
 
 /// The rank of a job in its queue; users' shares are not in it.
-pub(crate) fn rank_in(job: &Job, config: &Config, share: Share) -> Rank {
+pub(crate) fn rank_in(job: &Job, config: &Config, size: Share) -> Rank {
     let order = config.queue(job.queue.as_str()).map_or(QueueOrder::Prio, |queue| queue.order);
     let length = job.length().unwrap_or(config.policy.unplanned());
-    rank(job, order, &config.policy, share.area(length))
+    rank(job, order, &config.policy, size.area(length))
 }
 
 #[cfg(test)]

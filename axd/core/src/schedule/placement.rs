@@ -462,7 +462,7 @@ impl Search<'_> {
             return;
         }
         let latest = self.latest();
-        let mut ends = Ends::of(node, self.timeline.now());
+        let mut ends = Ends::of(node, self.timeline);
         while let Some(at) = ends.advance().filter(|at| *at <= latest) {
             if at < bound {
                 continue;

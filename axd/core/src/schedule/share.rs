@@ -5,13 +5,14 @@
 //! a history gives the same times on every machine.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::Cost;
 use crate::id::QueueName;
 use crate::job::request::Request;
-use crate::node::Nodes;
+use crate::node::{Card, Nodes};
 use crate::size::Megabytes;
 use crate::time::Span;
 
@@ -74,10 +75,14 @@ impl Share {
 }
 
 /// What shares are measured by; changes with the nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Measure {
     /// Memory of the largest card.
     largest: Megabytes,
+    /// Memory of all cards.
+    all: Megabytes,
+    /// The cards of each kind of node, and how many nodes have just those.
+    kinds: Arc<[(Vec<Card>, u64)]>,
     /// Memory of all cards for each thousand CPUs; where there are no cards a gigabyte for each CPU.
     thousand_cpus: u64,
 }
@@ -89,7 +94,33 @@ impl Measure {
         let cpus: u64 = nodes.iter().map(|node| u64::from(node.inventory.cpus)).sum();
         let all: Megabytes = cards().sum();
         let thousand_cpus = if all == Megabytes::ZERO { 1_000_000 } else { all.0 * 1000 / cpus.max(1) };
-        Measure { largest: cards().max().unwrap_or_default(), thousand_cpus }
+        let mut kinds: Vec<(Vec<Card>, u64)> = Vec::new();
+        for node in nodes.iter() {
+            let has = &node.inventory.cards;
+            match kinds.iter_mut().find(|(known, _)| are_alike(known, has)) {
+                Some((_, nodes)) => *nodes += 1,
+                None => kinds.push((has.clone(), 1)),
+            }
+        }
+        Measure { largest: cards().max().unwrap_or_default(), all, kinds: kinds.into(), thousand_cpus }
+    }
+
+    /// What a request keeps from others like it: all cards, divided by how many such requests they could hold at once
+    /// if they were empty. Two that need more than half of a card each can't share one, whatever is left over; and who
+    /// fits only on some of the cards takes a larger part of those. A request without cards takes its share.
+    pub fn part(&self, request: &Request, reserve: u32) -> Share {
+        let share = self.share(request);
+        let Some(wanted) = &request.cards else { return share };
+        let on = |card: &Card| {
+            let demand = card.demand(wanted, reserve)?;
+            Some(demand.limit.0 / demand.charge.0.max(1))
+        };
+        let on_kind = |(cards, nodes): &(Vec<Card>, u64)| {
+            let each: Vec<u64> = cards.iter().filter_map(on).collect();
+            nodes * at_once(&each, u64::from(wanted.count))
+        };
+        let at_once: u64 = self.kinds.iter().map(on_kind).sum();
+        self.all.0.checked_div(at_once).map_or(share, Share)
     }
 
     /// What a share is told in: megabytes, and of what.
@@ -109,6 +140,25 @@ impl Measure {
             }
             None => Share(u64::from(request.cpus) * self.thousand_cpus / 1000),
         }
+    }
+}
+
+/// Whether the cards of two nodes hold the same jobs.
+fn are_alike(some: &[Card], others: &[Card]) -> bool {
+    let alike = |(one, other): (&Card, &Card)| one.mem == other.mem && one.kind == other.kind;
+    some.len() == others.len() && some.iter().zip(others).all(alike)
+}
+
+/// How many jobs that want so many different cards each there is room for, where a card has room for so many: the most
+/// that no card holds twice.
+fn at_once(each: &[u64], count: u64) -> u64 {
+    let mut most = each.iter().sum::<u64>() / count.max(1);
+    loop {
+        let fewer = each.iter().map(|room| room.min(&most)).sum::<u64>() / count.max(1);
+        if fewer >= most {
+            return most;
+        }
+        most = fewer;
     }
 }
 
@@ -165,5 +215,19 @@ impl VirtualTimes {
     /// All that were ever charged.
     pub fn iter(&self) -> impl Iterator<Item = (&QueueName, VirtualTime)> {
         self.0.iter().map(|(queue, time)| (queue, *time))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_no_card_twice() {
+        assert_eq!(at_once(&[2, 2, 1, 1], 1), 6);
+        assert_eq!(at_once(&[3, 1], 2), 1, "what is left of the first card is of no use to two");
+        assert_eq!(at_once(&[2, 2], 2), 2);
+        assert_eq!(at_once(&[5, 1, 1], 2), 2);
+        assert_eq!([at_once(&[], 1), at_once(&[4], 2), at_once(&[0, 0], 1)], [0, 0, 0]);
     }
 }

@@ -89,9 +89,9 @@ pub struct Ends<'a> {
 
 impl<'a> Ends<'a> {
     /// Those that are expected after now.
-    pub fn of(node: &'a Node, now: WallTime) -> Ends<'a> {
-        let mut ends: Vec<(WallTime, &Holding)> =
-            node.held().values().map(|holding| (expected_end(holding, now), holding)).collect();
+    pub fn of(node: &'a Node, timeline: &Timeline) -> Ends<'a> {
+        let end_of = |holding: &'a Holding| (timeline.end_of(holding), holding);
+        let mut ends: Vec<(WallTime, &Holding)> = node.held().values().map(end_of).collect();
         ends.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
         Ends { ends, usage: Usage::now(node) }
     }
@@ -116,9 +116,9 @@ impl<'a> Ends<'a> {
 struct Profile(Vec<(WallTime, Usage)>);
 
 impl Profile {
-    fn of(node: &Node, now: WallTime) -> Profile {
-        let mut ends = Ends::of(node, now);
-        let mut steps = vec![(now, ends.usage().clone())];
+    fn of(node: &Node, timeline: &Timeline) -> Profile {
+        let mut ends = Ends::of(node, timeline);
+        let mut steps = vec![(timeline.now, ends.usage().clone())];
         while let Some(at) = ends.advance() {
             steps.push((at, ends.usage().clone()));
         }
@@ -165,13 +165,10 @@ impl Profile {
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
     now: WallTime,
+    /// Running jobs end when they most likely do, not when others may count on it.
+    likely: bool,
     kept: BTreeMap<usize, Vec<Reservation>>,
     profiles: RefCell<BTreeMap<usize, Rc<Profile>>>,
-}
-
-/// When an attempt is expected to end.
-pub fn expected_end(holding: &Holding, now: WallTime) -> WallTime {
-    if holding.until > now { holding.until } else { now + SOON }
 }
 
 impl Timeline {
@@ -183,6 +180,19 @@ impl Timeline {
     /// The instant of the pass.
     pub fn now(&self) -> WallTime {
         self.now
+    }
+
+    /// The same by what is most likely: for who wants to know what will be, rather than what can be promised.
+    #[must_use]
+    pub fn as_is_likely(self) -> Timeline {
+        Timeline { likely: true, ..self }
+    }
+
+    /// When an attempt is expected to end. One that takes longer than is likely may take as long as is said.
+    pub fn end_of(&self, holding: &Holding) -> WallTime {
+        let likely = Some(holding.likely).filter(|_| self.likely);
+        let ends = likely.into_iter().chain([holding.until]);
+        ends.into_iter().find(|end| *end > self.now).unwrap_or(self.now + SOON)
     }
 
     /// All reservations.
@@ -220,7 +230,7 @@ impl Timeline {
 
     fn profile(&self, position: usize, node: &Node) -> Rc<Profile> {
         let make = || {
-            let mut profile = Profile::of(node, self.now);
+            let mut profile = Profile::of(node, self);
             for reservation in self.kept.get(&position).into_iter().flatten() {
                 profile.add(reservation);
             }

@@ -53,7 +53,13 @@ fn random_config(dice: &mut Dice<'_>) -> Config {
         config.queues.push(queue);
     }
     for queue in &mut config.queues {
-        queue.order = dice.one(&[QueueOrder::Prio, QueueOrder::Fifo, QueueOrder::Saf, QueueOrder::Laf]);
+        queue.order = dice.one(&[
+            QueueOrder::Prio,
+            QueueOrder::Fifo,
+            QueueOrder::Saf,
+            QueueOrder::Laf,
+            QueueOrder::Lpf,
+        ]);
     }
     config
 }

@@ -143,6 +143,46 @@ fn a_job_that_came_before_the_runs_ended_is_planned_with_them_when_it_starts() {
     assert_eq!(runs.planned(held), Span::seconds(10));
 }
 
+/// Of 8 CPUs 4 are held by a job whose last runs took 10 s and which may take 100, 2 by one that ends after 20 s: who wants
+/// 4 has them then, and whoever comes later and takes its time would be in the way.
+#[test]
+fn who_has_a_place_kept_need_not_wait_because_another_runs_longer_than_its_last_runs() {
+    for learnt_ends in [false, true] {
+        let mut config = config();
+        config.policy.learnt_ends = learnt_ends;
+        let mut runs = Runs::new(config);
+        for _ in 0..2 {
+            runs.succeed("long", request(4), 10);
+        }
+        let lasting = |cpus, seconds| Request { time_limit: Some(Span::seconds(seconds)), ..request(cpus) };
+        let (long, _) = runs.submit("long", lasting(4, 100));
+        assert_eq!(runs.planned(long), Span::seconds(10));
+        runs.submit("short", lasting(2, 20));
+        let (first, out) = runs.submit("first", lasting(4, 60));
+        assert!(launched(&out).is_empty());
+        let told = runs.controller.explain(at(runs.ms), first.number);
+        assert_eq!(told.expected_start, Some(at(runs.ms).wall + Span::seconds(10)), "what is most likely");
+        let (_, out) = runs.submit("late", lasting(2, 500));
+        assert_eq!(launched(&out).len(), usize::from(learnt_ends));
+    }
+}
+
+#[test]
+fn an_expected_start_that_was_learnt_and_is_over_rests_on_what_is_said() {
+    let mut runs = Runs::new(config());
+    for _ in 0..2 {
+        runs.succeed("train", request(8), 10);
+    }
+    let (first, _) = runs.submit("train", request(8));
+    let attempt = runs.job(first).attempt.as_ref().unwrap().name;
+    let started = at(runs.ms);
+    runs.controller.step(started, Event::AttemptStarted { attempt, at: started.wall });
+    let (next, _) = runs.submit("test", request(8));
+    let told = runs.controller.explain(at(runs.ms + 11_000), next.number);
+    assert_eq!(told.expected_start, Some(started.wall + Span::seconds(60)));
+    assert_eq!(told.basis.unwrap().words(), format!("{first} ends on gpu-01 then, by its time limit"));
+}
+
 #[test]
 fn an_expected_start_says_that_it_is_learnt() {
     let mut runs = Runs::new(config());

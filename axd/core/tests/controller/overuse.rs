@@ -2,12 +2,14 @@
 
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::id::AttemptName;
-use ax_core::job::request::CardRequest;
+use ax_core::job::AttemptEnd;
+use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::{JobState, Outcome};
+use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
 
-use crate::{at, config, ended, launched, ready, request, state, submission, submit};
+use crate::{at, config, ended, launched, node, ready, request, state, submission, submit};
 
 fn running(retries: u32) -> (Controller, AttemptName) {
     let mut controller = ready(config());
@@ -80,4 +82,29 @@ fn who_is_ending_or_over_is_left_alone() {
     );
     assert!(controller.step(at(5), over(attempt, true)).is_empty());
     assert_eq!(state(&controller, attempt.job), JobState::Succeeded);
+}
+
+/// What a job of so much of a card asks for next, after it was seen to use more; there are cards of 24 and of 80 GB.
+fn next_slice(slice: u64, peak: u64) -> Megabytes {
+    let mut controller = ready(config());
+    let cards = (0..4).map(|index| Card::new(index, format!("small-{index}"), None, Megabytes(24_000)));
+    let small = Inventory { name: "gpu-02".parse().unwrap(), cards: cards.collect(), ..node() };
+    controller.step(at(0), Event::NodeRegistered(small));
+    let cards = Some(CardRequest { count: 1, kind: None, slice: Some(Megabytes(slice)) });
+    let wanted = Request { retries: 1, cards, ..request(1) };
+    let (_, out) = submit(&mut controller, 0, submission(1, wanted));
+    let attempt = launched(&out)[0];
+    controller.step(at(1), Event::AttemptStarted { attempt, at: WallTime(1) });
+    let end = AttemptEnd { card_peak: Some(Megabytes(peak)), ..ended(Outcome::OutOfMemory, None) };
+    controller.step(at(2), Event::AttemptEnded { attempt, at: WallTime(2), end });
+    controller.job(attempt.job.number).unwrap().request.cards.as_ref().unwrap().slice.unwrap()
+}
+
+#[test]
+fn the_next_slice_is_no_more_than_the_whole_of_the_next_card() {
+    assert_eq!(next_slice(10_000, 11_000), Megabytes(15_000));
+    assert_eq!(next_slice(20_000, 21_000), Megabytes(24_000), "it never had all of that");
+    assert_eq!(next_slice(20_000, 26_000), Megabytes(30_000), "more than that card has");
+    assert_eq!(next_slice(24_000, 24_000), Megabytes(36_000), "it had all of it");
+    assert_eq!(next_slice(60_000, 70_000), Megabytes(80_000));
 }

@@ -93,6 +93,7 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     let policy = &mut config.policy;
     // Who says the truth is believed.
     policy.learn_length = chance.below(2) == 1 && !frame.honest;
+    policy.learnt_ends = chance.below(2) == 1;
     policy.learn_memory = chance.of(&[LearnMemory::Off, LearnMemory::Raise, LearnMemory::Fit]);
     policy.preempt_budget = chance.of(&[100, 1, 0]) as u32;
     if frame.limits {
@@ -104,7 +105,8 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
 fn queue(name: &str, weight: u32, chance: &mut Chance, frame: Frame) -> Queue {
     let mut queue = Queue::named(name.parse().unwrap());
     queue.priority = weight;
-    queue.order = chance.of(&[QueueOrder::Prio, QueueOrder::Fifo, QueueOrder::Saf, QueueOrder::Laf]);
+    queue.order =
+        chance.of(&[QueueOrder::Prio, QueueOrder::Fifo, QueueOrder::Saf, QueueOrder::Laf, QueueOrder::Lpf]);
     if frame.first_come {
         (queue.priority, queue.order) = (1, QueueOrder::Fifo);
     }

@@ -29,8 +29,8 @@ pub(crate) struct Held {
     pub(crate) since: WallTime,
     /// When its script began.
     pub(crate) began: Option<WallTime>,
-    /// How long it is planned to take.
-    pub(crate) planned: Span,
+    /// For how long others have to count on its place being taken.
+    pub(crate) taken_for: Span,
     /// When it last said that its work is safe.
     pub(crate) checkpoint: Option<WallTime>,
     /// That its end was asked for, and as what.
@@ -95,6 +95,13 @@ pub(crate) fn planned(job: &Job, config: &Config) -> Span {
     let unplanned = config.policy.task_timeout.unwrap_or(Span::seconds(86_400));
     let all = said(job).unwrap_or(unplanned);
     if job.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.saved.0).max(1000)) }
+}
+
+/// For how long others count on the place of a running job: as long as it says, though its last runs were shorter.
+fn taken_for(job: &Job, config: &Config) -> Span {
+    let declared = job.request.estimate.or(job.request.time_limit).filter(|_| !config.policy.learnt_ends);
+    let left = declared.map(|all| Span(all.0.saturating_sub(job.saved.0)));
+    planned(job, config).max(left.unwrap_or_default())
 }
 
 impl Ledger {
@@ -272,7 +279,7 @@ impl Ledger {
             charges,
             since: seen.now.wall,
             began: None,
-            planned: planned(job, &self.config),
+            taken_for: taken_for(job, &self.config),
             checkpoint: None,
             ending: None,
             gone: false,
@@ -317,8 +324,8 @@ impl Ledger {
 impl Held {
     /// When it will be gone, as far as is known.
     pub(crate) fn until(&self, now: Now) -> WallTime {
-        let planned = self.since + self.planned;
-        if planned > now.wall { planned } else { now.wall + Span::seconds(1) }
+        let given_back = self.since + self.taken_for;
+        if given_back > now.wall { given_back } else { now.wall + Span::seconds(1) }
     }
 }
 

@@ -15,14 +15,15 @@ use proptest::prelude::*;
 use crate::chance::{self, Frame, New};
 use crate::ledger::{Ledger, planned, said};
 use crate::naive::fits_somewhere;
-use crate::sharing::{Measured, SCALE, price};
+use crate::sharing::{Measured, SCALE, part, price};
 use crate::world::World;
 use crate::{histories, history};
 
 /// What a job is sorted by within its queue.
 type Key = (u8, i64, WallTime, JobNumber);
 
-fn key(job: &Job, config: &Config, measured: &Measured) -> Key {
+fn key(job: &Job, ledger: &Ledger, measured: &Measured) -> Key {
+    let config = &ledger.config;
     let request = &job.request;
     let since = request.begin.map_or(job.submitted_at, |begin| begin.max(job.submitted_at));
     let priority = i64::from(request.priority);
@@ -30,15 +31,21 @@ fn key(job: &Job, config: &Config, measured: &Measured) -> Key {
     let aged = bound.map_or(-priority, |x| since.0 - (x / 100).max(1) * priority);
     let unplanned = config.policy.unplanned();
     let length = said(job).unwrap_or(unplanned);
-    let area =
-        i64::try_from(measured.share(request) * u128::from(request.nodes().min) * u128::from(length.0))
-            .unwrap_or(i64::MAX);
-    let (class, value) = match config.queue(job.queue.as_str()).unwrap().order {
+    let order = config.queue(job.queue.as_str()).unwrap().order;
+    let share = match order {
+        QueueOrder::Lpf => part(ledger, request),
+        _ => measured.share(request),
+    };
+    let area = share * u128::from(request.nodes().min) * u128::from(length.0);
+    let area = i64::try_from(area).unwrap_or(i64::MAX);
+    let (class, value) = match order {
         QueueOrder::Prio => (0, aged),
         QueueOrder::Fifo => (0, 0),
         QueueOrder::Saf => (0, bound.map_or(area, |x| since.0 + within(x, doublings(area)))),
-        QueueOrder::Laf if request.priority >= config.policy.preempt_priority => (0, aged),
-        QueueOrder::Laf => (1, bound.map_or(-area, |x| since.0 + within(x, 63 * 1024 - doublings(area)))),
+        QueueOrder::Laf | QueueOrder::Lpf if request.priority >= config.policy.preempt_priority => (0, aged),
+        QueueOrder::Laf | QueueOrder::Lpf => {
+            (1, bound.map_or(-area, |x| since.0 + within(x, 63 * 1024 - doublings(area))))
+        }
     };
     (class, value, since, job.id.number)
 }
@@ -64,7 +71,7 @@ fn sorted(ledger: &Ledger, controller: &Controller) -> Vec<JobNumber> {
     let reserve = config.resources.gpu_reserve;
     for job in controller.jobs().filter(|job| job.state == ax_core::job::state::JobState::Ready) {
         if fits_somewhere(ledger, &job.request, reserve) {
-            queues.entry(job.queue.clone()).or_default().push((key(job, config, &measured), job));
+            queues.entry(job.queue.clone()).or_default().push((key(job, ledger, &measured), job));
         }
     }
     queues.values_mut().for_each(|jobs| jobs.sort_by_key(|(key, _)| Reverse(*key)));

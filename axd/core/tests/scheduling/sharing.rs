@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::chance::{self, Frame, New};
 use crate::ledger::{Ledger, planned, refused};
-use crate::naive::fits_somewhere;
+use crate::naive::{fits_somewhere, of_card};
 use crate::world::{Seen, World};
 use crate::{histories, history};
 
@@ -46,6 +46,28 @@ impl Measured {
         };
         u128::from(share)
     }
+}
+
+/// All card memory for each of the jobs like it that empty cards hold when one after the other is put on them, always on
+/// those with most room.
+pub(crate) fn part(ledger: &Ledger, request: &Request) -> u128 {
+    let measured = Measured::of(ledger);
+    let count = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
+    let mut jobs = 0;
+    for node in ledger.nodes.values().filter(|_| count > 0) {
+        let of_card = |card| of_card(card, request, ledger.config.resources.gpu_reserve);
+        let mut room: Vec<u64> =
+            node.cards.iter().filter_map(of_card).map(|(charge, all)| all / charge).collect();
+        loop {
+            room.sort_unstable_by(|a, b| b.cmp(a));
+            let Some(taken) = room.get_mut(..count).filter(|taken| taken.iter().all(|room| *room > 0)) else {
+                break;
+            };
+            taken.iter_mut().for_each(|room| *room -= 1);
+            jobs += 1;
+        }
+    }
+    measured.all.checked_div(jobs).map_or_else(|| measured.share(request), u128::from)
 }
 
 pub(crate) fn price(cost: Cost, share: u128, length: Span) -> i128 {

@@ -122,7 +122,7 @@ macro_rules! word_slot {
     };
 }
 word_slot!(QueueState, STATES, "open" => Open, "stopped" => Stopped, "closed" => Closed);
-word_slot!(QueueOrder, ORDERS, "prio" => Prio, "fifo" => Fifo, "laf" => Laf, "saf" => Saf);
+word_slot!(QueueOrder, ORDERS, "prio" => Prio, "fifo" => Fifo, "laf" => Laf, "saf" => Saf, "lpf" => Lpf);
 word_slot!(LeaseMode, LEASES, "fixed" => Fixed, "estimate" => Estimate);
 word_slot!(Scheduler, SCHEDULERS, "fifo" => Fifo, "fifo_strict" => FifoStrict, "fair_share" => FairShare);
 word_slot!(Cost, COSTS, "area" => Area, "count" => Count);

@@ -199,8 +199,9 @@ pub static KEYS: &[Key] = &[
     key("queues[].preempt", Enum(PREEMPTS, |d| &mut d.queue.preempt), "requeue",
         "What may be done to its jobs when a more urgent one needs their place."),
     key("queues[].order", Enum(ORDERS, |d| &mut d.queue.order), "prio",
-        "Which of its jobs is next: by priority and waiting time, first come, largest or smallest cards times \
-         time; laf lets urgent jobs go first. But for fifo, who has waited for policy.starvation_bound goes before \
+        "Which of its jobs is next: by priority and waiting time, first come, largest (laf) or smallest (saf) \
+         cards times time, or the largest part of what all cards could do for such jobs (lpf); laf and lpf let urgent \
+         jobs go first. But for fifo, who has waited for policy.starvation_bound goes before \
          whoever comes."),
     key("queues[].lease", Enum(LEASES, |d| &mut d.queue.lease), "fixed",
         "fixed is policy.lease_timeout, estimate is 1.5 times the job's estimate and 15 s.").later(),
@@ -250,7 +251,7 @@ pub static KEYS: &[Key] = &[
     key("policy.preemption", Bool(|d| &mut d.config.policy.preemption), "false",
         "Whether a more urgent job may take the place of a running one."),
     key("policy.preempt_priority", Count(0, 100, |d| &mut d.config.policy.preempt_priority), "70",
-        "Least priority of a job for which others are ended, and that goes first under order laf."),
+        "Least priority of a job for which others are ended, and that goes first under the orders laf and lpf."),
     key("policy.preempt_gap", Count(1, 100, |d| &mut d.config.policy.preempt_gap), "30",
         "A job is ended only for one whose priority is higher by so much."),
     key("policy.max_preemptions", Count(0, 1000, |d| &mut d.config.policy.max_preemptions), "2",
@@ -274,11 +275,15 @@ pub static KEYS: &[Key] = &[
     key("policy.learn_length", Bool(|d| &mut d.config.policy.learn_length), "true",
         "Whether a job is planned with the mean of what its owner's last two runs of the same thing took, and never \
          longer than it says; its time limit is what ends it."),
+    key("policy.learnt_ends", Bool(|d| &mut d.config.policy.learnt_ends), "false",
+        "Whether places are kept from when running jobs will have taken as long as the last runs of the same thing did, \
+         rather than as long as they say. If they take longer, whoever has a place kept starts later than promised."),
     key("policy.learn_memory", Enum(LEARNING, |d| &mut d.config.policy.learn_memory), "raise",
         "raise charges a job more of a card than it asks for if its owner's last three or more runs of the same thing \
          used more, fit also less if they used less and the job says --mem-fit, off what it asks for."),
     key("policy.grow_memory", Bool(|d| &mut d.config.policy.grow_memory), "true",
-        "Whether a job that used its slice of a card up and failed is retried with half as much again."),
+        "Whether a job that used its slice of a card up and failed is retried with half as much again, at most the \
+         whole of the next larger card."),
     key("policy.task_timeout", Duration(SECOND, YEAR, |d| &mut d.config.policy.task_timeout), "none",
         "Time limit of jobs for which neither they nor their queue say one.").absent(),
     key("policy.retry_count", Count(0, 1000, |d| &mut d.config.policy.retry_count), "0",

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::gpu::{CardState, Health};
 use crate::id::{AttemptName, Epoch, JobId, JobNumber};
-use crate::node::Inventory;
+use crate::node::{EndTimes, Inventory};
 use crate::schedule::timeline::Reservation;
 
 const NOW: WallTime = WallTime(1_000_000);
@@ -69,7 +69,8 @@ fn hold(nodes: &mut Nodes, rules: &Rules, (at, what, end): Held, number: u64) {
     let job = JobId { number: JobNumber(number as u32), year: 2026 };
     let attempt = AttemptName { job, epoch: Epoch(number) };
     let name = allocation.node.clone();
-    nodes.get_mut(&name).unwrap().hold(attempt, allocation, WallTime(NOW.0 + end * 500));
+    let until = WallTime(NOW.0 + end * 500);
+    nodes.get_mut(&name).unwrap().hold(attempt, allocation, EndTimes { until, likely: until });
 }
 
 fn give_back(nodes: &mut Nodes, number: u64) {

@@ -36,20 +36,20 @@ pub struct Workload {
     pub tasks: Vec<Task>,
     /// The nodes that the file names; empty: it names none.
     pub nodes: Vec<NodeShape>,
-    /// The daemon whose jobs these were, if the file is its record.
+    /// Where the jobs come from, if the file says more of that than the shapes of nodes.
     pub origin: Option<Box<Origin>>,
 }
 
 /// The beginning of every simulation, for people: 2026-01-01.
 pub(crate) const BEGINNING: WallTime = WallTime(1_767_225_600_000);
 
-/// Where recorded jobs come from.
+/// Where jobs come from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
     /// The machines, of which `nodes` are the shapes.
     pub machines: Vec<Inventory>,
-    /// What the daemon last went by.
-    pub config: Config,
+    /// What the daemon last went by whose jobs these were.
+    pub config: Option<Config>,
     /// The clock that it went by, as it goes in the simulation.
     pub zone: Zone,
     /// Jobs that never ran, so that nobody knows how long they would have: they are left out.

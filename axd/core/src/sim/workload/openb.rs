@@ -1,12 +1,20 @@
 //! Alibaba's GPU cluster of 2023: a list of pods and a list of nodes. A card is 1,000 milli, which play the part of
-//! its memory; nobody estimated lengths, so the real ones stand for them.
+//! its memory; nobody estimated lengths, so the real ones stand for them. Where both lists have CPUs and memory, these
+//! count too, and pods without cards are jobs like others.
 
 use super::sheet::{Row, Sheet};
-use super::{BadWorkload, Format, NO_NAME, NodeShape, Task, Texts, Workload};
+use super::{BadWorkload, Format, NO_NAME, NodeShape, Origin, Task, Texts, Workload};
+use crate::job::request::{CardRequest, Request};
+use crate::job::spec::PreemptMode;
+use crate::node::{Card, Inventory};
 use crate::size::Megabytes;
 use crate::time::Span;
 
 const CARD: Megabytes = Megabytes(1000);
+/// Pods ask for parts of CPUs: of so many milli, rounded up.
+const CPU_PART: i64 = 100;
+/// The columns of what is no card.
+const HOST: [&str; 2] = ["cpu_milli", "memory_mib"];
 /// Where only arrivals are listed, nothing ends: a pod runs longer than anybody looks.
 const FOR_EVER: Span = Span::seconds(1_000_000_000);
 
@@ -17,29 +25,98 @@ pub(super) fn read(pods: &str, nodes: Option<&str>) -> Result<Workload, BadWorkl
     };
     let sheet = Sheet::new(pods)?;
     sheet.expect(&["num_gpu", "gpu_milli"], &[], false)?;
+    let has_host = |sheet: &Sheet<'_>| HOST.iter().all(|column| sheet.has(column));
+    let node_sheet = Sheet::new(nodes)?;
+    node_sheet.expect(&["gpu"], &[], false)?;
+    let columns =
+        Columns { ends: sheet.has("deletion_time"), host: has_host(&sheet) && has_host(&node_sheet) };
     let (mut tasks, mut texts) = (Vec::new(), Texts::default());
     for (at, row) in sheet.rows().enumerate() {
-        tasks.extend(task(at, &row?, sheet.has("deletion_time"), &mut texts)?);
+        tasks.extend(task(at, &row?, columns, &mut texts)?);
     }
-    Ok(Workload { tasks, nodes: shapes(nodes)?, origin: None })
+    let (nodes, machines) = machines(&node_sheet, columns)?;
+    let origin = columns.host.then(|| Box::new(Origin { machines, ..Origin::default() }));
+    Ok(Workload { tasks, nodes, origin })
 }
 
-fn shapes(text: &str) -> Result<Vec<NodeShape>, BadWorkload> {
-    let sheet = Sheet::new(text)?;
-    sheet.expect(&["gpu"], &[], false)?;
-    let mut shapes = Vec::new();
-    for row in sheet.rows() {
-        let cards = row?.need("gpu")?.whole(0..=1024)? as u32;
-        shapes.extend((cards > 0).then_some(NodeShape { cards, mem: CARD }));
-    }
-    Ok(shapes)
+/// What the lists say.
+#[derive(Debug, Clone, Copy)]
+struct Columns {
+    ends: bool,
+    /// CPUs and memory, of pods and of nodes.
+    host: bool,
 }
 
-/// The pod of a line, if it asked for cards and, where ends are listed, came to its own.
-fn task(at: usize, row: &Row<'_>, has_ends: bool, texts: &mut Texts) -> Result<Option<Task>, BadWorkload> {
+fn machines(sheet: &Sheet<'_>, columns: Columns) -> Result<(Vec<NodeShape>, Vec<Inventory>), BadWorkload> {
+    let (mut shapes, mut machines) = (Vec::new(), Vec::new());
+    for (at, row) in sheet.rows().enumerate() {
+        let row = row?;
+        let cards = row.need("gpu")?.whole(0..=1024)? as u32;
+        if cards == 0 {
+            continue;
+        }
+        shapes.push(NodeShape { cards, mem: CARD });
+        if columns.host {
+            machines.push(machine(at, &row, cards)?);
+        }
+    }
+    Ok((shapes, machines))
+}
+
+fn machine(at: usize, row: &Row<'_>, cards: u32) -> Result<Inventory, BadWorkload> {
+    let (cpus, ram) = host(row)?;
+    let name = format!("node-{at:04}");
+    let card = |index| Card::new(index, format!("{name}-card-{index}"), None, CARD);
+    Ok(Inventory {
+        epoch: 1,
+        cpus,
+        ram,
+        cards: (0..cards).map(card).collect(),
+        features: Vec::new(),
+        numa_cpus: Vec::new(),
+        name: name.parse().map_err(|_| BadWorkload::at(row.line(), 1, "its number is no name of a node"))?,
+    })
+}
+
+/// Parts of CPUs, and memory.
+fn host(row: &Row<'_>) -> Result<(u32, Megabytes), BadWorkload> {
+    let cpus = row.need("cpu_milli")?.whole(0..=10_000_000)?;
+    let ram = row.need("memory_mib")?.whole(0..=1 << 40)?;
+    Ok(((cpus + CPU_PART - 1).div_euclid(CPU_PART) as u32, Megabytes(ram as u64)))
+}
+
+/// All that a pod asks for.
+fn asked(row: &Row<'_>, task: &Task) -> Result<Request, BadWorkload> {
+    let (cpus, ram) = host(row)?;
+    let cards = CardRequest { count: task.cards, kind: None, slice: task.mem };
+    Ok(Request {
+        cpus: cpus.max(1),
+        ram,
+        cards: (task.cards > 0).then_some(cards),
+        exclusive: false,
+        only_nodes: Vec::new(),
+        not_nodes: Vec::new(),
+        time_limit: None,
+        estimate: Some(task.estimate),
+        begin: None,
+        priority: task.priority,
+        idempotent: true,
+        requeue: true,
+        retries: 0,
+        retry_delay: Span::ZERO,
+        preempt: PreemptMode::Requeue,
+        fit_memory: false,
+        retry_on: Vec::new(),
+        special: None,
+    })
+}
+
+/// The pod of a line, if it asked for something that is counted and, where ends are listed, came to its own.
+fn task(at: usize, row: &Row<'_>, columns: Columns, texts: &mut Texts) -> Result<Option<Task>, BadWorkload> {
+    let has_ends = columns.ends;
     let count = |column, most| row.get(column).map_or(Ok(0), |field| field.whole(0..=most));
     let (cards, milli) = (count("num_gpu", 1024)?, count("gpu_milli", 1000)? as u64);
-    if cards == 0 {
+    if cards == 0 && !columns.host {
         return Ok(None);
     }
     let mem = (cards == 1 && 0 < milli && milli < CARD.0).then_some(Megabytes(milli));
@@ -60,7 +137,7 @@ fn task(at: usize, row: &Row<'_>, has_ends: bool, texts: &mut Texts) -> Result<O
         _ => 10,
     };
     let queue = if has_ends { qos.as_str() } else { "default" };
-    Ok(Some(Task {
+    let task = Task {
         id: at.to_string().into(),
         arrive,
         runtime,
@@ -75,7 +152,9 @@ fn task(at: usize, row: &Row<'_>, has_ends: bool, texts: &mut Texts) -> Result<O
         name: texts.get(NO_NAME),
         checkpoint: None,
         asked: None,
-    }))
+    };
+    let asked = if columns.host { Some(Box::new(asked(row, &task)?)) } else { None };
+    Ok(Some(Task { asked, ..task }))
 }
 
 #[cfg(test)]
@@ -95,6 +174,19 @@ mod tests {
         assert_eq!((whole.mem, whole.runtime, whole.priority), (None, Span(1000), 10));
         assert_eq!((slice.queue.as_str(), whole.queue.as_str()), ("ls", "be"));
         assert!(read(pods, None).unwrap_err().to_string().contains("openb_node_list_gpu_node.csv"));
+    }
+
+    #[test]
+    fn with_cpus_and_memory_all_pods_count_and_the_machines_have_them() {
+        let nodes = "sn,cpu_milli,memory_mib,gpu\na,64000,262144,2\nb,1000,1,0\n";
+        let pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,3152,512,1,460\nb,6000,1024,0,0\n";
+        let workload = read(pods, Some(nodes)).unwrap();
+        let [machine] = &workload.origin.as_ref().unwrap().machines[..] else { panic!("one has cards") };
+        assert_eq!((machine.cpus, machine.ram, machine.cards.len()), (640, Megabytes(262_144), 2));
+        let asked = |at: usize| workload.tasks[at].asked.as_ref().unwrap();
+        assert_eq!((asked(0).cpus, asked(0).ram), (32, Megabytes(512)));
+        assert_eq!(asked(0).cards.as_ref().unwrap().slice, Some(Megabytes(460)));
+        assert_eq!((asked(1).cpus, asked(1).cards.as_ref()), (60, None));
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Record {
             jobs.into_iter().filter_map(|(id, seen)| seen.task(id, begins, last)).collect();
         let machines: Vec<Inventory> = machines.into_values().collect();
         let zone = zone.since(WallTime(begins.0 - BEGINNING.0));
-        let origin = Origin { config, zone, never_ran: all - tasks.len(), machines };
+        let origin = Origin { config: Some(config), zone, never_ran: all - tasks.len(), machines };
         Workload { tasks, nodes: origin.machines.iter().map(shape).collect(), origin: Some(Box::new(origin)) }
     }
 }
