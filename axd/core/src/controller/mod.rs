@@ -7,6 +7,7 @@ mod attempt;
 mod blocked;
 pub(crate) mod bounds;
 mod cards;
+mod entering;
 mod event;
 mod evict;
 mod gang;

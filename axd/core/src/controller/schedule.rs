@@ -21,7 +21,7 @@ use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
 use super::blocked::Blocked;
-use super::bounds::{Left, Limits, Turns};
+use super::bounds::{Left, Turns};
 use super::places::UserPlaces;
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
@@ -428,61 +428,6 @@ impl Controller {
         let fair = self.config.policy.scheduler == Scheduler::FairShare;
         if fair && !self.order.waits(&job.queue) && !self.fits_nowhere(job) {
             self.times.wake(&job.queue, self.order.in_use());
-        }
-    }
-
-    /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
-    pub(super) fn enter_order_anew(&mut self) {
-        self.measure = crate::schedule::share::Measure::of(&self.nodes);
-        let mut awake: BTreeSet<QueueName> = self.order.in_use().cloned().collect();
-        self.order = crate::schedule::order::WaitingOrder::default();
-        self.limits = Limits::of(&self.config, &self.nodes);
-        let mut jobs = std::mem::take(&mut self.jobs);
-        for job in jobs.values_mut() {
-            let bounds = self.limits.bounds(job);
-            if job.bounds != bounds {
-                Arc::make_mut(job).bounds = bounds;
-            }
-            if job.state.is_active() {
-                self.limits.started(job);
-            }
-            self.enter_order(job);
-        }
-        self.jobs = jobs;
-        if self.config.policy.scheduler == Scheduler::FairShare {
-            // Queues whose jobs had no node that could hold them.
-            let woken: Vec<QueueName> =
-                self.order.in_use().filter(|name| !awake.contains(*name)).cloned().collect();
-            for queue in woken {
-                self.times.wake(&queue, awake.iter());
-                awake.insert(queue);
-            }
-        }
-        self.enter_rates();
-    }
-
-    /// What each user's jobs take now, anew: shares are measured by the nodes there are.
-    pub(super) fn enter_rates(&mut self) {
-        self.usages.forget_rates(self.seen, self.config.policy.usage_half_life);
-        if self.config.policy.scheduler == Scheduler::FairShare {
-            for job in self.active.iter().filter_map(|number| self.jobs.get(number)) {
-                self.usages.goes_on(job.owner.uid, self.share(job));
-            }
-        }
-    }
-
-    /// Enters a job into the order, if it is ready or active.
-    pub(super) fn enter_order(&mut self, job: &Job) {
-        if job.state == JobState::Ready {
-            if self.fits_nowhere(job) {
-                self.order.insert_misfit(job.id.number);
-            } else {
-                let (share, size) = (self.share(job), self.size(job));
-                self.order.insert(job, &self.config, self.planned(job), share, size);
-            }
-        }
-        if job.state.is_active() {
-            self.order.started(&job.queue, job.owner.uid);
         }
     }
 
