@@ -137,9 +137,11 @@ impl Controller {
             true => Next::Over(JobState::Deadline),
             false => what_follows(&job.request, job.retries_used, &end),
         };
-        // One that is over asked for what it asked for.
-        if end.outcome == Outcome::OutOfMemory && grow && !matches!(next, Next::Over(_)) {
-            grow_slice(job, &end, next_card);
+        // A program that gets no more of a card mostly ends by itself, with a code of its own. One that is over asked for
+        // what it asked for.
+        let may_lack = matches!(end.outcome, Outcome::OutOfMemory | Outcome::Failed);
+        if may_lack && grow && !matches!(next, Next::Over(_)) {
+            out.extend(grow_slice(job, &end, next_card));
         }
         // Of several nodes each was given back when it was over there.
         self.give_back(&node, name);
@@ -352,14 +354,16 @@ fn safe_work(job: &Job) -> Span {
 
 /// Out of its slice of a card: half as much again next time, but no more than the whole of the next card; but only if it
 /// was seen to have used the slice up. One that was charged less than it asked for has what it asked for first.
-fn grow_slice(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) {
+fn grow_slice(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) -> Option<Decision> {
     let asked = job.learnt.as_deref().and_then(|learnt| learnt.asked);
-    let Some(slice) = job.request.cards.as_mut().and_then(|cards| cards.slice.as_mut()) else { return };
-    let used_up = end.card_peak.is_some_and(|peak| peak.0 >= slice.0 * 9 / 10);
-    if let Some(next_card) = next_card.filter(|_| used_up) {
-        let half_more = Megabytes(slice.0 * 3 / 2).min(next_card);
-        *slice = asked.filter(|asked| *asked > *slice).unwrap_or(half_more);
-    }
+    let slice = job.request.cards.as_mut().and_then(|cards| cards.slice.as_mut())?;
+    let peak = end.card_peak.filter(|peak| peak.0 >= slice.0 * 9 / 10)?;
+    let half_more = Megabytes(slice.0 * 3 / 2).min(next_card?);
+    let more = asked.filter(|asked| *asked > *slice).unwrap_or(half_more);
+    let had = std::mem::replace(slice, more);
+    let (had, peak, more) = (had.of_card(), peak.of_card(), more.of_card());
+    let what = format!("used {peak} of its {had} slice when it failed: asks for {more} of a card now");
+    Some(Decision::Noted { job: job.id, actor: Arc::from(Actor::Ax.name()), what })
 }
 
 /// A crash leaves one assignment unstarted, and its job starts again at once. Where supervisors can't start at all

@@ -84,6 +84,27 @@ fn who_is_ending_or_over_is_left_alone() {
     assert_eq!(state(&controller, attempt.job), JobState::Succeeded);
 }
 
+/// What a job of 20 GB whose script ends by itself with a code asks for next, after it was seen to use so much.
+fn after_failing(peak: u64) -> (JobState, Option<Megabytes>, Vec<String>) {
+    let (mut controller, attempt) = running(1);
+    let end = AttemptEnd { card_peak: Some(Megabytes(peak)), ..ended(Outcome::Failed, Some(1)) };
+    let out = controller.step(at(4), Event::AttemptEnded { attempt, at: WallTime(4), end });
+    let noted = out.into_iter().filter_map(|decision| match decision {
+        Decision::Noted { what, .. } => Some(what),
+        _ => None,
+    });
+    let noted = noted.collect();
+    let job = controller.job(attempt.job.number).unwrap();
+    (job.state, job.request.cards.as_ref().unwrap().slice, noted)
+}
+
+#[test]
+fn a_script_that_ends_by_itself_when_its_slice_is_used_up_gets_a_larger_one_too() {
+    let said = "used 18 GB of its 20 GB slice when it failed: asks for 30 GB of a card now".to_owned();
+    assert_eq!(after_failing(18_000), (JobState::Pending, Some(Megabytes(30_000)), vec![said]));
+    assert_eq!(after_failing(17_999), (JobState::Pending, Some(Megabytes(20_000)), vec![]));
+}
+
 /// What a job of so much of a card asks for next, after it was seen to use more; there are cards of 24 and of 80 GB.
 fn next_slice(slice: u64, peak: u64) -> Megabytes {
     let mut controller = ready(config());
