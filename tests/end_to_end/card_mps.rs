@@ -126,14 +126,14 @@ fn one_daemon_of_the_user_s_is_there_from_the_first_slice_to_the_last_as_root() 
     let (said, folder) = (cluster.read(ALICE, "b.env"), cluster.root.join("run/ax/mps/GPU-aaaa"));
     for line in [
         "CUDA_VISIBLE_DEVICES=GPU-aaaa".to_owned(),
-        format!("CUDA_MPS_PIPE_DIRECTORY={}/pipe", folder.display()),
-        format!("CUDA_MPS_LOG_DIRECTORY={}/log", folder.display()),
+        format!("CUDA_MPS_PIPE_DIRECTORY={}/daemon/pipe", folder.display()),
+        format!("CUDA_MPS_LOG_DIRECTORY={}/daemon/log", folder.display()),
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=GPU-aaaa=19073M".to_owned(),
     ] {
         assert!(said.lines().any(|said| said == line), "{line}: {said}");
     }
     assert!(cluster.read(ALICE, "b.dir").starts_with("drwx------ "), "{}", cluster.read(ALICE, "b.dir"));
-    assert_eq!(std::fs::metadata(folder.join("pipe")).unwrap().uid(), ALICE.uid);
+    assert_eq!(std::fs::metadata(folder.join("daemon/pipe")).unwrap().uid(), ALICE.uid);
     assert_eq!(std::fs::metadata(&folder).unwrap().uid(), 0);
     assert_eq!(card(cluster, "GPU-aaaa")["limit"], "mps");
     assert_eq!(card(cluster, "GPU-bbbb")["limit"], "env");
@@ -263,8 +263,43 @@ fn nothing_that_a_user_says_or_leaves_there_moves_root_as_root() {
     let options = ["--parsable", "-q", "shared", "-c", "1", "--gpus", "1", "--mem", "20G"];
     let ran = crate::cluster::ran(command.args(options).arg(file).output().unwrap());
     cluster.wait_state(ran.out.trim(), &["SUCCEEDED"]);
-    let pipe = format!("{}\n", cluster.root.join("run/ax/mps/GPU-aaaa/pipe").display());
+    let pipe = format!("{}\n", cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe").display());
     assert_eq!(cluster.read(ALICE, "pipe"), pipe, "ax's, and what is above can't be listed");
     wait_for("all to be gone", || world.is_clean());
     assert!(precious.join("file").exists(), "no link is followed");
+}
+
+/// Folders deeper than files may be open, and a file system of their own.
+#[test]
+fn whatever_a_user_puts_in_the_way_others_have_the_card_under_mps_as_root() {
+    let Some(world) = World::new("", USUAL) else { return };
+    let cluster = &world.cluster;
+    let deep = "i=0; while [ $i -lt 1500 ]; do mkdir d && cd d || exit 1; : >file; i=$((i+1)); done";
+    let script = format!(
+        "#!/bin/sh\nset -e\ncd $CUDA_MPS_PIPE_DIRECTORY\n({deep})\nmkdir ../log/own; rmdir ../log/own\n\
+         cd $CUDA_MPS_LOG_DIRECTORY\n({deep})\ncd\necho done >done\n"
+    );
+    let job = world.submit(ALICE, &script);
+    cluster.wait_state(&job, &["SUCCEEDED"]);
+    assert_eq!(cluster.read(ALICE, "done"), "done\n");
+    wait_for("all to be gone", || world.is_clean());
+    // And one with something in it that can't be removed.
+    let holds = world.runs(ALICE, "a");
+    let pipe = cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe");
+    let run = |program: &str, words: &[&str]| {
+        std::process::Command::new(program).args(words).status().unwrap().success()
+    };
+    assert!(run("mount", &["-t", "tmpfs", "none", &pipe.display().to_string()]));
+    cluster.write(ALICE, "a", "");
+    cluster.wait_state(&holds, &["SUCCEEDED"]);
+    let seat = cluster.root.join("run/ax/mps/GPU-aaaa");
+    wait_for("it to be set aside", || !seat.join("daemon").exists());
+    let other = world.runs(BOB, "b");
+    assert!(world.starts().contains(&"2 GPU-aaaa".to_owned()), "{:?}", world.starts());
+    assert!(cluster.read(BOB, "b.env").contains("CUDA_MPS_PIPE_DIRECTORY"));
+    let remains: Vec<_> = std::fs::read_dir(seat.join("remains")).unwrap().flatten().collect();
+    assert_eq!((remains.len(), std::fs::metadata(seat.join("remains")).unwrap().mode() & 0o777), (1, 0o700));
+    assert!(run("umount", &[&remains[0].path().join("pipe").display().to_string()]));
+    world.ends(&other, BOB, "b");
+    wait_for("all to be gone", || world.is_clean());
 }

@@ -125,14 +125,20 @@ fn stop(order: &Order) -> Result<(), String> {
         let _ = control::ask(&seat, order, "quit\n");
         seat.wait_empty();
     }
-    end_if_last(&seat)
+    if end_if_last(&seat)? {
+        // What can't be removed now is in nobody's way, and gone when the next daemon of the card goes, or at a start of axd.
+        let _ = seat.remove();
+    }
+    Ok(())
 }
 
-fn end_if_last(seat: &Seat) -> Result<(), String> {
-    match seat.users()?.is_empty() {
-        true => seat.end().and_then(|()| seat.remove()),
-        false => Ok(()),
+/// Whether nobody uses it any more.
+fn end_if_last(seat: &Seat) -> Result<bool, String> {
+    let last = seat.users()?.is_empty();
+    if last {
+        seat.end()?;
     }
+    Ok(last)
 }
 
 /// Ends the daemons that nobody uses: attempts whose supervisor has let its lease go are over, whether or not anybody has
@@ -154,7 +160,9 @@ fn sweep_one(folder: &Path, parents: &[String], leases: &Dir) -> Result<Option<S
         }
     }
     let lived = seat.users()?.is_empty() && seat.lives()?;
-    end_if_last(&seat)?;
+    if end_if_last(&seat)? {
+        seat.remove()?;
+    }
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     Ok(lived.then(|| format!("the MPS daemon of {name}, which nobody used any more")))
 }

@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,18 @@ use ax_core::record::UserRecord;
 use ax_sys::cgroup::device_filter::{self, DeviceFilter, DeviceKind};
 use ax_sys::cgroup::{JobGroup, Limits, Place, Removal};
 use ax_sys::lease;
+use ax_sys::path::Dir;
 
 use super::{Order, group_of};
-use crate::settle::remove_folder;
 
 /// How long the daemon has to go by itself, and then to be dead.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What daemons that have ended left behind.
+const REMAINS: &str = "remains";
+
+/// So much of it is removed at once: others wait meanwhile, and there is another time.
+const MOST: u64 = 100_000;
 
 /// The place of a card's daemon, as long as nobody else may look at it.
 pub(super) struct Seat {
@@ -96,18 +102,26 @@ impl Seat {
         fs::read_to_string(self.folder.join("owner")).ok()?.trim().parse().ok().map(Uid)
     }
 
+    /// Where it has the folders that are the user's: as each daemon finds it new, nobody can leave anything in it that is
+    /// in the way of the next.
+    fn home(&self) -> PathBuf {
+        self.folder.join("daemon")
+    }
+
     /// Where clients find it.
     pub(super) fn pipe(&self) -> PathBuf {
-        self.folder.join("pipe")
+        self.home().join("pipe")
     }
 
     /// Where it writes its logs.
-    pub(super) fn logs(&self) -> PathBuf {
-        self.folder.join("log")
+    fn logs(&self) -> PathBuf {
+        self.home().join("log")
     }
 
     /// New folders for it, which are the user's, and its group, fenced off as the jobs are.
     pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup, String> {
+        let home = self.home();
+        DirBuilder::new().mode(0o711).create(&home).map_err(failed("making", &home))?;
         for folder in [self.pipe(), self.logs()] {
             DirBuilder::new().mode(0o700).create(&folder).map_err(failed("making", &folder))?;
             give(&folder, &order.user)?;
@@ -166,12 +180,40 @@ impl Seat {
             }
             _ => {}
         }
-        [self.pipe(), self.logs()].iter().try_for_each(|folder| remove_folder(folder).map(drop))
+        self.set_aside()
     }
 
-    /// Nobody uses it, and it has ended.
+    /// The folders that were the user's are root's from now on, and where only root gets. Moved they can be whatever is in
+    /// them, and whatever is mounted there; that they can be removed is up to what the user has put there.
+    fn set_aside(&self) -> Result<(), String> {
+        let home = self.home();
+        let Ok(dir) = Dir::open(&home) else { return Ok(()) };
+        for name in ["pipe", "log"] {
+            // Not by name: what is mounted there may answer never.
+            if let Ok(folder) = dir.open_dir_unmounted(name) {
+                let _ = own(&folder);
+            }
+        }
+        let remains = self.folder.join(REMAINS);
+        make_folder(&remains, 0o700)?;
+        let name = ax_sys::random::name().map_err(|error| error.to_string())?;
+        fs::rename(&home, remains.join(name)).map_err(failed("setting aside", &home))
+    }
+
+    /// Nobody uses it, and it has ended. What can't be removed now is in nobody's way.
     pub(super) fn remove(&self) -> Result<(), String> {
-        remove_folder(&self.folder).map(drop)
+        let (Some(parent), Some(name)) = (self.folder.parent(), self.folder.file_name()) else {
+            return Ok(());
+        };
+        let removed = Dir::open(parent).and_then(|parent| parent.remove_tree(name, MOST));
+        removed.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+fn own(folder: &Dir) -> std::io::Result<()> {
+    match ax_sys::credentials::own() {
+        (0, _) => fchown(folder, Some(0), Some(0)),
+        _ => Ok(()),
     }
 }
 

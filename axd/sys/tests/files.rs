@@ -126,16 +126,39 @@ fn trees_are_removed_without_leaving_them() {
     assert!(dir.remove_tree("../x", 1).unwrap_err().is(libc::EXDEV));
 }
 
+/// Deeper than there may be open files, and than a path may be long.
 #[test]
-fn bottomless_trees_are_left() {
+fn bottomless_trees_are_removed_as_others() {
     let scratch = Scratch::new();
     let mut here = scratch.dir();
-    for _ in 0..300 {
+    for _ in 0..3000 {
+        here.create_file("beside", 0o600).unwrap();
         here.create_dir("d", 0o700).unwrap();
         here = here.open_dir("d").unwrap();
     }
-    let error = scratch.dir().remove_tree("d", 1000).unwrap_err();
-    assert!(error.to_string().contains("deeper than 256"), "{error}");
+    let error = scratch.dir().remove_tree("d", 100).unwrap_err();
+    assert!(error.to_string().contains("more than 100"), "what is moved counts, too: {error}");
+    assert!(scratch.dir().remove_tree("d", 10_000).unwrap() > 5000);
+    assert!(scratch.dir().stat("d").is_err());
+}
+
+/// It may be a user's own, and answer never.
+#[test]
+fn what_is_mounted_in_a_tree_is_left_alone_as_root() {
+    let scratch = Scratch::new();
+    scratch.dir().create_dirs("tree/mounted", 0o700).unwrap();
+    let mounted = scratch.path().join("tree/mounted");
+    let command = |program: &str, words: &[&str]| {
+        std::process::Command::new(program).args(words).arg(&mounted).status().unwrap().success()
+    };
+    if ax_sys::credentials::own().0 != 0 || !command("mount", &["-t", "tmpfs", "none"]) {
+        return;
+    }
+    std::fs::write(mounted.join("kept"), "").unwrap();
+    let removed = scratch.dir().remove_tree("tree", 100);
+    let kept = mounted.join("kept").exists();
+    assert!(command("umount", &[]));
+    assert!(removed.is_err() && kept, "{removed:?}");
 }
 
 #[test]

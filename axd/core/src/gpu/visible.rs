@@ -189,8 +189,8 @@ fn variables(cards: JobCards<'_>, own: Range<usize>) -> Vec<(&'static str, Strin
 /// What an MPS daemon and its clients have in common, if its folder is there.
 pub fn mps_folders(folder: &str) -> [(&'static str, String); 2] {
     [
-        ("CUDA_MPS_PIPE_DIRECTORY", format!("{folder}/pipe")),
-        ("CUDA_MPS_LOG_DIRECTORY", format!("{folder}/log")),
+        ("CUDA_MPS_PIPE_DIRECTORY", format!("{folder}/daemon/pipe")),
+        ("CUDA_MPS_LOG_DIRECTORY", format!("{folder}/daemon/log")),
     ]
 }
 

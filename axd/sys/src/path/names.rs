@@ -55,7 +55,7 @@ impl Dir {
         }
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let fd = openat(&place, ".", flags, Mode::empty()).doing("open", what.display())?;
-        Ok(Dir::from_fd(fd, what))
+        Ok(Dir { resolver: self.resolver, ..Dir::from_fd(fd, what) })
     }
 }
 
