@@ -84,7 +84,7 @@ fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
 }
 
 /// Its real user; that of the folder may be root, for processes that hide.
-fn user(folder: &Path) -> Option<Uid> {
+pub(super) fn user(folder: &Path) -> Option<Uid> {
     let status = std::fs::read_to_string(folder.join("status")).ok();
     let line = status.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("Uid:")));
     let real = line.and_then(|numbers| numbers.split_ascii_whitespace().next()?.parse().ok());
