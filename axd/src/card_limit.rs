@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ax_core::gpu::Grant;
@@ -103,12 +104,19 @@ pub(crate) struct Prober {
 /// What came of it, by card: it does, or why not.
 pub(crate) type Tried = BTreeMap<String, Result<(), String>>;
 
+/// How many groups were made to try cards with.
+static TRIALS: AtomicU32 = AtomicU32::new(0);
+
 /// Which of these cards the driver limits; of the others why not.
 pub(crate) fn probe(prober: &Prober, cards: &[String]) -> Tried {
     let Prober { axd, library, parents } = prober;
     let all = |why: String| cards.iter().map(|card| (card.clone(), Err(why.clone()))).collect();
     let scratch = match unified_parent(parents) {
-        Ok(parent) => parent.join(format!("limit-trial-{}", std::process::id())),
+        // Two may be tried at a time.
+        Ok(parent) => {
+            let number = TRIALS.fetch_add(1, Ordering::Relaxed);
+            parent.join(format!("limit-trial-{}-{number}", std::process::id()))
+        }
         Err(why) => return all(why),
     };
     if let Err(error) = std::fs::create_dir(&scratch) {

@@ -221,6 +221,7 @@ struct Lane {
 
 /// So many threads at most wait for a driver that hangs.
 const MOST_WAIT: usize = 64;
+const TOO_MANY: &str = "too many wait for the driver";
 
 /// What is left of a task.
 enum Rest {
@@ -297,7 +298,7 @@ fn perform(paths: &Paths, task: Task) -> Rest {
                 failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
             };
             if settle::is_limited(paths, chore.attempt) {
-                let why = format!("clearing {} away: too many wait for the driver", chore.attempt);
+                let why = format!("clearing {} away: {TOO_MANY}", chore.attempt);
                 let without = Done::NotRemoved(vec![(chore, why)]);
                 return Rest::Driver(Slow { work: Box::new(clean), without });
             }
@@ -308,8 +309,18 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             let failed: Vec<_> = failed.collect();
             (!failed.is_empty()).then_some(Done::NotRemoved(failed))
         }
-        Task::ProbeCards(prober, cards) => Some(Done::CardsProbed(card_limit::probe(&prober, &cards))),
-        Task::SweepMps(parents) => Some(Done::MpsSwept(mps::sweep(paths, &parents))),
+        Task::ProbeCards(prober, cards) => {
+            let untried = |card: &String| (card.clone(), Err(TOO_MANY.to_owned()));
+            let without = Done::CardsProbed(cards.iter().map(untried).collect());
+            let work = Box::new(move || Some(Done::CardsProbed(card_limit::probe(&prober, &cards))));
+            return Rest::Driver(Slow { work, without });
+        }
+        Task::SweepMps(parents) => {
+            let own = paths.clone();
+            let work = Box::new(move || Some(Done::MpsSwept(mps::sweep(&own, &parents))));
+            let without = Done::MpsSwept(vec![Err(TOO_MANY.to_owned())]);
+            return Rest::Driver(Slow { work, without });
+        }
         Task::EndLeftover(left, parents) => {
             let ended = leftover::end(&parents, &left);
             Some(Done::LeftoverEnded(left, ended))
@@ -343,4 +354,21 @@ fn list(paths: &Paths, listing: Listing) -> Result<Response, ApiError> {
     let listed: HashSet<u32> = answer.jobs.iter().map(|job| job.number).collect();
     answer.jobs.extend(ended.jobs.into_iter().filter(|job| !listed.contains(&job.number)));
     Ok(Response::json(200, &answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_asks_the_driver_or_waits_for_mps_holds_up_nobody_else() {
+        let paths = Paths::under(std::path::Path::new("/nowhere"));
+        let prober = Prober { axd: "/nowhere".into(), library: None, parents: Vec::new() };
+        for task in [Task::ProbeCards(prober, vec!["GPU-a".to_owned()]), Task::SweepMps(Vec::new())] {
+            let text = format!("{task:?}");
+            let Rest::Driver(slow) = perform(&paths, task) else { panic!("{text}") };
+            let said = format!("{:?}", slow.without);
+            assert!(said.contains(TOO_MANY), "{said}");
+        }
+    }
 }
