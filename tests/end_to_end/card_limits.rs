@@ -190,6 +190,26 @@ fn a_card_that_is_found_later_is_tried_and_who_began_before_is_watched_as_root()
 }
 
 #[test]
+fn who_began_under_watch_is_watched_by_a_later_daemon_that_has_the_driver_for_it_as_root() {
+    let refuses = format!("{TWO}fail nvmlDeviceSetMemoryLimits_v1 3\n");
+    let Some((mut cluster, fake)) = unified(&refuses, "resources:\n  gpu_sample: 50ms\n") else { return };
+    cluster.start();
+    let uses = format!("process $$ GPU-aaaa 29755\" >> {}", fake.script().display());
+    let script =
+        format!("#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\necho \"{uses}\nexec sleep 1000\n");
+    let job = cluster.submit(ALICE, &["--gpus", "1", "--mem", "20G"], &script);
+    cluster.wait_state(&job, &["RUNNING"]);
+    assert_eq!(crate::cards::card(&cluster, "GPU-aaaa")["limit"], "env");
+    cluster.kill();
+    fake.set(TWO);
+    std::fs::set_permissions(fake.script(), std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    cluster.start();
+    wait_for("the driver to be relied on", || crate::cards::card(&cluster, "GPU-aaaa")["limit"] == "driver");
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&job)["state"], "OUT_OF_MEMORY", "nobody else holds it to its slice");
+}
+
+#[test]
 fn what_a_dead_supervisor_has_limited_is_freed_by_the_daemon_as_root() {
     let Some((mut cluster, fake)) = unified(TWO, "") else { return };
     cluster.start();

@@ -162,6 +162,7 @@ impl Engine {
             }
             Ok(Settled::Alive(None)) => self.attempts.look_again(attempt, now),
             Ok(Settled::Alive(Some(started))) => {
+                self.recall_limits(&started);
                 match self.attempts.adopt(&self.poller, &self.paths, &started, now) {
                     Ok(true) => {}
                     // Ended meanwhile.

@@ -9,6 +9,7 @@ use ax_core::controller::Event;
 use ax_core::gpu::{Grant, Rung, slices};
 use ax_core::id::{AttemptName, Uid};
 use ax_core::node::{Allocation, Inventory};
+use ax_core::record::Started;
 
 use super::Engine;
 use crate::card_limit::{self, Prober, Tried};
@@ -20,7 +21,8 @@ use crate::worker::Task;
 pub(super) struct Rungs {
     driver: Tried,
     prober: Prober,
-    /// Attempts that began on cards before it was known that the driver limits these: they are not limited.
+    /// Attempts that began on cards before it was known that the driver limits these, of this daemon or an earlier one: they
+    /// are not limited.
     before: BTreeSet<AttemptName>,
     /// By card, the users for whom MPS could not be had there since the configuration was read.
     without_mps: BTreeMap<String, BTreeSet<Uid>>,
@@ -152,6 +154,15 @@ impl Engine {
         self.rungs.driver.extend(tried);
         self.rungs.mark(&mut self.local.inventory);
         self.happened(Event::NodeRegistered(self.local.inventory.clone()));
+    }
+
+    /// An attempt that began before this daemon: who held it to its slices then holds it to them now.
+    pub(super) fn recall_limits(&mut self, started: &Started) {
+        let job = self.controller.job(started.attempt.job.number).and_then(|job| job.attempt.as_deref());
+        let Some(held) = job.filter(|held| held.name == started.attempt) else { return };
+        if started.card_limits.is_none() && !self.driver_grants(&held.allocation).is_empty() {
+            self.rungs.before.insert(started.attempt);
+        }
     }
 
     /// Whether the driver holds an attempt to its slices of cards that it limits.
