@@ -133,6 +133,7 @@ impl Site {
             card,
             control: config.paths.mps_control.as_deref().unwrap_or(MPS_CONTROL).into(),
             user: order.person.record(),
+            leases: self.paths.leases(),
             parents: self.containment.parents.clone(),
             devices: Vec::new(),
             processes: config.policy.max_processes,

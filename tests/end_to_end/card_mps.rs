@@ -111,6 +111,15 @@ impl World {
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("mps-")).count()
     }
 
+    /// What the one daemon there is may use of the machine's memory.
+    fn memory_limit(&self) -> String {
+        let tops = crate::cluster::groups(&self.cluster.root.join("run/ax"));
+        let files = ["memory.max", "memory.limit_in_bytes"].map(|file| format!("mps-GPU-aaaa/{file}"));
+        let files =
+            tops.iter().flat_map(|top| files.iter().map(move |file| std::path::Path::new(top).join(file)));
+        files.filter_map(|file| std::fs::read_to_string(file).ok()).collect::<String>().trim().to_owned()
+    }
+
     fn is_clean(&self) -> bool {
         self.servers().is_empty() && self.seats().is_empty() && self.groups() == 0
     }
@@ -145,6 +154,14 @@ fn one_daemon_of_the_user_s_is_there_from_the_first_slice_to_the_last_as_root() 
     // Two slices, and a server that is for both.
     wait_for("the server to be seen", || card(cluster, "GPU-aaaa")["used_mb"] == 300);
     assert_eq!(card(cluster, "GPU-aaaa")["foreign"], serde_json::json!([]), "it is no stranger's");
+    let of_it = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", world.servers()[0])).unwrap();
+    assert_eq!(of_it("oom_score_adj"), "0\n", "no supervisor's protection");
+    for (limit, soft) in [("Max core file size", "0"), ("Max open files", "1024")] {
+        let limits = of_it("limits");
+        let line = limits.lines().find_map(|line| line.strip_prefix(limit)).unwrap();
+        assert_eq!(line.split_ascii_whitespace().next(), Some(soft), "{limit}");
+    }
+    assert_eq!(world.memory_limit(), (4u64 << 30).to_string());
     let server = world.servers();
     world.ends(&first, ALICE, "a");
     assert_eq!((world.servers(), server.len()), (server, 1), "the second has it still");
@@ -301,5 +318,50 @@ fn whatever_a_user_puts_in_the_way_others_have_the_card_under_mps_as_root() {
     assert_eq!((remains.len(), std::fs::metadata(seat.join("remains")).unwrap().mode() & 0o777), (1, 0o700));
     assert!(run("umount", &[&remains[0].path().join("pipe").display().to_string()]));
     world.ends(&other, BOB, "b");
+    wait_for("all to be gone", || world.is_clean());
+}
+
+/// As supervisors leave it that die before their attempt has its turn.
+#[test]
+fn who_died_on_the_way_to_a_card_keeps_it_from_nobody_as_root() {
+    let Some(world) = World::new("", USUAL) else { return };
+    let cluster = &world.cluster;
+    let seat = cluster.root.join("run/ax/mps/GPU-aaaa");
+    std::fs::create_dir_all(seat.join("users")).unwrap();
+    std::fs::write(seat.join("users/ax-2026-9999.77"), "").unwrap();
+    std::fs::write(seat.join("owner"), BOB.uid.to_string()).unwrap();
+    let job = world.runs(ALICE, "a");
+    assert!(cluster.read(ALICE, "a.env").contains("CUDA_MPS_PIPE_DIRECTORY"), "{}", cluster.log());
+    assert_eq!(world.starts(), ["1 GPU-aaaa"]);
+    // And one whose turn comes when its supervisor is dead.
+    let records = cluster.root.join("run/ax/attempts");
+    let attempt = std::fs::read_dir(&records).unwrap().flatten().next().unwrap();
+    let record = std::fs::read(attempt.path().join("assignment")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let words = record["card_limits"]["set"].as_array().unwrap().iter();
+    let attempt = attempt.file_name().into_string().unwrap();
+    let words: Vec<String> =
+        words.map(|word| word.as_str().unwrap().replace(&attempt, "ax-2026-9999.78")).collect();
+    world.ends(&job, ALICE, "a");
+    let late = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
+    assert!(!late.status.success());
+    assert!(String::from_utf8_lossy(&late.stderr).contains("ax-2026-9999.78 has ended"), "{late:?}");
+    assert!(world.is_clean(), "{:?} {:?}", world.servers(), world.seats());
+    assert_eq!(world.starts().len(), 1);
+}
+
+#[test]
+fn a_sweep_that_fails_is_tried_again_as_root() {
+    let Some(mut world) = World::new("", USUAL) else { return };
+    world.cluster.kill();
+    let mounted = world.cluster.root.join("run/ax/mps/GPU-aaaa/remains/1/pipe");
+    std::fs::create_dir_all(&mounted).unwrap();
+    let run = |program: &str, words: &[&str]| {
+        std::process::Command::new(program).args(words).arg(&mounted).status().unwrap().success()
+    };
+    assert!(run("mount", &["-t", "tmpfs", "none"]));
+    world.cluster.start();
+    wait_for("it to fail", || world.cluster.log().contains("remains/1/pipe"));
+    assert!(run("umount", &[]));
     wait_for("all to be gone", || world.is_clean());
 }

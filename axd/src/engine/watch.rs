@@ -11,7 +11,7 @@ use ax_core::id::AttemptName;
 use ax_core::job::Attempt;
 use ax_core::job::state::JobState;
 use ax_core::record::AttemptResult;
-use ax_core::time::BootTime;
+use ax_core::time::{BootTime, Span};
 
 use super::{Engine, now};
 use crate::log::{Level, Line};
@@ -28,7 +28,23 @@ pub(super) struct CardWatch {
     ending: BTreeSet<(i32, u64)>,
     /// Processes of MPS daemons that were for nobody in the last look.
     idle_mps: BTreeSet<(i32, Option<u64>)>,
+    sweeps: Sweeps,
 }
+
+/// When MPS daemons that nobody uses are ended.
+#[derive(Debug, Default)]
+struct Sweeps {
+    /// One is under way.
+    under_way: bool,
+    /// The next: something is left to do.
+    next: Option<BootTime>,
+    /// How long the last one was waited for.
+    pause: Span,
+}
+
+/// A sweep that failed is repeated after this, and after twice that each time, up to a bound.
+const SWEEP_AGAIN: Span = Span::seconds(1);
+const SWEEP_SELDOM: Span = Span::seconds(600);
 
 impl CardWatch {
     /// Why a card should not be given out, for what an attempt has left there.
@@ -44,7 +60,8 @@ impl Engine {
         let idle = attribute_mps(sample, |card| self.under_mps(card));
         let there: BTreeSet<(i32, Option<u64>)> =
             idle.iter().map(|(_, holder)| (holder.pid, holder.start_ticks)).collect();
-        if !there.is_subset(&self.card_watch.idle_mps) {
+        let due = self.card_watch.sweeps.next.is_some_and(|next| next <= now().boot);
+        if due || !there.is_subset(&self.card_watch.idle_mps) {
             self.sweep_mps();
         }
         self.card_watch.idle_mps = there;
@@ -52,10 +69,24 @@ impl Engine {
 
     /// Has MPS daemons ended that nobody uses, whoever should have done it.
     pub(super) fn sweep_mps(&mut self) {
+        let sweeps = &mut self.card_watch.sweeps;
+        if sweeps.under_way {
+            sweeps.next = Some(now().boot);
+            return;
+        }
+        (sweeps.under_way, sweeps.next) = (true, None);
         self.worker.start_task(Task::SweepMps(self.cgroup_parents.clone()));
     }
 
     pub(super) fn on_mps_swept(&mut self, swept: Vec<Result<String, String>>) {
+        let sweeps = &mut self.card_watch.sweeps;
+        sweeps.under_way = false;
+        if swept.iter().any(Result::is_err) {
+            sweeps.pause = Span(sweeps.pause.0.saturating_mul(2)).clamp(SWEEP_AGAIN, SWEEP_SELDOM);
+            sweeps.next = Some(now().boot + sweeps.pause);
+        } else {
+            sweeps.pause = Span(0);
+        }
         for what in swept {
             let line = match &what {
                 Ok(ended) => Line::new("mps").text("ended", ended),

@@ -126,6 +126,7 @@ impl Program<'_> {
 
     fn run(&self, parent: &ToParent, reads: &File, said: &File) -> Result<Infallible, ChildError> {
         let failed = |step: &'static str| move |error: SysError| ChildError::new(step, &error);
+        process::begin_as_a_session().map_err(failed("limits"))?;
         let user = self.user;
         if ax_sys::credentials::own().0 == 0 {
             let groups: Vec<u32> = user.groups.iter().map(|gid| gid.0).collect();

@@ -44,6 +44,8 @@ pub(crate) struct Order {
     pub(crate) control: PathBuf,
     /// Whose slices they are.
     pub(crate) user: UserRecord,
+    /// Where attempts have their leases.
+    pub(crate) leases: PathBuf,
     /// Where jobs have their groups.
     pub(crate) parents: Vec<String>,
     /// Which devices the daemon may open, as the jobs.
@@ -91,12 +93,34 @@ fn start(order: &Order) -> Result<(), String> {
     // First: whoever finds nobody here ends the daemon.
     seat.enter(order.attempt)?;
     ax_sys::crash_point!("mps entered");
-    let done = serve(&seat, order);
+    let done = serve_the_living(&seat, order);
     if done.is_err() {
         // The supervisor says that the attempt has gone, too; whoever is next should not have to wait for that.
-        let _ = seat.leave(order.attempt).and_then(|()| end_if_last(&seat));
+        let _ = seat.leave(order.attempt).and_then(|()| clear_if_last(&seat));
     }
     done
+}
+
+/// Those whose supervisors have died don't come any more: nobody would say that they have gone. Also this one may have died
+/// before all this began to wait for its turn.
+fn serve_the_living(seat: &Seat, order: &Order) -> Result<(), String> {
+    let leases = Dir::open(&order.leases).map_err(|error| error.to_string())?;
+    dismiss_ended(seat, &leases)?;
+    if !seat.users()?.contains(&order.attempt) {
+        return Err(format!("{} has ended", order.attempt));
+    }
+    serve(seat, order)
+}
+
+/// Attempts whose supervisor has let its lease go are over, whether or not anybody has said so.
+fn dismiss_ended(seat: &Seat, leases: &Dir) -> Result<(), String> {
+    for user in seat.users()? {
+        // Where nobody can say, it counts as alive.
+        if matches!(lease::probe(leases, &user.to_string()), Ok(Probe::Free | Probe::Absent)) {
+            seat.leave(user)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes sure that the card's daemon runs, for this user.
@@ -125,7 +149,11 @@ fn stop(order: &Order) -> Result<(), String> {
         let _ = control::ask(&seat, order, "quit\n");
         seat.wait_empty();
     }
-    if end_if_last(&seat)? {
+    clear_if_last(&seat)
+}
+
+fn clear_if_last(seat: &Seat) -> Result<(), String> {
+    if end_if_last(seat)? {
         // What can't be removed now is in nobody's way, and gone when the next daemon of the card goes, or at a start of axd.
         let _ = seat.remove();
     }
@@ -141,8 +169,7 @@ fn end_if_last(seat: &Seat) -> Result<bool, String> {
     Ok(last)
 }
 
-/// Ends the daemons that nobody uses: attempts whose supervisor has let its lease go are over, whether or not anybody has
-/// said so. What was ended, and what could not be, in words.
+/// Ends the daemons that nobody uses. What was ended, and what could not be, in words.
 pub(crate) fn sweep(paths: &Paths, parents: &[String]) -> Vec<Result<String, String>> {
     let Ok(leases) = Dir::open(paths.leases()) else { return Vec::new() };
     let entries = std::fs::read_dir(paths.mps()).into_iter().flatten().flatten();
@@ -153,12 +180,7 @@ pub(crate) fn sweep(paths: &Paths, parents: &[String]) -> Vec<Result<String, Str
 
 fn sweep_one(folder: &Path, parents: &[String], leases: &Dir) -> Result<Option<String>, String> {
     let Some(seat) = Seat::find(folder, parents)? else { return Ok(None) };
-    for user in seat.users()? {
-        // Where nobody can say, it counts as alive.
-        if matches!(lease::probe(leases, &user.to_string()), Ok(Probe::Free | Probe::Absent)) {
-            seat.leave(user)?;
-        }
-    }
+    dismiss_ended(&seat, leases)?;
     let lived = seat.users()?.is_empty() && seat.lives()?;
     if end_if_last(&seat)? {
         seat.remove()?;

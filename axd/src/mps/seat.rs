@@ -20,6 +20,9 @@ use super::{Order, group_of};
 /// How long the daemon has to go by itself, and then to be dead.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// So many bytes of RAM a daemon and its server may use: some times what they do. It is on no job's account.
+const MEMORY: u64 = 4 << 30;
+
 /// What daemons that have ended left behind.
 const REMAINS: &str = "remains";
 
@@ -127,7 +130,13 @@ impl Seat {
             give(&folder, &order.user)?;
         }
         let (hierarchy, place) = Place::from_record(&self.parents).map_err(|error| error.to_string())?;
-        let limits = Limits { pids_max: Some(order.processes), devices: true, ..Limits::default() };
+        let limits = Limits {
+            memory_max: Some(MEMORY),
+            swap_max: Some(0),
+            pids_max: Some(order.processes),
+            devices: true,
+            ..Limits::default()
+        };
         let group = JobGroup::create(&hierarchy, &place, &group_of(&self.folder), &limits);
         let group = group.map_err(|error| error.to_string())?;
         if !order.devices.is_empty() {

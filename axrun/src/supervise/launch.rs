@@ -17,7 +17,7 @@ use ax_core::job::spec::OpenMode;
 use ax_core::record::Assignment;
 use ax_sys::SysError;
 use ax_sys::crash_point;
-use ax_sys::process::{self, ChildError, Limit, Resource, ToParent};
+use ax_sys::process::{self, ChildError, ToParent};
 use ax_sys::shared_word::Fence;
 use ax_sys::signals::{self, Signal};
 
@@ -45,7 +45,7 @@ impl Launch<'_> {
         self.depend_on_parent()?;
         self.read_fence()?;
         crash_point!("fence read");
-        set_limits()?;
+        process::begin_as_a_session().map_err(|error| failed("limits", &error))?;
         self.become_user()?;
         process::set_umask(self.assignment.umask);
         self.enter_folder()?;
@@ -220,20 +220,6 @@ impl Launch<'_> {
 /// open(2)'s O_NOCTTY and O_NONBLOCK.
 const NO_TERMINAL: i32 = ax_sys::path::OFlag::O_NOCTTY.bits();
 const NO_WAITING: i32 = ax_sys::path::OFlag::O_NONBLOCK.bits();
-
-/// Descriptors that select(2) can take, as a session of systemd begins; how far they may be raised is the
-/// machine's choice. No core dumps unless the job wants them. Everything else is as axd has it. Memory is
-/// the job's own affair again: the supervisor's protection is not inherited.
-fn set_limits() -> Step {
-    let lower = |resource, most: u64| {
-        let now = process::limit(resource)?;
-        let soft = Some(now.soft.map_or(most, |soft| soft.min(most)));
-        process::set_limit(resource, Limit { soft, hard: now.hard })
-    };
-    lower(Resource::Core, 0).map_err(|error| failed("limits", &error))?;
-    lower(Resource::OpenFiles, 1024).map_err(|error| failed("limits", &error))?;
-    process::set_oom_score_adj(0).map_err(|error| failed("limits", &error))
-}
 
 fn failed(step: &str, error: &SysError) -> ChildError {
     ChildError::new(step, error)

@@ -53,6 +53,23 @@ pub fn set_limit(resource: Resource, limit: Limit) -> Result<()> {
         .doing("set the limit of", format_args!("{resource:?}"))
 }
 
+/// What a program of a user's begins with: descriptors that select(2) can take, as a session of systemd begins; how far
+/// they may be raised is the machine's choice. No core dumps unless it wants them. Memory is its own affair: a
+/// protection of ours is not inherited. Everything else stays as it is here.
+///
+/// # Errors
+/// Without `/proc` alone.
+pub fn begin_as_a_session() -> Result<()> {
+    let lower = |resource, most: u64| {
+        let now = limit(resource)?;
+        let soft = Some(now.soft.map_or(most, |soft| soft.min(most)));
+        set_limit(resource, Limit { soft, hard: now.hard })
+    };
+    lower(Resource::Core, 0)?;
+    lower(Resource::OpenFiles, 1024)?;
+    super::set_oom_score_adj(0)
+}
+
 fn raw(resource: Resource) -> Raw {
     match resource {
         Resource::Core => Raw::RLIMIT_CORE,
