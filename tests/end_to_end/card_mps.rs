@@ -125,6 +125,33 @@ impl World {
     }
 }
 
+/// What is mounted below a folder does not outlive the test.
+struct Mounts(PathBuf);
+
+impl Mounts {
+    fn add(&self, place: &std::path::Path) {
+        let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "none"]).arg(place).status();
+        assert!(mount.unwrap().success());
+    }
+
+    /// How many there were.
+    fn clear(&self) -> usize {
+        let all = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let places = all.lines().filter_map(|line| line.split(' ').nth(1));
+        let ours = places.filter(|place| std::path::Path::new(place).starts_with(&self.0));
+        ours.filter(|place| {
+            std::process::Command::new("umount").arg(place).status().is_ok_and(|status| status.success())
+        })
+        .count()
+    }
+}
+
+impl Drop for Mounts {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 #[test]
 fn one_daemon_of_the_user_s_is_there_from_the_first_slice_to_the_last_as_root() {
     let Some(world) = World::new("", USUAL) else { return };
@@ -303,10 +330,8 @@ fn whatever_a_user_puts_in_the_way_others_have_the_card_under_mps_as_root() {
     // And one with something in it that can't be removed.
     let holds = world.runs(ALICE, "a");
     let pipe = cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe");
-    let run = |program: &str, words: &[&str]| {
-        std::process::Command::new(program).args(words).status().unwrap().success()
-    };
-    assert!(run("mount", &["-t", "tmpfs", "none", &pipe.display().to_string()]));
+    let mounts = Mounts(cluster.root.clone());
+    mounts.add(&pipe);
     cluster.write(ALICE, "a", "");
     cluster.wait_state(&holds, &["SUCCEEDED"]);
     let seat = cluster.root.join("run/ax/mps/GPU-aaaa");
@@ -316,7 +341,7 @@ fn whatever_a_user_puts_in_the_way_others_have_the_card_under_mps_as_root() {
     assert!(cluster.read(BOB, "b.env").contains("CUDA_MPS_PIPE_DIRECTORY"));
     let remains: Vec<_> = std::fs::read_dir(seat.join("remains")).unwrap().flatten().collect();
     assert_eq!((remains.len(), std::fs::metadata(seat.join("remains")).unwrap().mode() & 0o777), (1, 0o700));
-    assert!(run("umount", &[&remains[0].path().join("pipe").display().to_string()]));
+    assert_eq!(mounts.clear(), 1, "it went with what was set aside");
     world.ends(&other, BOB, "b");
     wait_for("all to be gone", || world.is_clean());
 }
@@ -356,12 +381,10 @@ fn a_sweep_that_fails_is_tried_again_as_root() {
     world.cluster.kill();
     let mounted = world.cluster.root.join("run/ax/mps/GPU-aaaa/remains/1/pipe");
     std::fs::create_dir_all(&mounted).unwrap();
-    let run = |program: &str, words: &[&str]| {
-        std::process::Command::new(program).args(words).arg(&mounted).status().unwrap().success()
-    };
-    assert!(run("mount", &["-t", "tmpfs", "none"]));
+    let mounts = Mounts(world.cluster.root.clone());
+    mounts.add(&mounted);
     world.cluster.start();
     wait_for("it to fail", || world.cluster.log().contains("remains/1/pipe"));
-    assert!(run("umount", &[]));
+    assert_eq!(mounts.clear(), 1);
     wait_for("all to be gone", || world.is_clean());
 }
