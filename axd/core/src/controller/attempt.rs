@@ -67,8 +67,10 @@ impl Controller {
         attempt.started_at = Some(at);
         let ends = attempt.ends();
         let nodes: Vec<HostName> = attempt.open_parts().map(|part| part.node.clone()).collect();
+        // On the others nothing of it may have begun yet.
+        let first = attempt.allocation.node.clone();
+        self.can_start(&first);
         for node in &nodes {
-            self.can_start(node);
             if let Some(node) = self.nodes.get_mut(node) {
                 node.expect_end(name, ends);
             }

@@ -360,7 +360,7 @@ impl Controller {
     fn unindex(&mut self, number: JobNumber) -> Option<Arc<Job>> {
         let job = self.jobs.remove(&number)?;
         self.claims.remove(&number);
-        self.moments.set(number, None);
+        self.moments.forget(number);
         if job.state == JobState::Ready {
             self.order.remove(&job, &self.config, self.size(&job));
         }

@@ -171,6 +171,24 @@ fn where_a_part_never_began_nothing_did() {
 }
 
 #[test]
+fn a_script_that_runs_says_nothing_of_the_other_nodes() {
+    let mut controller = four();
+    let mut vain = Vec::new();
+    for key in 1..=3 {
+        let wanted = Request { only_nodes: vec!["gpu-02".parse().unwrap()], ..request(1) };
+        vain.extend(launched(&submit(&mut controller, 1, submission(key, wanted)).1));
+    }
+    let (_, out) = submit(&mut controller, 2, submission(9, on(4, 4, 4)));
+    let attempt = launched(&out)[0];
+    let trouble = |controller: &Controller| controller.trouble(&"gpu-02".parse().unwrap()).cloned();
+    let never = |attempt| Event::NeverStarted { attempt, why: "no room".to_owned() };
+    controller.step(at(3), never(vain[0]));
+    assert!(trouble(&controller).is_some());
+    controller.step(at(4), Event::AttemptStarted { attempt, at: at(4).wall });
+    assert!(trouble(&controller).is_some(), "its script runs on gpu-01");
+}
+
+#[test]
 fn whoever_is_asked_to_end_is_asked_once_and_ends_as_what_was_asked() {
     let (mut controller, job, attempt) = running();
     let actor = Actor::User { uid: owner(1000).uid, name: owner(1000).name, admin: false };
