@@ -200,7 +200,7 @@ impl Controller {
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::PartEnded { attempt, node, at, end } => {
-                self.part_ended(now, attempt, node, at, end, &mut out);
+                self.part_ended(now, (attempt, node), at, gang::End::of_part(end), &mut out);
             }
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
