@@ -22,7 +22,7 @@ use crate::store::view;
 use crate::submission::Checked;
 use crate::worker::Listing;
 
-/// A question, and the state of things that it is about.
+/// A question.
 #[derive(Debug)]
 pub(crate) struct Question {
     /// Who asks.
@@ -31,8 +31,6 @@ pub(crate) struct Question {
     pub conn: ConnId,
     /// When it was asked.
     pub at: Now,
-    /// The controller as it was then.
-    pub copy: Box<Controller>,
     /// What is asked.
     pub about: About,
 }
@@ -93,20 +91,20 @@ pub(crate) enum Made {
     Begun(Box<Listing>),
 }
 
-/// Answers a question.
-pub(crate) fn answer(question: Question) -> Answer {
-    let Question { uid, conn, at, copy, about } = question;
+/// Answers a question out of a copy of the controller as it was then.
+pub(crate) fn answer(copy: &Controller, question: Question) -> Answer {
+    let Question { uid, conn, at, about } = question;
     let began = Instant::now();
     let mut expected = Vec::new();
     let made = match about {
         About::Job { number, stored, advised } => {
-            let view = job(&copy, at, number, stored, advised.as_ref());
+            let view = job(copy, at, number, stored, advised.as_ref());
             expected.extend(view.as_ref().and_then(|view| Some((number, view.expected_start?))));
             let gone = || ApiError { class: ErrorClass::Refused, error: format!("there is no job {number}") };
             Made::Whole(view.map_or_else(|| Response::error(&gone()), |view| Response::json(200, &view)))
         }
         About::Living { query, warnings } => {
-            let answer = JobsAnswer { warnings, ..living(&copy, at, &query) };
+            let answer = JobsAnswer { warnings, ..living(copy, at, &query) };
             let told = |view: &JobView| Some((view.id.number, view.expected_start?));
             expected.extend(answer.jobs.iter().filter_map(told));
             match query.all || query.state.iter().any(|state| state.is_final()) {
@@ -117,9 +115,9 @@ pub(crate) fn answer(question: Question) -> Answer {
                 false => Made::Whole(Response::json(200, &answer)),
             }
         }
-        About::Scheduler(view) => Made::Whole(Response::json(200, &scheduler(&copy, at, *view))),
+        About::Scheduler(view) => Made::Whole(Response::json(200, &scheduler(copy, at, *view))),
         About::Submission { checked, no_room, queues } => {
-            Made::Whole(Response::json(200, &foretold(&copy, at, *checked, no_room, &queues)))
+            Made::Whole(Response::json(200, &foretold(copy, at, *checked, no_room, &queues)))
         }
     };
     let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

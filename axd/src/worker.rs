@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use ax_core::api::{ApiError, ErrorClass, JobsAnswer, JobsQuery};
+use ax_core::controller::Controller;
 use ax_core::gpu::leaving::Leftover as OnCard;
 use ax_core::id::{AttemptName, Uid};
 use ax_core::paths::Paths;
@@ -48,8 +49,8 @@ pub(crate) enum Task {
     ProbeCards(Prober, Vec<String>),
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
-    /// What somebody asks about jobs that wait.
-    View(Box<Question>),
+    /// What is asked about jobs that wait, and how things stood.
+    View(Box<Controller>, Vec<Question>),
 }
 
 /// What is to be removed of an attempt.
@@ -135,7 +136,7 @@ impl Task {
             Task::CleanUp(_) | Task::EndLeftover(..) | Task::SweepMps(_) | Task::ProbeCards(..) => 2,
             Task::Remove(_) => 3,
             Task::Accounts(_) => 4,
-            Task::View(_) => 5,
+            Task::View(..) => 5,
         }
     }
 }
@@ -240,6 +241,12 @@ struct Slow {
 impl Lane {
     fn work(self, to_do: Receiver<Task>) {
         for task in to_do {
+            if let Task::View(controller, questions) = task {
+                for question in questions {
+                    self.teller.tell(Done::Viewed(Box::new(views::answer(&controller, question))));
+                }
+                continue;
+            }
             let done = match perform(&self.paths, task) {
                 Rest::Tell(done) => done,
                 Rest::Driver(slow) => self.aside(slow),
@@ -319,7 +326,8 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             let answer = list(paths, *listing);
             Some(Done::Listed(uid, conn, answer.unwrap_or_else(|error| Response::error(&error))))
         }
-        Task::View(question) => Some(Done::Viewed(Box::new(views::answer(*question)))),
+        // Told one by one.
+        Task::View(..) => None,
     })
 }
 

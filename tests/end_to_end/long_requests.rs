@@ -71,7 +71,11 @@ fn a_long_action_is_done_before_the_next_of_the_same_user_and_before_the_daemon_
     let all = json!({"state": ["PENDING"]});
     let changed =
         ask(&cluster, &json!({"action": "update", "options": ["--begin=now+1hour"], "select": all}));
+    // Of requests that come together nobody says which is first.
+    let reasons = || cluster.json(ROOT, &["status", "1", "--json"])[0]["reasons"].clone();
+    wait_for("the first change", || reasons().as_array().unwrap().len() == 2);
     let released = ask(&cluster, &json!({"action": "release", "select": all}));
+    wait_for("the first release", || !reasons().to_string().contains("held by"));
     let held_again = ask(&cluster, &json!({"action": "hold", "select": all}));
     for answer in [changed(), released(), held_again()] {
         let results = answer["results"].as_array().unwrap();

@@ -159,6 +159,7 @@ impl Engine {
     /// As `step`, with what came along with a submission.
     pub(super) fn step_with(&mut self, event: Event, arriving: Option<NewParts>) -> Vec<Decision> {
         let now = now();
+        self.answer_questions();
         let began = Instant::now();
         let decisions = self.controller.step(now, event.clone());
         self.measures.pass(now.wall, began.elapsed(), &decisions);
@@ -248,6 +249,16 @@ impl Engine {
         }
     }
 
+    /// Commits fail: nobody waits for them with a list.
+    fn list_what_there_is(&mut self) {
+        let under_way = self.commits.under_way.iter_mut().map(|(_, then)| then);
+        let all = under_way.chain([&mut self.batch.then]);
+        let lists: Vec<Listing> = all.flat_map(|then| std::mem::take(&mut then.lists)).collect();
+        for listing in lists {
+            self.worker.start_task(Task::Accounts(Box::new(listing)));
+        }
+    }
+
     /// Where something waits for all that was decided before it; `None`: all of it is durable.
     fn not_durable(&mut self) -> Option<&mut Consequences> {
         if !self.batch.batch.rows.is_empty() {
@@ -297,6 +308,7 @@ impl Engine {
                     self.commits.failing_since = Some(now().boot);
                     self.read_only = Some(error);
                     self.answer_reads();
+                    self.list_what_there_is();
                 }
                 Ack::Recovered => self.on_recovered(),
                 Ack::Pruned(0) => {}

@@ -1,11 +1,13 @@
 //! No user keeps the loop from the others, nor the threads beside it: what a user's requests cost is charged to them, and
-//! whoever has had their share waits until it has grown again. Cheap requests cost nothing.
+//! whoever has had their share waits until it has grown again. Cheap requests cost nothing. Questions, which are answered
+//! beside the loop, wait for earlier ones of their user; what wants something done waits for no question.
 
 use std::collections::{HashMap, VecDeque};
 
 use ax_core::id::Uid;
 use ax_core::time::{BootTime, Span};
 
+use crate::api::http::{Method, Request};
 use crate::api::server::{ConnId, Incoming};
 
 /// Of the loop's time a user gets one part in so many, once the allowance is used up.
@@ -14,7 +16,7 @@ const SHARE: u64 = 4;
 /// What a user may cost at a time, counted with the factor above: a few long lists in a row.
 const ALLOWANCE: Span = Span::seconds(2);
 
-/// So many requests of a user are answered beside the loop at a time: others who ask wait no longer than for these.
+/// So many questions of a user are answered beside the loop at a time: others who ask wait no longer than for these.
 const MOST_UNDER_WAY: u32 = 4;
 
 /// The accounts of all users who cost something lately.
@@ -27,10 +29,12 @@ pub(super) struct Fairness {
 struct Account {
     /// When all that was charged is paid.
     paid_at: BootTime,
-    /// Requests that are being answered beside the loop.
-    under_way: u32,
     /// Requests that wait for that, in their order.
     waiting: VecDeque<Incoming>,
+    /// Questions that are being answered beside the loop.
+    under_way: u32,
+    /// Questions that wait for an answer to one of those.
+    questions: VecDeque<Incoming>,
 }
 
 impl Account {
@@ -39,21 +43,51 @@ impl Account {
         BootTime(self.paid_at.0.saturating_sub(ALLOWANCE.0))
     }
 
-    fn is_free(&self, now: BootTime) -> bool {
-        self.free_at() <= now && self.under_way < MOST_UNDER_WAY
+    /// The next request, as far as one may be served now.
+    fn next(&mut self, now: BootTime) -> Option<Incoming> {
+        if self.free_at() > now {
+            return None;
+        }
+        if self.under_way < MOST_UNDER_WAY
+            && let Some(question) = self.questions.pop_front()
+        {
+            return Some(question);
+        }
+        while let Some(request) = self.waiting.pop_front() {
+            match is_question(&request.request) && self.under_way >= MOST_UNDER_WAY {
+                true => self.questions.push_back(request),
+                false => return Some(request),
+            }
+        }
+        None
     }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.questions.is_empty() && self.under_way == 0
+    }
+}
+
+/// Whether a request is answered beside the loop.
+fn is_question(request: &Request) -> bool {
+    let path = request.path.trim_matches('/').strip_prefix("api/v1/").unwrap_or_default();
+    let about = path.split('/').next().unwrap_or_default();
+    request.method == Method::Get && (matches!(about, "jobs" | "diag") || path == "cards/history")
 }
 
 impl Fairness {
     /// The request, if it may be served now; else it waits. Root never waits.
     pub(super) fn admit(&mut self, uid: Uid, request: Incoming, now: BootTime) -> Option<Incoming> {
-        match self.accounts.get_mut(&uid) {
-            Some(account) if uid != Uid::ROOT && (!account.is_free(now) || !account.waiting.is_empty()) => {
-                account.waiting.push_back(request);
-                None
-            }
-            _ => Some(request),
+        let Some(account) = self.accounts.get_mut(&uid).filter(|_| uid != Uid::ROOT) else {
+            return Some(request);
+        };
+        if account.free_at() > now || !account.waiting.is_empty() {
+            account.waiting.push_back(request);
+        } else if account.under_way >= MOST_UNDER_WAY && is_question(&request.request) {
+            account.questions.push_back(request);
+        } else {
+            return Some(request);
         }
+        None
     }
 
     /// Charges a user for what a request of theirs took.
@@ -79,17 +113,16 @@ impl Fairness {
 
     /// Takes out the requests whose time has come, one of each user.
     pub(super) fn due(&mut self, now: BootTime) -> Vec<Incoming> {
-        let free = self.accounts.values_mut().filter(|account| account.is_free(now));
-        let due = free.filter_map(|account| account.waiting.pop_front()).collect();
-        let in_use = |account: &Account| account.under_way > 0 || !account.waiting.is_empty();
-        self.accounts.retain(|_, account| account.paid_at > now || in_use(account));
+        let due = self.accounts.values_mut().filter_map(|account| account.next(now)).collect();
+        self.accounts.retain(|_, account| account.paid_at > now || !account.is_idle());
         due
     }
 
     /// When the next of them is due, if that is not when an answer beside the loop is there.
     pub(super) fn next_due(&self) -> Option<BootTime> {
-        let free = |account: &&Account| account.under_way < MOST_UNDER_WAY;
-        let waiting = self.accounts.values().filter(|account| !account.waiting.is_empty()).filter(free);
+        let may_ask = |account: &Account| account.under_way < MOST_UNDER_WAY && !account.questions.is_empty();
+        let waits = |account: &&Account| !account.waiting.is_empty() || may_ask(account);
+        let waiting = self.accounts.values().filter(waits);
         waiting.map(Account::free_at).min()
     }
 
@@ -97,6 +130,7 @@ impl Fairness {
     pub(super) fn gone(&mut self, conn: ConnId) {
         for account in self.accounts.values_mut() {
             account.waiting.retain(|request| request.conn != conn);
+            account.questions.retain(|request| request.conn != conn);
         }
     }
 }
@@ -104,14 +138,20 @@ impl Fairness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::http::{Method, Request};
     use ax_sys::credentials::Peer;
 
     const LI: Uid = Uid(1000);
 
     fn request(number: u64) -> Incoming {
-        let request =
-            Request { method: Method::Get, path: format!("/{number}"), query: Vec::new(), body: Vec::new() };
+        incoming(Method::Post, format!("/{number}"), number)
+    }
+
+    fn question(number: u64) -> Incoming {
+        incoming(Method::Get, format!("/api/v1/jobs/{number}"), number)
+    }
+
+    fn incoming(method: Method, path: String, number: u64) -> Incoming {
+        let request = Request { method, path, query: Vec::new(), body: Vec::new() };
         Incoming { conn: ConnId::for_test(number), peer: Peer { pid: 1, uid: LI.0, gid: 1 }, request }
     }
 
@@ -155,15 +195,16 @@ mod tests {
         let mut fairness = Fairness::default();
         let at = BootTime(5);
         for number in 0..MOST_UNDER_WAY {
-            assert!(fairness.admit(LI, request(u64::from(number)), at).is_some());
+            assert!(fairness.admit(LI, question(u64::from(number)), at).is_some());
             fairness.began(LI);
         }
-        assert!(fairness.admit(LI, request(4), at).is_none());
-        assert!(fairness.admit(Uid(1001), request(5), at).is_some());
+        assert!(fairness.admit(LI, question(4), at).is_none());
+        assert!(fairness.admit(LI, request(6), at).is_some(), "what is to be done is no question");
+        assert!(fairness.admit(Uid(1001), question(5), at).is_some());
         assert_eq!(fairness.next_due(), None, "nothing is due by the clock");
         assert!(fairness.due(BootTime(9)).is_empty());
         fairness.ended(LI, Span(1), BootTime(9));
-        assert_eq!(paths(&fairness.due(BootTime(9))), ["/4"]);
+        assert_eq!(paths(&fairness.due(BootTime(9))), ["/api/v1/jobs/4"]);
         (1..MOST_UNDER_WAY).for_each(|_| fairness.ended(LI, Span(0), BootTime(9)));
         assert!(fairness.due(BootTime(60_000)).is_empty() && fairness.accounts.is_empty());
     }

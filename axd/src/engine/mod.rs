@@ -59,6 +59,7 @@ use crate::people::People;
 use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
 use crate::store::{NewParts, Reader, Usage, Writer};
+use crate::views::Question;
 use crate::worker::{Done, Worker};
 use actions::Actions;
 use attempts::{Attempts, News};
@@ -134,6 +135,8 @@ pub(crate) struct Engine {
     people: People,
     parked: Parked,
     fairness: Fairness,
+    /// What was asked since something happened last.
+    questions: Vec<Question>,
     actions: Actions,
     attempts: Attempts,
     /// Attempts that the worker is finding out about.
@@ -180,6 +183,7 @@ impl Engine {
             }
             self.on_time();
             self.go_on_with_actions();
+            self.answer_questions();
             self.flush();
             self.stop_if_done();
             self.log.flush();

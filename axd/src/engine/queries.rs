@@ -202,10 +202,17 @@ impl Engine {
 
     /// Has something answered beside the loop, about how things stand now.
     pub(super) fn view(&mut self, uid: Uid, conn: ConnId, about: About) {
-        // The jobs themselves are shared.
-        let copy = Box::new(self.controller.clone());
         self.fairness.began(uid);
-        self.worker.start_task(Task::View(Box::new(Question { uid, conn, at: now(), copy, about })));
+        self.questions.push(Question { uid, conn, at: now(), about });
+    }
+
+    /// Has the questions answered that were asked since something happened last, all out of one copy. The jobs
+    /// themselves are shared.
+    pub(super) fn answer_questions(&mut self) {
+        let questions = std::mem::take(&mut self.questions);
+        if !questions.is_empty() {
+            self.worker.start_task(Task::View(Box::new(self.controller.clone()), questions));
+        }
     }
 
     /// What was asked about jobs that wait is answered, but for what has to come out of the accounts.
@@ -237,14 +244,14 @@ impl Engine {
         queues.map(|queue| queue.name.clone()).collect()
     }
 
-    /// Tells what would become of a submission.
-    pub(super) fn foretell(&mut self, conn: ConnId, checked: Checked, person: &Person) {
+    /// Tells somebody what would become of a submission of a person's.
+    pub(super) fn foretell(&mut self, uid: Uid, conn: ConnId, checked: Checked, person: &Person) {
         let usable = |queue: &&Queue| may_use(queue, person).is_ok();
         let queues = self.controller.config().queues.iter().filter(usable);
         let queues = queues.map(|queue| queue.name.clone()).collect();
         let no_room = self.no_room(&checked);
         let about = About::Submission { checked: Box::new(checked), no_room, queues };
-        self.view(person.uid, conn, about);
+        self.view(uid, conn, about);
     }
 
     fn why(&self, job: &str, person: &Person) -> Result<Response, ApiError> {

@@ -160,7 +160,9 @@ impl Engine {
     fn submit(&mut self, request: &Request, conn: ConnId, person: &Person) {
         let response = match self.try_submit(&request.body, person) {
             Ok(Submitted::As(status, answer)) => Response::json(status, &answer),
-            Ok(Submitted::Only(checked, owner)) => return self.foretell(conn, *checked, &owner),
+            Ok(Submitted::Only(checked, owner)) => {
+                return self.foretell(person.uid, conn, *checked, &owner);
+            }
             Err(error) => Response::error(&error),
         };
         self.answer_when_durable(conn, response);

@@ -180,6 +180,7 @@ impl Engine {
             people: People::default(),
             parked: Parked::default(),
             fairness: Default::default(),
+            questions: Default::default(),
             actions: Default::default(),
             attempts: Attempts::default(),
             settling: Default::default(),

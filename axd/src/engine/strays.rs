@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ax_core::api::JobView;
 use ax_core::id::{AttemptName, JobId};
 use ax_core::paths::Paths;
 
-use super::Engine;
+use super::{Engine, now};
 use crate::containment;
 use crate::log::{Level, Line};
 use crate::settle;
@@ -22,9 +23,18 @@ impl Engine {
     /// When something of an unknown attempt can't be ended, in one line.
     pub(super) fn end_strays(&mut self, living: &BTreeSet<AttemptName>) -> Result<(), String> {
         for stray in on_this_node(&self.paths).difference(living) {
-            if settle::end_stray(&self.paths, *stray)? {
-                let text = "it ran, and the database does not know it: ended";
-                self.log.line(Level::Warning, &Line::new("stray").text("attempt", stray).text("text", &text));
+            let line = Line::new("stray").text("attempt", stray);
+            match settle::end_stray(&self.paths, *stray) {
+                Ok(true) => {
+                    let text = "it ran, and the database does not know it: ended";
+                    self.log.line(Level::Warning, &line.text("text", &text));
+                }
+                Ok(false) => {}
+                // Its job can't run twice for that: what is left of it is tried again like anything that can't be removed.
+                Err(error) if self.is_closed(*stray) => {
+                    self.log.line(Level::Error, &line.text("error", &error));
+                }
+                Err(error) => return Err(error),
             }
             self.worker.start_task(Task::CleanUp(Chore::new(*stray, Trace::Node)));
         }
@@ -37,6 +47,16 @@ impl Engine {
             let _ = std::fs::remove_dir(folder);
         }
         Ok(())
+    }
+
+    /// Whether the accounts have the end of an attempt.
+    fn is_closed(&self, attempt: AttemptName) -> bool {
+        let view = self.reader.view(attempt.job.number, now().wall).ok().flatten();
+        let ended = |view: &JobView| {
+            view.id == attempt.job
+                && view.attempts.iter().any(|a| a.epoch == attempt.epoch.0 && a.ended_at.is_some())
+        };
+        view.as_ref().is_some_and(ended)
     }
 }
 

@@ -92,7 +92,7 @@ impl Controller {
             return None;
         }
         let needs = job.request.estimate.or(job.request.time_limit);
-        let takes = needs.map_or(String::new(), |needs| format!(", and takes {needs}"));
+        let takes = needs.map_or(String::new(), |needs| format!(", and it takes {needs}"));
         Some(match deadline <= now {
             true => "its deadline has passed".to_owned(),
             false => {

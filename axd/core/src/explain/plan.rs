@@ -35,7 +35,7 @@ pub enum Said {
 pub enum Basis {
     /// Its own begin time, or its pause after a failure.
     Itself,
-    /// The end of others under its limit on cards.
+    /// The end of others under the same limit.
     Limit,
     /// Nothing is in its way.
     Free,
@@ -126,7 +126,7 @@ impl Basis {
             Basis::TooFar => {
                 format!("only {} are planned", count(super::PLANNED as u64, "job"))
             }
-            Basis::Limit => "others under its limit on cards have to end first".to_owned(),
+            Basis::Limit => "others under the same limit have to end first".to_owned(),
             Basis::Somebody => "somebody has to act first".to_owned(),
         }
     }

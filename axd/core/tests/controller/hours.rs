@@ -219,7 +219,7 @@ fn who_can_t_be_over_by_the_deadline_is_given_up_whatever_it_waits_for() {
         Decision::Moved { to: JobState::Deadline, why, .. } => Some(why.as_str()),
         _ => None,
     });
-    let told = "it can't be over by its deadline any more: that is in 01:58:59, and takes 02:00:00";
+    let told = "it can't be over by its deadline any more: that is in 01:58:59, and it takes 02:00:00";
     assert_eq!(ends.collect::<Vec<_>>(), [told; 2]);
     assert_eq!(controller.next_wake().wall, None);
 }
@@ -264,7 +264,7 @@ fn what_comes_too_late_is_refused_and_so_is_a_change_that_makes_it_too_late() {
     assert_eq!(refused(clock(12, 0), by(clock(11, 0).wall, None)), "its deadline has passed");
     assert_eq!(
         refused(clock(12, 0), by(clock(13, 0).wall, Some(Span(2 * HOUR)))),
-        "it can't be over by its deadline any more: that is in 01:00:00, and takes 02:00:00"
+        "it can't be over by its deadline any more: that is in 01:00:00, and it takes 02:00:00"
     );
     let begins = Request { begin: Some(clock(14, 0).wall), ..by(clock(13, 0).wall, None) };
     assert!(refused(clock(12, 0), begins).starts_with("it can't be over by its deadline"));

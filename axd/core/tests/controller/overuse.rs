@@ -100,7 +100,7 @@ fn after_failing(peak: u64) -> (JobState, Option<Megabytes>, Vec<String>) {
 
 #[test]
 fn a_script_that_ends_by_itself_when_its_slice_is_used_up_gets_a_larger_one_too() {
-    let said = "used 18 GB of its 20 GB slice when it failed: asks for 30 GB of a card now".to_owned();
+    let said = "used 18.9 GB of its 21 GB slice when it failed: asks for 31.5 GB of a card now".to_owned();
     assert_eq!(after_failing(18_000), (JobState::Pending, Some(Megabytes(30_000)), vec![said]));
     assert_eq!(after_failing(17_999), (JobState::Pending, Some(Megabytes(20_000)), vec![]));
 }
