@@ -263,10 +263,10 @@ impl Engine {
 
     /// An attempt of an earlier daemon. Whoever was to end it may have died before it was asked to.
     fn take_up(&mut self, attempt: Attempt) {
-        if let Some((outcome, message)) = attempt.ending {
+        if let Some((outcome, message)) = attempt.wants_ending() {
             // What was promised before the end of idle cards is not cut short.
             let warned = attempt.idle.ended;
-            let request = Request::Terminate { outcome, message: message.into(), at_once: false, warned };
+            let request = Request::Terminate { outcome, message, at_once: false, warned };
             self.attempts.ask(&self.poller, attempt.name, request);
         }
         self.settle(attempt.name);

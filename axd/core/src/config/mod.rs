@@ -195,6 +195,7 @@ pub struct Policy {
     #[serde(default = "Policy::usual_budget")]
     pub preempt_budget: u32,
     /// `learnt_ends`: running jobs, too, are expected to end when the last runs of the same thing did.
+    #[serde(default = "Policy::older_ends")]
     pub learnt_ends: bool,
     /// `learn_length`: a job is planned with what the last runs of the same thing took.
     #[serde(default)]
@@ -368,6 +369,11 @@ impl Policy {
     /// The same.
     fn usual_budget() -> u32 {
         5
+    }
+
+    /// What was so before there was the key.
+    fn older_ends() -> bool {
+        true
     }
 }
 

@@ -14,6 +14,7 @@ use crate::node::Node;
 use crate::size::Megabytes;
 use crate::time::{Now, Span, WallTime};
 
+use super::gang::End;
 use super::{Controller, Decision, Move};
 
 /// Back-off doubles up to this.
@@ -67,8 +68,10 @@ impl Controller {
         attempt.started_at = Some(at);
         let ends = attempt.ends();
         let nodes: Vec<HostName> = attempt.open_parts().map(|part| part.node.clone()).collect();
+        // On the others nothing of it may have begun yet.
+        let first = attempt.allocation.node.clone();
+        self.can_start(&first);
         for node in &nodes {
-            self.can_start(node);
             if let Some(node) = self.nodes.get_mut(node) {
                 node.expect_end(name, ends);
             }
@@ -94,7 +97,7 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         let node = attempt.allocation.node.clone();
-        self.part_ended(now, name, node, at, end, out);
+        self.part_ended(now, (name, node), at, End { end, never_began: false }, out);
     }
 
     /// An attempt is over on all of its nodes.
@@ -221,7 +224,8 @@ impl Controller {
         let Some(attempt) = self.living(name, Cause::NeverStarted, "non-start", out) else { return };
         let node = attempt.allocation.node.clone();
         if attempt.gang.is_some() {
-            return self.part_ended(now, name, node, now.wall, launch_failed(why), out);
+            let end = End { end: launch_failed(why), never_began: true };
+            return self.part_ended(now, (name, node), now.wall, end, out);
         }
         if attempt.ending.is_none() {
             self.came_to_nothing(now, &node, name, &why);

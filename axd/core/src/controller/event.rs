@@ -50,7 +50,8 @@ pub enum Event {
         /// The attempt.
         attempt: AttemptName,
     },
-    /// An attempt is over and proved empty; of several nodes on the first, where its script ran.
+    /// An attempt is over and proved empty; of several nodes on the first, where its script ran. As `LaunchFailed` if the
+    /// job itself is why it could not be started: what the node is to blame for is `NeverStarted`.
     AttemptEnded {
         /// The attempt.
         attempt: AttemptName,

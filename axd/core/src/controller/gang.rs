@@ -10,6 +10,20 @@ use crate::time::{Now, WallTime};
 use super::attempt::counted_as;
 use super::{Controller, Decision, Move};
 
+/// How a part has ended.
+pub(super) struct End {
+    pub(super) end: AttemptEnd,
+    /// Nothing began there and never will. A job that can't be started by its own fault ends as that instead.
+    pub(super) never_began: bool,
+}
+
+impl End {
+    /// By what is told of a part on which no script runs: that has no faults of the job's.
+    pub(super) fn of_part(end: AttemptEnd) -> End {
+        End { never_began: end.outcome == Outcome::LaunchFailed, end }
+    }
+}
+
 impl Controller {
     /// Whether no node, or not enough of them, could hold the job even if all were empty.
     pub(super) fn fits_nowhere(&self, job: &Job) -> bool {
@@ -22,24 +36,25 @@ impl Controller {
     pub(super) fn part_ended(
         &mut self,
         now: Now,
-        name: AttemptName,
-        node: HostName,
+        (name, node): (AttemptName, HostName),
         at: WallTime,
-        end: AttemptEnd,
+        end: End,
         out: &mut Vec<Decision>,
     ) {
         let Some(attempt) = self.living(name, Cause::Ended, "end of a part", out) else { return };
         if attempt.gang.is_none() && attempt.allocation.node == node {
-            return self.attempt_over(now, name, at, end, out);
+            return self.attempt_over(now, name, at, end.end, out);
         }
         let asked = attempt.ending.is_some();
-        let Some(Closed { settles, verdict, left }) = close(attempt, &node, &end) else {
+        let closed = close(attempt, &node, &end);
+        let End { end, never_began } = end;
+        let Some(Closed { settles, verdict, left }) = closed else {
             let why = format!("end of {name} on {node}, where it has no living part");
             out.push(Decision::Ignored { job: Some(name.job), why });
             return;
         };
         self.give_back(&node, name);
-        if settles && !asked && end.outcome == Outcome::LaunchFailed {
+        if settles && !asked && never_began {
             let why = end.message.as_deref().unwrap_or_default();
             self.came_to_nothing(now, &node, name, why);
         }
@@ -49,7 +64,7 @@ impl Controller {
             return self.parts_over(now, name, at, verdict, out);
         }
         if settles {
-            self.completes(now, name, &node, &verdict, out);
+            self.completes(now, name, &node, out);
         }
         // Who was asked to end was asked on all nodes.
         if settles && !asked {
@@ -59,18 +74,11 @@ impl Controller {
     }
 
     /// The whole is settled by what became of it on one node.
-    fn completes(
-        &mut self,
-        now: Now,
-        name: AttemptName,
-        node: &HostName,
-        end: &AttemptEnd,
-        out: &mut Vec<Decision>,
-    ) {
+    fn completes(&mut self, now: Now, name: AttemptName, node: &HostName, out: &mut Vec<Decision>) {
         let number = name.job.number;
         let Some(job) = self.job(number) else { return };
         // What never began is not completing: it goes back to those that wait.
-        let begins = job.state == JobState::Starting && end.outcome == Outcome::LaunchFailed;
+        let begins = job.state == JobState::Starting && settled_before_it_began(job);
         if job.state != JobState::Completing && !begins {
             let why = format!("it has ended on {node}; its other parts are being ended");
             self.shift(now, number, Move::by_ax(Cause::Ending, JobState::Completing, &why), out);
@@ -86,8 +94,12 @@ impl Controller {
         end: AttemptEnd,
         out: &mut Vec<Decision>,
     ) {
-        let began = self.job(name.job.number).is_some_and(|job| job.state != JobState::Starting);
+        let job = self.job(name.job.number);
+        let began = job.is_some_and(|job| job.state != JobState::Starting);
         match end.outcome {
+            Outcome::LaunchFailed if !job.is_some_and(settled_before_it_began) => {
+                self.attempt_over(now, name, at, end, out);
+            }
             Outcome::LaunchFailed if !began => {
                 self.nothing_began(now, name, &end.message.unwrap_or_default(), out);
             }
@@ -101,6 +113,12 @@ impl Controller {
     }
 }
 
+/// Whether a part never began and never will, and nothing settled it before that.
+fn settled_before_it_began(job: &Job) -> bool {
+    let gang = job.attempt.as_deref().and_then(|attempt| attempt.gang.as_deref());
+    gang.is_some_and(|gang| gang.never_began)
+}
+
 /// What the end of a part comes to.
 struct Closed {
     /// It settles as what the whole counts.
@@ -112,19 +130,22 @@ struct Closed {
 }
 
 /// Enters the end of a part; nothing if none lives on that node.
-fn close(attempt: &mut Attempt, node: &HostName, end: &AttemptEnd) -> Option<Closed> {
+fn close(attempt: &mut Attempt, node: &HostName, End { end, never_began }: &End) -> Option<Closed> {
     attempt.open_part_on(node)?;
     let first = attempt.allocation.node == *node;
     let counted = counted_as(end.clone(), attempt);
     let gang = attempt.gang.as_deref_mut()?;
     gang.closed.push(node.clone());
+    gang.card_peak = gang.card_peak.max(end.card_peak);
     let settles = gang.verdict.is_none() && (first || counted.outcome != Outcome::Succeeded);
     if settles {
         let message = if first { counted.message.clone() } else { Some(on_node(node, &counted)) };
+        gang.never_began = *never_began && counted.outcome == Outcome::LaunchFailed;
         gang.verdict = Some(AttemptEnd { message, ..counted });
     }
+    let verdict = gang.verdict.clone().map(|verdict| AttemptEnd { card_peak: gang.card_peak, ..verdict });
     let left = gang.others.len() + 1 - gang.closed.len();
-    Some(Closed { settles, verdict: gang.verdict.clone(), left })
+    Some(Closed { settles, verdict, left })
 }
 
 /// What is said of the whole when a part settled it on which its script did not run.

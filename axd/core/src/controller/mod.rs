@@ -200,7 +200,7 @@ impl Controller {
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::PartEnded { attempt, node, at, end } => {
-                self.part_ended(now, attempt, node, at, end, &mut out);
+                self.part_ended(now, (attempt, node), at, gang::End::of_part(end), &mut out);
             }
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
@@ -360,7 +360,7 @@ impl Controller {
     fn unindex(&mut self, number: JobNumber) -> Option<Arc<Job>> {
         let job = self.jobs.remove(&number)?;
         self.claims.remove(&number);
-        self.moments.set(number, None);
+        self.moments.forget(number);
         if job.state == JobState::Ready {
             self.order.remove(&job, &self.config, self.size(&job));
         }

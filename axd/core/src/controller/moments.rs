@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::config::{QueueState, Scheduler};
 use crate::id::JobNumber;
 use crate::job::Job;
 use crate::job::hours::Opening;
 use crate::job::state::{Cause, JobState};
+use crate::schedule::gang::Places;
+use crate::schedule::placement::Rules;
+use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
 
 use super::{Controller, Decision, Move};
@@ -15,6 +19,8 @@ use super::{Controller, Decision, Move};
 pub(super) struct Moments {
     by_time: BTreeSet<(WallTime, JobNumber)>,
     by_job: BTreeMap<JobNumber, WallTime>,
+    /// Jobs whose hours have come and gone without a place for them.
+    missed: BTreeSet<JobNumber>,
 }
 
 impl Moments {
@@ -26,6 +32,11 @@ impl Moments {
             self.by_job.insert(job, at);
             self.by_time.insert((at, job));
         }
+    }
+
+    pub(super) fn forget(&mut self, job: JobNumber) {
+        self.set(job, None);
+        self.missed.remove(&job);
     }
 
     pub(super) fn first(&self) -> Option<WallTime> {
@@ -101,12 +112,67 @@ impl Controller {
             false => opening.until + Span(1),
         });
         self.moments.set(job.id.number, next);
+        let between = job.state == JobState::Pending && job.request.window().is_some();
+        if between && job.eligible_at.is_some() {
+            self.moments.missed.insert(job.id.number);
+        }
+    }
+
+    /// The earliest place for a job that lets it be over in time: the first there is or, if that is later than its hours
+    /// let it start, the first in those that come next.
+    pub(crate) fn earliest_in_time(
+        &self,
+        rules: &Rules,
+        timeline: &Timeline,
+        job: &Job,
+        (not_before, length): (WallTime, Span),
+    ) -> Option<(WallTime, Places)> {
+        let earliest = |from| rules.earliest_places(&self.nodes, timeline, job, from, length);
+        let in_time = |(from, _): &(WallTime, Places)| self.opens(job, *from) == Some(*from);
+        let first = earliest(not_before)?;
+        if in_time(&first) {
+            return Some(first);
+        }
+        earliest(self.opens(job, first.0)?).filter(in_time)
+    }
+
+    /// The job for which a place is kept though its hours have not come: of those that have had hours and no place in them
+    /// the one that came first. Else whoever starts before they come again could hold what it needs into them, every day.
+    pub(super) fn between_hours(&self) -> Option<&Job> {
+        let keeps =
+            self.config.policy.reservations > 0 && self.config.policy.scheduler != Scheduler::FifoStrict;
+        let waiting = self.moments.missed.iter().filter(|_| keeps).filter_map(|number| self.job(*number));
+        waiting.into_iter().find(|job| {
+            let begun = job.request.begin.is_none_or(|begin| begin <= self.seen);
+            let free = job.hold.is_none() && job.backoff_until.is_none() && begun;
+            free && self
+                .config
+                .queue(job.queue.as_str())
+                .is_some_and(|queue| queue.state != QueueState::Stopped)
+        })
+    }
+
+    /// The place that is kept for it.
+    pub(super) fn kept_between_hours(&self, timeline: &Timeline) -> Vec<Reservation> {
+        let Some(job) = self.between_hours() else { return Vec::new() };
+        let rules = self.rules();
+        let found = self
+            .opens(job, timeline.now())
+            .and_then(|opens| self.earliest_in_time(&rules, timeline, job, (opens, self.planned(job))));
+        let Some((from, places)) = found else { return Vec::new() };
+        places.iter().map(|place| self.reservation(job, place, from)).collect()
     }
 
     /// Jobs of which that has changed.
     pub(super) fn pass_moments(&mut self, now: Now, set_back: bool, out: &mut Vec<Decision>) {
         for number in self.moments.take(now.wall, set_back) {
-            self.settle_waiting(now, number, &crate::job::Actor::Ax, "its hours have come", out);
+            let waits = self.job(number).filter(|job| job.state == JobState::Ready);
+            let why = match waits.map(|job| self.is_open(job, now.wall)) {
+                None => "its hours have come",
+                Some(true) => "it would not be over within its hours any more",
+                Some(false) => "outside of its hours",
+            };
+            self.settle_waiting(now, number, &crate::job::Actor::Ax, why, out);
             if let Some(job) = self.jobs.remove(&number) {
                 self.note_moment(&job);
                 self.jobs.insert(number, job);

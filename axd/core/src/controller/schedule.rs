@@ -54,6 +54,8 @@ struct Standing {
     /// So many places are kept at most, and may still be.
     most: usize,
     left: usize,
+    /// So many jobs had no place in time by their hours or deadlines.
+    fruitless: usize,
     /// The queues of those for whom a place is kept, and those of them for whom it is since this pass.
     kept: Vec<QueueName>,
     reserved: BTreeSet<QueueName>,
@@ -90,7 +92,7 @@ impl Controller {
         Rules::new(self.config.policy.packing, self.config.resources.gpu_reserve, &self.mix)
     }
 
-    /// The timeline with what is claimed.
+    /// The timeline with what is claimed, and what is kept for a job between its hours.
     pub(crate) fn timeline(&self, now: WallTime) -> Timeline {
         let mut timeline = Timeline::new(now);
         for job in self.claims.iter().filter_map(|number| self.job(*number)) {
@@ -98,6 +100,7 @@ impl Controller {
                 timeline.reserve(self.reservation(job, place, now));
             }
         }
+        self.kept_between_hours(&timeline).into_iter().for_each(|kept| timeline.reserve(kept));
         timeline
     }
 
@@ -149,6 +152,12 @@ impl Controller {
         witness.begins();
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
         let mut standing = self.standing(now);
+        let between = self.between_hours().map(|job| job.id.number);
+        standing
+            .timeline
+            .iter()
+            .filter(|kept| Some(kept.job) == between)
+            .for_each(|kept| witness.keeps(kept));
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let (mut started, mut tried) = (false, false);
         loop {
@@ -236,6 +245,7 @@ impl Controller {
             },
             most,
             left: most,
+            fruitless: 0,
         }
     }
 
@@ -271,10 +281,15 @@ impl Controller {
         standing: &mut Standing,
     ) -> Option<Vec<Reservation>> {
         let left = standing.left.checked_sub(1)?;
-        let (timeline, now) = (&standing.timeline, standing.timeline.now());
-        let found = rules.earliest_places(&self.nodes, timeline, job, now, waiting.length);
-        // One that is later than its hours or its deadline let it start is of no use to it.
-        let (from, places) = found.filter(|(from, _)| self.opens(job, *from) == Some(*from))?;
+        let span = (standing.timeline.now(), waiting.length);
+        let Some((from, places)) = self.earliest_in_time(rules, &standing.timeline, job, span) else {
+            // All that is there comes too late for it. Very many of these must not be looked into one by one.
+            standing.fruitless += usize::from(job.hours().is_some());
+            if standing.fruitless > standing.most {
+                standing.left = 0;
+            }
+            return None;
+        };
         if standing.reserved.insert(queue.clone()) {
             standing.kept.push(queue);
         }

@@ -56,6 +56,7 @@ impl Controller {
         copy.limits.none_held();
         let mut chosen: BTreeSet<JobNumber> = self.order.first_of_each(PLANNED).collect();
         chosen.extend(self.active.iter().chain(&self.claims));
+        chosen.extend(self.between_hours().map(|job| job.id.number));
         for job in chosen.iter().filter_map(|number| self.jobs.get(number)) {
             copy.index(job.clone());
         }

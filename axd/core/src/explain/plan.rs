@@ -374,10 +374,13 @@ impl Plan {
             .flatten()
             .map(|places| (now, places));
         let found = at_once.or_else(|| rules.earliest_places(nodes, &self.timeline, job, not_before, length));
-        let Some((from, places)) = found else { return Err(Basis::Somebody) };
-        if controller.opens(job, from) != Some(from) {
-            return Ok(self.in_later_hours(controller, job, from));
-        }
+        let Some((first, places)) = found else { return Err(Basis::Somebody) };
+        let in_time = controller.opens(job, first) == Some(first);
+        let found = match in_time {
+            true => Some((first, places)),
+            false => controller.earliest_in_time(&rules, &self.timeline, job, (first, length)),
+        };
+        let Some((from, places)) = found else { return Ok(self.in_later_hours(controller, job, first)) };
         let unknown = |place: &Place| self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from);
         if let Some((_, job)) = places.iter().find_map(unknown) {
             return Err(Basis::Unsaid { job: *job });
@@ -385,6 +388,7 @@ impl Plan {
         // What happens then happens on one of the nodes at least.
         let bases = places.iter().map(|place| self.basis(controller, from, place));
         let basis = bases.reduce(|a, b| if a == Basis::Free { b } else { a }).unwrap_or(Basis::Free);
+        let basis = if in_time { basis } else { Basis::Hours };
         if self.last.is_some_and(|(last, _)| from >= last) {
             self.last = Some((from, Some(job.id)));
         }
@@ -399,15 +403,17 @@ impl Plan {
         Ok(Expected::at(from, basis))
     }
 
-    /// The same in hours of its own after these. No place is kept for it before they begin, so others are not planned
-    /// around it.
+    /// The same in hours of its own that come later still. No place is kept for it there, so others are not planned around
+    /// it.
     fn in_later_hours(&self, controller: &Controller, job: &Job, mut after: WallTime) -> Expected {
         let (rules, length) = (controller.rules(), controller.planned(job));
         for _ in 0..DAYS {
             let Some(opens) = controller.opens(job, after) else { return Expected::never(Basis::TooLate) };
-            let found = rules.earliest(controller.all_nodes(), &self.timeline, job, opens, length);
-            let Some((from, place)) = found else { break };
-            if let Some((_, job)) = self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from) {
+            let found = rules.earliest_places(controller.all_nodes(), &self.timeline, job, opens, length);
+            let Some((from, places)) = found else { break };
+            let unknown =
+                |place: &Place| self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from);
+            if let Some((_, job)) = places.iter().find_map(unknown) {
                 return Expected::never(Basis::Unsaid { job: *job });
             }
             if controller.opens(job, from) == Some(from) {

@@ -3,9 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::state::Outcome;
 use super::{Attempt, AttemptEnd};
 use crate::id::HostName;
 use crate::node::Allocation;
+use crate::size::Megabytes;
 
 /// What an attempt on one node has not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -18,6 +20,12 @@ pub struct Gang {
     /// As what the whole counts once all parts are closed: what the first part that settled it said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<AttemptEnd>,
+    /// What settled it is that nothing began there and never will, which is no fault of the job's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_began: bool,
+    /// The most memory that it was seen to use on a card of the parts that are closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_peak: Option<Megabytes>,
 }
 
 impl Attempt {
@@ -50,6 +58,18 @@ impl Attempt {
     pub fn is_going(&self) -> bool {
         let settled = self.gang.as_ref().is_some_and(|gang| gang.verdict.is_some());
         settled || self.ending.is_some() || self.end.is_some()
+    }
+
+    /// As what, and why, it is to end, if somebody asked for that or a part has settled it: whoever was to be told may not
+    /// have been.
+    pub fn wants_ending(&self) -> Option<(Outcome, String)> {
+        if let Some((outcome, who)) = &self.ending {
+            return Some((*outcome, who.to_string()));
+        }
+        let gang = self.gang.as_deref().filter(|_| self.open_parts().next().is_some())?;
+        let verdict = gang.verdict.as_ref()?;
+        let closed: Vec<&str> = gang.closed.iter().map(HostName::as_str).collect();
+        Some((verdict.outcome, format!("it has ended on {}", crate::hostlist::compress(&closed))))
     }
 
     /// On how many nodes it was started.

@@ -4,11 +4,12 @@ use ax_core::controller::{Controller, Decision, Event, Snapshot, Wish};
 use ax_core::explain::Basis;
 use ax_core::id::{AttemptName, JobId};
 use ax_core::invariants;
-use ax_core::job::Actor;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::spec::NodeCount;
 use ax_core::job::state::{JobState, Outcome};
+use ax_core::job::{Actor, AttemptEnd};
 use ax_core::node::Inventory;
+use ax_core::size::Megabytes;
 use ax_core::time::Span;
 
 use crate::{at, config, ended, launched, node, owner, request, state, submission, submit};
@@ -168,6 +169,62 @@ fn where_a_part_never_began_nothing_did() {
     let own = controller.job(job.number).unwrap();
     assert_eq!((own.attempts, own.retries_used), (2, 0));
     invariants::check(&controller).unwrap();
+}
+
+#[test]
+fn what_can_t_be_started_by_its_own_fault_is_over_for_that() {
+    let mut controller = four();
+    let (job, out) = submit(&mut controller, 1, submission(1, on(2, 2, 4)));
+    let attempt = launched(&out)[0];
+    let out = script_ended(&mut controller, 2, attempt, Outcome::LaunchFailed);
+    assert!(told_to_end(&out));
+    let out = part_ended(&mut controller, 3, attempt, "gpu-02", Outcome::LaunchFailed);
+    assert_eq!((launched(&out), state(&controller, job)), (vec![], JobState::Failed));
+    invariants::check(&controller).unwrap();
+}
+
+#[test]
+fn the_most_that_any_part_used_of_a_card_counts_for_the_whole() {
+    for first in [9000, 21_000] {
+        let (mut controller, job, attempt) = running();
+        let peak = |mb| AttemptEnd { card_peak: Some(Megabytes(mb)), ..ended(Outcome::Succeeded, Some(0)) };
+        controller.step(at(20), Event::AttemptEnded { attempt, at: at(20).wall, end: peak(first) });
+        let node = "gpu-02".parse().unwrap();
+        controller.step(at(30), Event::PartEnded { attempt, node, at: at(30).wall, end: peak(15_000) });
+        let end = controller.job(job.number).unwrap().attempt.as_ref().unwrap().end.clone().unwrap();
+        assert_eq!(end.card_peak, Some(Megabytes(first.max(15_000))));
+    }
+}
+
+#[test]
+fn what_is_settled_is_still_to_end_elsewhere_after_a_restart() {
+    let (mut controller, job, attempt) = running();
+    let wants = |controller: &Controller| {
+        controller.job(job.number).unwrap().attempt.as_ref().unwrap().wants_ending()
+    };
+    assert_eq!(wants(&controller), None);
+    part_ended(&mut controller, 20, attempt, "gpu-02", Outcome::NodeFail);
+    let told = Some((Outcome::NodeFail, "it has ended on gpu-02".to_owned()));
+    assert_eq!(wants(&controller), told);
+    assert_eq!(wants(&Controller::restore(controller.snapshot())), told);
+}
+
+#[test]
+fn a_script_that_runs_says_nothing_of_the_other_nodes() {
+    let mut controller = four();
+    let mut vain = Vec::new();
+    for key in 1..=3 {
+        let wanted = Request { only_nodes: vec!["gpu-02".parse().unwrap()], ..request(1) };
+        vain.extend(launched(&submit(&mut controller, 1, submission(key, wanted)).1));
+    }
+    let (_, out) = submit(&mut controller, 2, submission(9, on(4, 4, 4)));
+    let attempt = launched(&out)[0];
+    let trouble = |controller: &Controller| controller.trouble(&"gpu-02".parse().unwrap()).cloned();
+    let never = |attempt| Event::NeverStarted { attempt, why: "no room".to_owned() };
+    controller.step(at(3), never(vain[0]));
+    assert!(trouble(&controller).is_some());
+    controller.step(at(4), Event::AttemptStarted { attempt, at: at(4).wall });
+    assert!(trouble(&controller).is_some(), "its script runs on gpu-01");
 }
 
 #[test]

@@ -79,13 +79,18 @@ fn a_job_that_would_not_be_over_in_its_hours_waits_for_the_next() {
     let (job, _) = submit(&mut controller, clock(21, 1), 2, night(8));
     controller.step(clock(22, 0), Event::Tick);
     assert_eq!(state(&controller, job), JobState::Ready);
-    // What it waits for ends at one o'clock by its limit: too late for this night, and no place is kept then.
+    // What it waits for ends at one o'clock by its limit: too late for this night, so its place is kept in the next.
     assert_eq!(words(&controller, clock(22, 0), job).1, Some(clock(46, 0).wall));
-    assert!(controller.kept_places(clock(22, 0)).is_empty());
+    assert_eq!(kept(&controller, clock(22, 0)), [(job, clock(46, 0).wall)]);
     assert_eq!(controller.next_wake().wall, Some(clock(24, 1).wall + Span(1)));
     let late = Now { wall: clock(24, 1).wall + Span(1), ..clock(24, 1) };
-    controller.step(late, Event::Tick);
+    let out = controller.step(late, Event::Tick);
     assert_eq!(state(&controller, job), JobState::Pending);
+    let why = out.iter().find_map(|decision| match decision {
+        Decision::Moved { why, .. } => Some(why.as_str()),
+        _ => None,
+    });
+    assert_eq!(why, Some("it would not be over within its hours any more"));
     let end = Event::AttemptEnded {
         attempt: running,
         at: clock(25, 0).wall,
@@ -103,6 +108,66 @@ fn a_job_that_would_not_be_over_in_its_hours_waits_for_the_next() {
     let change = Change { time_limit: Some(Some(Span(2 * HOUR))), ..Change::default() };
     let wish = Event::Wished { job, actor: owner, wish: Wish::Update(Box::new(change)), why: None };
     assert_eq!(launched(&controller.step(clock(25, 30), wish)).len(), 1);
+}
+
+fn kept(controller: &Controller, now: Now) -> Vec<(JobId, WallTime)> {
+    controller.kept_places(now).iter().map(|place| (place.job, place.from)).collect()
+}
+
+#[test]
+fn whoever_had_no_place_in_its_hours_has_one_kept_in_the_next_also_while_they_are_over() {
+    let mut controller = cluster();
+    let lasting = |hours: u64| Request { cpus: 4, time_limit: Some(Span(hours * HOUR)), ..request(4) };
+    submit(&mut controller, clock(21, 0), 1, lasting(4));
+    let (wide, _) = submit(&mut controller, clock(21, 1), 2, night(8));
+    let (other, _) = submit(&mut controller, clock(21, 2), 3, night(8));
+    // Before they have come for the first time none is.
+    assert_eq!(kept(&controller, clock(21, 3)), []);
+    let (_, out) = submit(&mut controller, clock(21, 4), 4, lasting(4));
+    assert_eq!(launched(&out).len(), 1);
+    controller.step(clock(22, 0), Event::Tick);
+    let both = [(wide, clock(46, 0).wall)];
+    assert_eq!(kept(&controller, clock(22, 0))[..1], both);
+    let ends = |controller: &mut Controller, now: Now| {
+        let running: Vec<_> =
+            controller.active_jobs().map(|job| job.attempt.as_ref().unwrap().name).collect();
+        for attempt in running {
+            let end = ended(Outcome::Succeeded, Some(0));
+            controller.step(now, Event::AttemptEnded { attempt, at: now.wall, end });
+        }
+    };
+    ends(&mut controller, clock(25, 0));
+    assert_eq!([state(&controller, wide), state(&controller, other)], [JobState::Pending; 2]);
+    let mut controller = Controller::restore(controller.snapshot());
+    controller.step(clock(25, 0), Event::Tick);
+    // One place at a time, of whoever came first.
+    assert_eq!(kept(&controller, clock(25, 0)), both);
+    // A day job that would be over by then starts, one that would not does not, however often one comes.
+    let (_, out) = submit(&mut controller, clock(26, 0), 5, lasting(20));
+    assert_eq!(launched(&out).len(), 1);
+    for (key, now, hours) in [(6, 27, 20), (7, 40, 7)] {
+        let (_, out) = submit(&mut controller, clock(now, 0), key, lasting(hours));
+        assert!(launched(&out).is_empty(), "at {now} for {hours} hours");
+    }
+    ends(&mut controller, clock(45, 59));
+    let out = controller.step(clock(46, 0), Event::Tick);
+    assert_eq!(launched(&out).first().map(|attempt| attempt.job), Some(wide), "{out:?}");
+}
+
+#[test]
+fn a_job_on_several_nodes_keeps_all_of_them_in_its_next_hours() {
+    let mut controller = cluster();
+    let mut second = node();
+    second.name = "gpu-02".parse().unwrap();
+    second.cards.iter_mut().for_each(|card| card.uuid = format!("other-{}", card.index));
+    controller.step(clock(0, 0), Event::NodeRegistered(second));
+    submit(&mut controller, clock(21, 0), 1, Request { time_limit: Some(Span(4 * HOUR)), ..request(8) });
+    let mut wanted = night(8);
+    wanted.set_special(|special| special.nodes = Some(ax_core::job::spec::NodeCount { min: 2, max: 2 }));
+    let (job, _) = submit(&mut controller, clock(21, 1), 2, wanted);
+    controller.step(clock(22, 0), Event::Tick);
+    assert_eq!(words(&controller, clock(22, 0), job).1, Some(clock(46, 0).wall));
+    assert_eq!(kept(&controller, clock(22, 0)), [(job, clock(46, 0).wall); 2]);
 }
 
 #[test]

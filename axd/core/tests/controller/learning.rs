@@ -143,6 +143,14 @@ fn a_job_that_came_before_the_runs_ended_is_planned_with_them_when_it_starts() {
     assert_eq!(runs.planned(held), Span::seconds(10));
 }
 
+#[test]
+fn a_policy_that_is_older_than_the_key_counts_on_what_was_learnt() {
+    let mut policy = serde_json::to_value(config().policy).unwrap();
+    policy.as_object_mut().unwrap().remove("learnt_ends").unwrap();
+    let policy: ax_core::config::Policy = serde_json::from_value(policy).unwrap();
+    assert!(policy.learnt_ends, "as the controller did that wrote it");
+}
+
 /// Of 8 CPUs 4 are held by a job whose last runs took 10 s and which may take 100, 2 by one that ends after 20 s: who wants
 /// 4 has them then, and whoever comes later and takes its time would be in the way.
 #[test]

@@ -26,8 +26,10 @@ struct Gang {
     open: BTreeSet<HostName>,
     /// What settled it.
     verdict: Option<Outcome>,
-    /// It was asked to end after that, or before.
+    /// It was told to end after that, or before.
     told: bool,
+    /// As what somebody asked for its end, first: its job may have another attempt by the time it is over.
+    asked: Option<Outcome>,
     began: bool,
 }
 
@@ -42,7 +44,7 @@ impl Gangs {
                 let width = open.len() as u32;
                 assert!((wanted.min..=wanted.max).contains(&width), "{attempt} wants {wanted}, has {open:?}");
                 let first = allocation.node.clone();
-                let new = Gang { first, open, verdict: None, told: false, began: false };
+                let new = Gang { first, open, verdict: None, told: false, asked: None, began: false };
                 assert!(self.0.insert(attempt.epoch, new).is_none(), "{attempt} starts twice");
             }
             Decision::PartClosed { attempt, node, end, .. } => {
@@ -60,28 +62,31 @@ impl Gangs {
                     gang.began = true;
                 }
             }
-            Decision::Terminate { attempt, .. } => {
+            Decision::Terminate { attempt, outcome, message, .. } => {
                 if let Some(gang) = self.0.get_mut(&attempt.epoch) {
+                    // By the part that settled it, which asks for nothing, or by somebody.
+                    let settled = gang.verdict.is_some() && message.starts_with("it has ended on ");
+                    gang.asked = gang.asked.or((!settled).then_some(*outcome));
                     gang.told = true;
                 }
             }
-            Decision::Closed { attempt, end, .. } => self.closed(seen, *attempt, end),
+            Decision::Closed { attempt, end, .. } => self.closed(*attempt, end),
             _ => {}
         }
     }
 
-    fn closed(&mut self, seen: &Seen<'_>, attempt: AttemptName, end: &AttemptEnd) {
+    fn closed(&mut self, attempt: AttemptName, end: &AttemptEnd) {
         let Some(gang) = self.0.remove(&attempt.epoch) else { return };
         let Some(verdict) = gang.verdict else {
             assert_eq!(gang.open.len(), 1, "{attempt} is over and lives on {:?}", gang.open);
             return;
         };
         assert!(gang.open.is_empty(), "{attempt} is over and lives on {:?}", gang.open);
-        let asked = seen.controller.job(attempt.job.number).and_then(|job| job.attempt.clone());
-        let asked = asked.filter(|own| own.name == attempt).and_then(|own| own.ending);
         let lost = matches!(verdict, Outcome::LeaseLost | Outcome::NodeFail | Outcome::LaunchFailed);
-        let expected = match (asked, verdict) {
-            (Some(_), _) if lost => return,
+        let expected = match (gang.asked, verdict) {
+            // Whoever was asked to end counts as what was asked, however it was lost.
+            (Some(_), Outcome::LaunchFailed) if !gang.began => return,
+            (Some(asked), _) if lost => asked,
             (_, Outcome::LaunchFailed) if gang.began => Outcome::LeaseLost,
             (_, Outcome::Failed) => return,
             (_, verdict) => verdict,

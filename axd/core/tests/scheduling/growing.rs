@@ -8,7 +8,7 @@ use ax_core::job::AttemptEnd;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::Outcome;
 use ax_core::size::Megabytes;
-use ax_core::time::{BootTime, Now, WallTime};
+use ax_core::time::{BootTime, Now, Span, WallTime};
 
 use crate::chance::{node, of, plain};
 
@@ -25,8 +25,22 @@ fn request(which: u64) -> Request {
     wanted
 }
 
-/// Full nodes, and so many jobs that wait; some of those that run.
-fn crowded(scheduler: Scheduler, preemption: bool, waiting: u64) -> (Controller, Vec<AttemptName>) {
+/// The instant of the events whose cost is counted.
+const THEN: u64 = 100_000;
+
+/// With a deadline that lets it start now, and no later: what runs ends later than that.
+fn in_a_hurry(mut wanted: Request) -> Request {
+    let needs = wanted.estimate.unwrap_or_default();
+    let deadline = at(THEN + 500).wall + Span(needs.0 - needs.0 / 10);
+    wanted.set_special(|special| special.deadline = Some(deadline));
+    wanted
+}
+
+/// Full nodes, and so many jobs that wait, all of them in a hurry or none; some of those that run.
+fn crowded(
+    (scheduler, preemption, hurry): (Scheduler, bool, bool),
+    waiting: u64,
+) -> (Controller, Vec<AttemptName>) {
     let mut config = Config::default();
     (config.policy.scheduler, config.policy.preemption) = (scheduler, preemption);
     config.queues.push(Queue::named("other".parse().unwrap()));
@@ -37,7 +51,8 @@ fn crowded(scheduler: Scheduler, preemption: bool, waiting: u64) -> (Controller,
     let mut running = Vec::new();
     for key in 0..waiting {
         let queue = ["default", "other"][key as usize % 2].parse().unwrap();
-        let new = of(u128::from(key), 1000 + key as u32 % 4, queue, request(key), false);
+        let wanted = if hurry { in_a_hurry(request(key)) } else { request(key) };
+        let new = of(u128::from(key), 1000 + key as u32 % 4, queue, wanted, false);
         for decision in controller.step(at(key), Event::Submitted(Box::new(new))) {
             if let Decision::Launch { attempt, .. } = decision {
                 running.push(attempt);
@@ -50,10 +65,10 @@ fn crowded(scheduler: Scheduler, preemption: bool, waiting: u64) -> (Controller,
 #[test]
 fn law_17_an_event_costs_no_more_when_ten_times_as_many_wait() {
     for scheduler in [Scheduler::Fifo, Scheduler::FairShare] {
-        for preemption in [false, true] {
+        for (preemption, hurry) in [(false, false), (true, false), (false, true), (true, true)] {
             let cost = |waiting| {
-                let (controller, running) = crowded(scheduler, preemption, waiting);
-                let now = at(100_000);
+                let (controller, running) = crowded((scheduler, preemption, hurry), waiting);
+                let now = at(THEN);
                 let end = AttemptEnd {
                     outcome: Outcome::Succeeded,
                     exit_code: Some(0),
@@ -73,7 +88,7 @@ fn law_17_an_event_costs_no_more_when_ten_times_as_many_wait() {
             for (few, many) in few.into_iter().zip(many) {
                 assert!(
                     few > 0 && many <= few,
-                    "{scheduler:?}, {preemption}: {many} jobs looked at, {few} of a tenth"
+                    "{scheduler:?}, {preemption}, {hurry}: {many} jobs looked at, {few} of a tenth"
                 );
             }
         }
