@@ -110,7 +110,7 @@ fn after_each_of_many_bad_ends_the_card_is_clean_or_its_holder_is_named_slow_as_
         let options = ["--gpus", "1", "--mem", "20G", "--no-requeue"];
         let job = cluster.submit(ALICE, &options, &script(&fake, way));
         wait_for("the job to hold memory", || cluster.home(ALICE).join("up").exists());
-        if way == Way::NeverFree {
+        if matches!(way, Way::NeverFree | Way::SlowDriver) {
             wait_for("a look at it", || card(&cluster).0 >= 15_000);
         }
         end_badly(&mut cluster, &fake, way, &job);
