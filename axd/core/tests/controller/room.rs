@@ -98,6 +98,25 @@ fn a_restart_does_not_forget_for_whom_room_is_made() {
 }
 
 #[test]
+fn what_was_made_safe_in_each_attempt_that_was_ended_for_others_is_kept() {
+    let mut controller = ready(preempting());
+    let (job, out) = submit(&mut controller, 1, submission(1, with_cards(4, 10)));
+    let mut victim = launched(&out)[0];
+    for round in 1..=2_u32 {
+        let begin = u64::from(round) * 100_000;
+        controller.step(at(begin), Event::AttemptStarted { attempt: victim, at: at(begin).wall });
+        controller.step(at(begin + 7000), Event::Checkpointed { attempt: victim, at: at(begin + 7000).wall });
+        let urgent = in_queue(u128::from(round) + 1, "high", with_cards(4, 90));
+        controller.step(at(begin + 9000), Event::Submitted(Box::new(urgent)));
+        let out = controller.step(at(begin + 9500), over(victim, Outcome::Preempted));
+        let urgent = launched(&out)[0];
+        let out = controller.step(at(begin + 9600), over(urgent, Outcome::Succeeded));
+        victim = launched(&out)[0];
+    }
+    assert_eq!(controller.job(job.number).unwrap().saved, Span(14_000));
+}
+
+#[test]
 fn a_begin_time_that_a_clock_set_back_brings_back_is_waited_for() {
     let mut controller = ready(config());
     let begin = at(1000).wall;
