@@ -165,8 +165,8 @@ impl Card {
         Megabytes(self.mem.0 * u64::from(100 - reserve.min(100)) / 100)
     }
 
-    /// What a request takes of this card; `None`: it is of another type or too small. A slice that is larger than the
-    /// part that may be shared takes the whole card.
+    /// What a request takes of this card; `None`: it is of another type or too small. A slice that is no smaller than the
+    /// card, or larger than the part that may be shared, takes the whole card.
     pub fn demand(&self, wanted: &CardRequest, reserve: u32) -> Option<CardDemand> {
         if wanted.kind.is_some() && wanted.kind != self.kind {
             return None;
@@ -175,7 +175,7 @@ impl Card {
         match wanted.slice {
             None => Some(whole),
             Some(slice) if slice > self.mem => None,
-            Some(slice) if slice > self.shared(reserve) => Some(whole),
+            Some(slice) if slice == self.mem || slice > self.shared(reserve) => Some(whole),
             Some(slice) => {
                 Some(CardDemand { charge: slice, limit: self.shared(reserve), slice: Some(slice) })
             }
