@@ -145,7 +145,7 @@ fn node_adds_up(node: &Node) -> Result<(), String> {
 /// Room is made for jobs that are ready, and by attempts that were asked to go and not for two jobs at once.
 fn room_is_made_for_who_waits(controller: &Controller) -> Result<(), String> {
     let mut victims = BTreeSet::new();
-    for (job, claim) in controller.jobs().filter_map(|job| Some((job, job.claim.as_ref()?))) {
+    for (job, claim) in controller.jobs().filter_map(|job| Some((job, job.rare.claim.as_ref()?))) {
         if job.state != JobState::Ready {
             return Err(format!("{} is {} and room is made for it", job.id, job.state));
         }
@@ -189,7 +189,7 @@ fn queues_keep_their_limits(controller: &Controller) -> Result<(), String> {
 /// The order holds the ready jobs, each once, and no other; none of them is held or in its back-off.
 fn the_order_is_the_ready_jobs(controller: &Controller) -> Result<(), String> {
     let mut ready = controller.jobs().filter(|j| j.state == JobState::Ready);
-    if let Some(job) = ready.find(|j| j.hold.is_some() || j.backoff_until.is_some()) {
+    if let Some(job) = ready.find(|j| j.rare.hold.is_some() || j.rare.backoff_until.is_some()) {
         return Err(format!("{} is ready and is held, or waits for its back-off", job.id));
     }
     let queues = &controller.config().queues;

@@ -291,8 +291,8 @@ impl Engine {
 
 /// A boot clock of an earlier boot says nothing: what it held back is due.
 fn in_this_boot(mut job: Job, same_boot: bool) -> Job {
-    if !same_boot && job.backoff_until.is_some() {
-        job.backoff_until = Some(BootTime(0));
+    if !same_boot && job.rare.backoff_until.is_some() {
+        job.rare.change(|rare| rare.backoff_until = Some(BootTime(0)));
     }
     job
 }

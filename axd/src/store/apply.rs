@@ -119,7 +119,7 @@ pub(crate) fn is_live(state: JobState) -> bool {
 
 /// When the job ended, if it is over: one that was opened again keeps its old time in the core.
 pub(crate) fn over_at(job: &Job) -> Option<i64> {
-    job.ended_at.filter(|_| job.state.is_final()).map(|t| t.0)
+    job.rare.ended_at.filter(|_| job.state.is_final()).map(|t| t.0)
 }
 
 /// Epochs and the like as SQLite has numbers. What is too large would stand

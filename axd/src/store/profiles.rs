@@ -110,7 +110,7 @@ impl Store {
             let peak = peak.map(|mb| Megabytes(mb.unsigned_abs()));
             let job: Option<Job> = serde_json::from_str(&core).ok();
             Ok(job.map(|job| {
-                let length: Span = job.saved + (to - from);
+                let length: Span = job.rare.saved + (to - from);
                 (job, Run { length, peak, ended: to })
             }))
         });

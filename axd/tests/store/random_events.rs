@@ -143,7 +143,7 @@ fn to_come_back(controller: &Controller, now: Now) -> Vec<Job> {
 }
 
 fn settled(mut job: Job, now: Now) -> Job {
-    job.backoff_until = job.backoff_until.filter(|until| *until > now.boot);
+    job.rare.change(|rare| rare.backoff_until = rare.backoff_until.filter(|until| *until > now.boot));
     job
 }
 

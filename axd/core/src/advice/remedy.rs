@@ -2,6 +2,7 @@
 //! tried, and how much of what was asked for a change gives up.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::id::QueueName;
 use crate::job::Job;
@@ -41,7 +42,7 @@ fn tenths(number: u64) -> Megabytes {
 impl Remedy {
     /// Puts it into a job.
     pub fn apply(&self, job: &mut Job) {
-        let request = &mut job.request;
+        let request = Arc::make_mut(&mut job.request);
         let cards = &mut request.cards;
         match self {
             Remedy::Queue(queue) => job.queue = queue.clone(),

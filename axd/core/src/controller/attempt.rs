@@ -133,12 +133,15 @@ impl Controller {
         let Some(job) = self.jobs.get_mut(&name.job.number).map(Arc::make_mut) else { return };
         if end.outcome == Outcome::Preempted {
             let renewed = job.attempt.as_deref().is_some_and(|attempt| attempt.renewed);
-            job.evictions += u32::from(!renewed);
-            job.saved = job.saved + safe_work(job);
+            let safe = safe_work(job);
+            job.rare.change(|rare| {
+                rare.evictions += u32::from(!renewed);
+                rare.saved = rare.saved + safe;
+            });
         }
         let next = match out_of_time {
             true => Next::Over(JobState::Deadline),
-            false => what_follows(&job.request, job.retries_used, &end),
+            false => what_follows(&job.request, job.rare.retries_used, &end),
         };
         // A program that gets no more of a card mostly ends by itself, with a code of its own. One that is over asked for
         // what it asked for.
@@ -154,7 +157,7 @@ impl Controller {
         if let Some(job) =
             self.jobs.get_mut(&name.job.number).map(Arc::make_mut).filter(|j| j.state.is_final())
         {
-            job.ended_at = Some(at);
+            job.rare.change(|rare| rare.ended_at = Some(at));
         }
     }
 
@@ -205,8 +208,10 @@ impl Controller {
     ) {
         if let Some(mut kept) = self.jobs.remove(&number) {
             let job = Arc::make_mut(&mut kept);
-            job.retries_used += u32::from(delay.is_some());
-            job.backoff_until = delay.map(|d| now.boot + d);
+            job.rare.change(|rare| {
+                rare.retries_used += u32::from(delay.is_some());
+                rare.backoff_until = delay.map(|d| now.boot + d);
+            });
             self.learn_length(job);
             self.jobs.insert(number, kept);
         }
@@ -252,7 +257,7 @@ impl Controller {
             None => {
                 let why = format!("its last assignment was never started: {why}");
                 if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
-                    job.backoff_until = pause.map(|pause| now.boot + pause);
+                    job.rare.change(|rare| rare.backoff_until = pause.map(|pause| now.boot + pause));
                 }
                 self.shift(now, number, Move::by_ax(Cause::NeverStarted, JobState::Pending, &why), out);
                 self.settle_waiting(now, number, &Actor::Ax, &why, out);
@@ -360,7 +365,7 @@ fn safe_work(job: &Job) -> Span {
 /// was seen to have used the slice up. One that was charged less than it asked for has what it asked for first.
 fn grow_slice(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) -> Option<Decision> {
     let asked = job.learnt.as_deref().and_then(|learnt| learnt.asked);
-    let slice = job.request.cards.as_mut().and_then(|cards| cards.slice.as_mut())?;
+    let slice = Arc::make_mut(&mut job.request).cards.as_mut().and_then(|cards| cards.slice.as_mut())?;
     let peak = end.card_peak.filter(|peak| peak.0 >= slice.0 * 9 / 10)?;
     let half_more = Megabytes(slice.0 * 3 / 2).min(next_card?);
     let more = asked.filter(|asked| *asked > *slice).unwrap_or(half_more);

@@ -132,7 +132,7 @@ impl Whose {
         match self {
             Whose::Queue(queue) => job.queue == *queue,
             Whose::User(user) => *job.owner.name == **user,
-            Whose::Group(group) => job.groups.iter().any(|own| **own == **group),
+            Whose::Group(group) => job.rare.groups.iter().any(|own| **own == **group),
             Whose::EachUser(queue) => queue.as_ref().is_none_or(|queue| job.queue == *queue),
         }
     }

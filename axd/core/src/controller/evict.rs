@@ -29,7 +29,7 @@ use super::{Controller, Decision};
 impl Controller {
     /// The places that victims are leaving for a job.
     pub(super) fn claimed(&self, job: &Job) -> Option<Places> {
-        let claim = job.claim.as_ref()?;
+        let claim = job.rare.claim.as_ref()?;
         let place = |part: &ClaimedPart| {
             let node = self.nodes.position(&part.node)?;
             let has = &self.nodes.as_slice()[node].inventory.cards;
@@ -50,7 +50,8 @@ impl Controller {
     /// Urgent jobs whose victims have gone start in their places.
     pub(super) fn settle_claims(&mut self, now: Now, out: &mut Vec<Decision>) {
         for number in self.claims.clone() {
-            let Some((job, claim)) = self.job(number).and_then(|job| Some((job, job.claim.as_ref()?))) else {
+            let Some((job, claim)) = self.job(number).and_then(|job| Some((job, job.rare.claim.as_ref()?)))
+            else {
                 continue;
             };
             // What was made free stays kept until something can be started there.
@@ -88,7 +89,7 @@ impl Controller {
     fn drop_claim(&mut self, number: JobNumber) {
         self.claims.remove(&number);
         if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
-            job.claim = None;
+            job.rare.change(|rare| rare.claim = None);
         }
     }
 
@@ -104,7 +105,7 @@ impl Controller {
     /// Nobody counts any more on what was to be free on a node.
     pub(super) fn drop_claims_on(&mut self, node: &HostName, out: &mut Vec<Decision>) {
         let on = |claim: &Claim| claim.parts().any(|part| part.node == *node);
-        let there = |job: &&Job| job.claim.as_deref().is_some_and(on);
+        let there = |job: &&Job| job.rare.claim.as_deref().is_some_and(on);
         let jobs = self.claims.iter().filter_map(|number| self.job(*number));
         let dropped: Vec<JobNumber> = jobs.filter(there).map(|job| job.id.number).collect();
         for number in dropped {
@@ -169,7 +170,7 @@ impl Controller {
             let job = self.jobs.get(self.by_epoch.get(key)?)?;
             let attempt = job.attempt.as_ref().filter(|a| !a.is_going())?;
             let may_go = gap(job)
-                && job.evictions < policy.max_preemptions
+                && job.rare.evictions < policy.max_preemptions
                 && match job.request.preempt {
                     PreemptMode::Requeue => job.request.requeue,
                     PreemptMode::Cancel => true,
@@ -234,7 +235,7 @@ impl Controller {
             self.end_attempt(number, Outcome::Preempted, &Actor::Ax, message.clone(), out);
         }
         if let Some(job) = self.jobs.get_mut(&urgent).map(Arc::make_mut) {
-            job.claim = Some(Box::new(claim));
+            job.rare.change(|rare| rare.claim = Some(Box::new(claim)));
             self.claims.insert(urgent);
         }
         // Noted so that the claim is written down with the job.

@@ -40,7 +40,7 @@ impl Controller {
             out.push(Decision::Counted { attempt: name, idle });
         }
         // Who has answered is asked again only after that time, and has all of the first limit anew.
-        let counted = job.kept_until.map_or(lasted, |until| lasted.min(now.wall - until));
+        let counted = job.rare.kept_until.map_or(lasted, |until| lasted.min(now.wall - until));
         match due(job, limits, counted) {
             Due::Nothing => {}
             Due::Warning => warn(job, limits.1, counted, out),
@@ -74,7 +74,7 @@ impl Controller {
         let until = now.wall + span;
         let what = asked.said(&format!("idle cards kept for {}", format_duration(span)));
         if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
-            job.kept_until = Some(until);
+            job.rare.change(|rare| rare.kept_until = Some(until));
             if let Some(attempt) = &mut job.attempt {
                 attempt.idle.warned = None;
             }

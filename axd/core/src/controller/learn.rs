@@ -25,7 +25,7 @@ impl Controller {
     pub(super) fn teach(&mut self, number: JobNumber, ended: WallTime, peak: Option<Megabytes>) {
         let Some(job) = self.jobs.get(&number) else { return };
         let Some(started) = job.attempt.as_ref().and_then(|attempt| attempt.started_at) else { return };
-        let length = job.saved + (ended - started);
+        let length = job.rare.saved + (ended - started);
         Arc::make_mut(&mut self.history).add(job.owner.uid, job.signature, &Run { length, peak, ended });
     }
 
@@ -35,7 +35,7 @@ impl Controller {
         let length = self.usual_length(job);
         let mut learnt = job.learnt.as_deref().copied().unwrap_or_default();
         learnt.length = length;
-        job.learnt = (learnt != Learnt::default()).then(|| Box::new(learnt));
+        job.learnt = (learnt != Learnt::default()).then(|| Arc::new(learnt));
     }
 
     /// What a job that starts is planned with: runs may have ended since it came. Never more than the place was chosen
@@ -73,14 +73,15 @@ impl Controller {
             return None;
         }
         let mut charged = job.clone();
-        charged.request.cards = Some(CardRequest { slice: Some(usual), ..wanted.clone() });
+        Arc::make_mut(&mut charged.request).cards =
+            Some(CardRequest { slice: Some(usual), ..wanted.clone() });
         if usual > asked && self.fits_nowhere(&charged) {
             return None;
         }
-        job.request.cards = charged.request.cards;
+        job.request = charged.request;
         let measured = u32::try_from(runs.measured()).unwrap_or(u32::MAX);
         let length = job.learnt.as_deref().and_then(|learnt| learnt.length);
-        job.learnt = Some(Box::new(Learnt { length, asked: Some(asked), measured }));
+        job.learnt = Some(Arc::new(Learnt { length, asked: Some(asked), measured }));
         Some(format!(
             "asks for {} of a card; by its last {} counted with {}",
             asked.of_card(),

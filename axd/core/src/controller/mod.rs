@@ -12,8 +12,10 @@ mod event;
 mod evict;
 mod gang;
 mod idle;
+mod keys;
 mod learn;
 mod moments;
+mod once;
 mod overuse;
 mod person;
 mod places;
@@ -50,7 +52,9 @@ use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime, Zone};
 use attempt::hold_what_jobs_hold;
 use bounds::Limits;
+use keys::Keys;
 use moments::Moments;
+use once::Shared;
 use person::Asked;
 
 /// How long a finished job stays in memory, so that what is on its way about it
@@ -64,7 +68,9 @@ pub struct Controller {
     nodes: Nodes,
     /// Shared with copies that are read elsewhere; a tree of values of this size would be half empty anyhow.
     jobs: BTreeMap<JobNumber, Arc<Job>>,
-    keys: BTreeMap<(Uid, SubmissionKey), JobNumber>,
+    /// What many of them have the same.
+    shared: Shared,
+    keys: Keys,
     /// The job of each living attempt, by epoch.
     by_epoch: BTreeMap<AttemptKey, JobNumber>,
     order: WaitingOrder,
@@ -76,14 +82,12 @@ pub struct Controller {
     times: VirtualTimes,
     /// What the users have had.
     usages: Usages,
-    /// What jobs took.
-    /// Shared with sketches.
+    /// What jobs took. Shared with sketches.
     history: Arc<History>,
     /// What making room has cost lately.
     losses: Losses,
-    /// The time of the last event.
+    /// The time of the last event, by both clocks.
     seen: WallTime,
-    /// The same by the boot clock.
     seen_boot: BootTime,
     /// What was asked of cards lately.
     mix: Mix,
@@ -231,7 +235,7 @@ impl Controller {
         while let Some(&(at, number)) = self.backoffs.first().filter(|(at, _)| *at <= now.boot) {
             self.backoffs.remove(&(at, number));
             if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) {
-                job.backoff_until = None;
+                job.rare.change(|rare| rare.backoff_until = None);
             }
             due.insert(number);
         }
@@ -246,7 +250,7 @@ impl Controller {
 
     fn forget(&mut self, number: JobNumber) {
         if let Some(job) = self.jobs.remove(&number) {
-            self.keys.remove(&(job.owner.uid, job.key));
+            self.keys.remove(&job);
         }
     }
 
@@ -291,12 +295,14 @@ impl Controller {
         let Some(mut kept) = self.unindex(number) else { return false };
         let job = Arc::make_mut(&mut kept);
         job.state = to;
-        job.claim = job.claim.take().filter(|_| to == JobState::Ready);
+        job.rare.change(|rare| {
+            rare.claim = rare.claim.take().filter(|_| to == JobState::Ready);
+            rare.ended_at = to.is_final().then_some(now.wall);
+        });
         // A running job's note stays the reason for which it, and there, was started.
         if cause != Cause::Confirmed {
             job.note = (!why.is_empty()).then(|| why.into());
         }
-        job.ended_at = None;
         match to {
             JobState::Ready => {
                 job.eligible_at = Some(now.wall);
@@ -306,7 +312,6 @@ impl Controller {
                     self.wake_queue(job);
                 }
             }
-            _ if to.is_final() => job.ended_at = Some(now.wall),
             _ => {}
         }
         self.index(kept);
@@ -322,26 +327,27 @@ impl Controller {
         if job.bounds != bounds {
             Arc::make_mut(&mut job).bounds = bounds;
         }
+        self.shared.share(&mut job);
         if job.state.is_active() {
             self.limits.started(&job);
         }
-        self.keys.insert((job.owner.uid, job.key), number);
+        self.keys.insert(&job);
         match job.state {
             JobState::Pending => {
                 if let Some(begin) = job.request.begin {
                     self.begins.insert((begin, number));
                 }
-                if let Some(until) = job.backoff_until {
+                if let Some(until) = job.rare.backoff_until {
                     self.backoffs.insert((until, number));
                 }
             }
             state if state.is_final() && state != JobState::FailedUnknownState => {
-                let since = job.ended_at.unwrap_or_default();
+                let since = job.rare.ended_at.unwrap_or_default();
                 self.leaving.insert((since + FINISHED_STAYS, number));
             }
             _ => {}
         }
-        if job.claim.is_some() {
+        if job.rare.claim.is_some() {
             self.claims.insert(number);
         }
         self.note_moment(&job);
@@ -367,7 +373,7 @@ impl Controller {
         if let Some(begin) = job.request.begin {
             self.begins.remove(&(begin, number));
         }
-        if let Some(until) = job.backoff_until {
+        if let Some(until) = job.rare.backoff_until {
             self.backoffs.remove(&(until, number));
         }
         if job.state.is_active() {
@@ -444,8 +450,7 @@ impl Controller {
 
     /// The job that a key became, as long as it is in memory.
     pub fn job_of_key(&self, uid: Uid, key: SubmissionKey) -> Option<JobId> {
-        let number = self.keys.get(&(uid, key))?;
-        self.jobs.get(number).map(|j| j.id)
+        self.keys.find(uid, key, |number| self.job(number)).map(|job| job.id)
     }
 
     /// All nodes, by name.
@@ -490,8 +495,6 @@ impl Controller {
 
     /// Whether nothing of its own keeps a job from starting: hold, begin time, back-off, hours.
     fn own_conditions_met(&self, job: &Job, now: Now) -> bool {
-        let begun = job.request.begin.is_none_or(|begin| begin <= now.wall);
-        let free = job.hold.is_none() && job.backoff_until.is_none() && begun;
-        free && self.opens(job, now.wall) == Some(now.wall)
+        job.is_free(now.wall) && self.opens(job, now.wall) == Some(now.wall)
     }
 }

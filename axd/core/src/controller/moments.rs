@@ -143,12 +143,11 @@ impl Controller {
             self.config.policy.reservations > 0 && self.config.policy.scheduler != Scheduler::FifoStrict;
         let waiting = self.moments.missed.iter().filter(|_| keeps).filter_map(|number| self.job(*number));
         waiting.into_iter().find(|job| {
-            let begun = job.request.begin.is_none_or(|begin| begin <= self.seen);
-            let free = job.hold.is_none() && job.backoff_until.is_none() && begun;
-            free && self
-                .config
-                .queue(job.queue.as_str())
-                .is_some_and(|queue| queue.state != QueueState::Stopped)
+            job.is_free(self.seen)
+                && self
+                    .config
+                    .queue(job.queue.as_str())
+                    .is_some_and(|queue| queue.state != QueueState::Stopped)
         })
     }
 

@@ -157,7 +157,7 @@ impl Controller {
         }
         let waiting = job.state.is_waiting();
         if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
-            job.hold = Some(actor.name().into());
+            job.rare.change(|rare| rare.hold = Some(actor.name().into()));
         }
         let said = asked.said("held");
         let what = if waiting { said } else { format!("{said}; takes effect if it waits again") };
@@ -168,7 +168,7 @@ impl Controller {
     fn release(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
         let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
-        let refusal = match (held_by_administrator(job), &job.hold) {
+        let refusal = match (held_by_administrator(job), &job.rare.hold) {
             (_, None) => Some((ErrorClass::Refused, format!("{id} is not held"))),
             (Some(who), _) if !actor.is_admin() => {
                 let why = format!("{id} is held by {who}, an administrator, and released by one");
@@ -181,7 +181,7 @@ impl Controller {
             return;
         }
         if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
-            job.hold = None;
+            job.rare.change(|rare| rare.hold = None);
         }
         let what = asked.said("released");
         out.push(asked.noted(&what));
@@ -259,20 +259,21 @@ impl Controller {
 
 /// Who holds a job, if that is not its owner: only the owner and administrators can hold one at all.
 fn held_by_administrator(job: &Job) -> Option<&str> {
-    job.hold.as_deref().filter(|who| **who != *job.owner.name)
+    job.rare.hold.as_deref().filter(|who| **who != *job.owner.name)
 }
 
 /// Applies a change and says it in words.
 fn apply(job: &mut Job, change: Change) -> String {
     let mut said = Vec::new();
+    let request = Arc::make_mut(&mut job.request);
     if let Some(priority) = change.priority {
-        said.push(format!("priority {} → {priority}", job.request.priority));
-        job.request.priority = priority;
+        said.push(format!("priority {} → {priority}", request.priority));
+        request.priority = priority;
     }
     if let Some(limit) = change.time_limit {
         let text = |l: Option<crate::time::Span>| l.map_or("none".to_owned(), |s| s.to_string());
-        said.push(format!("time limit {} → {}", text(job.request.time_limit), text(limit)));
-        job.request.time_limit = limit;
+        said.push(format!("time limit {} → {}", text(request.time_limit), text(limit)));
+        request.time_limit = limit;
     }
     if let Some(queue) = change.queue {
         said.push(format!("queue {} → {queue}", job.queue));
@@ -284,15 +285,15 @@ fn apply(job: &mut Job, change: Change) -> String {
     }
     if let Some(begin) = change.begin {
         said.push(format!("begins at {begin}"));
-        job.request.begin = Some(begin);
+        request.begin = Some(begin);
     }
     if let Some(window) = change.window {
         said.push(format!("runs only within {window}"));
-        job.request.set_special(|special| special.window = Some(window));
+        request.set_special(|special| special.window = Some(window));
     }
     if let Some(deadline) = change.deadline {
         said.push(format!("to be over by {deadline}"));
-        job.request.set_special(|special| special.deadline = Some(deadline));
+        request.set_special(|special| special.deadline = Some(deadline));
     }
     if said.is_empty() { "nothing changed".to_owned() } else { said.join(", ") }
 }

@@ -127,7 +127,11 @@ impl Controller {
     pub(super) fn planned_with(&self, job: &Job, length: Option<Span>) -> Span {
         const SHORTEST: Span = Span::seconds(1);
         let all = length.unwrap_or(self.config.policy.unplanned());
-        if job.saved == Span(0) { all } else { Span(all.0.saturating_sub(job.saved.0)).max(SHORTEST) }
+        if job.rare.saved == Span(0) {
+            all
+        } else {
+            Span(all.0.saturating_sub(job.rare.saved.0)).max(SHORTEST)
+        }
     }
 
     /// All nodes, by position.
@@ -392,7 +396,7 @@ impl Controller {
         if let Some(job) =
             self.jobs.get_mut(&number).map(Arc::make_mut).filter(|_| learnt != Learnt::default())
         {
-            job.learnt = Some(Box::new(learnt));
+            job.learnt = Some(Arc::new(learnt));
         }
         out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, others, why, passed });
         shifted

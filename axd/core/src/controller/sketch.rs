@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::explain::PLANNED;
 use crate::id::JobNumber;
 
+use super::keys::Keys;
 use super::moments::Moments;
+use super::once::Shared;
 use super::{Controller, Troubles, WaitingOrder};
 
 impl Controller {
@@ -25,7 +27,8 @@ impl Controller {
             config: Arc::clone(&self.config),
             nodes: self.nodes.clone(),
             jobs: BTreeMap::new(),
-            keys: BTreeMap::new(),
+            shared: Shared::default(),
+            keys: Keys::default(),
             by_epoch: BTreeMap::new(),
             order: WaitingOrder::default(),
             limits: self.limits.clone(),

@@ -20,7 +20,9 @@ use crate::time::{BootTime, WallTime, Zone};
 
 use super::attempt::hold_what_jobs_hold;
 use super::bounds::Limits;
+use super::keys::Keys;
 use super::moments::Moments;
+use super::once::Shared;
 use super::{Controller, Troubles};
 
 /// What is known of a node beyond what it registers with and what jobs hold of it.
@@ -111,7 +113,8 @@ impl Controller {
             pass_due: false,
             nodes,
             jobs: BTreeMap::new(),
-            keys: BTreeMap::new(),
+            shared: Shared::default(),
+            keys: Keys::default(),
             begins: BTreeSet::new(),
             backoffs: BTreeSet::new(),
             leaving: BTreeSet::new(),
@@ -123,14 +126,9 @@ impl Controller {
             is_sketch: false,
             config: Arc::new(snapshot.config),
         };
-        let mut owners: BTreeSet<Arc<str>> = BTreeSet::new();
         for mut kept in snapshot.jobs {
             let job = Arc::make_mut(&mut kept);
-            // Ten thousand jobs of one user in one queue share these texts, as they did when they came.
-            match owners.get(&job.owner.name) {
-                Some(known) => job.owner.name = Arc::clone(known),
-                None => drop(owners.insert(Arc::clone(&job.owner.name))),
-            }
+            // Ten thousand jobs of one queue share its name, as they did when they came.
             if let Some(queue) = this.config.queue(job.queue.as_str()) {
                 job.queue = queue.name.clone();
             }

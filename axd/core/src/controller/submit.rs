@@ -5,11 +5,12 @@ use std::sync::Arc;
 use crate::api::ErrorClass;
 use crate::config::{Packing, QueueState};
 use crate::id::{JobId, Uid};
+use crate::job::rare::{Rare, Rarely};
 use crate::job::state::JobState;
 use crate::job::{Actor, Job};
 use crate::schedule::fragmentation::Mix;
 use crate::schedule::history::Signature;
-use crate::time::{Now, Span};
+use crate::time::Now;
 
 use super::{Controller, Decision, Submission};
 
@@ -32,31 +33,24 @@ impl Controller {
         let id = JobId { year, number: self.next_number };
         self.next_number = after;
         let actor = Actor::User { uid: owner.uid, name: Arc::clone(&owner.name), admin: false };
+        let hold = hold.then(|| owner.name.as_ref().into());
         let mut job = Job {
             id,
             key,
             name,
             queue,
-            groups,
             bounds: None,
-            request,
+            request: Arc::new(request),
             state: JobState::Pending,
             submitted_at: now.wall,
             eligible_at: None,
-            ended_at: None,
-            hold: hold.then(|| owner.name.as_ref().into()),
-            backoff_until: None,
             attempts: 0,
-            retries_used: 0,
-            evictions: 0,
-            saved: Span(0),
             signature: Signature(0),
             learnt: None,
-            claim: None,
-            kept_until: None,
+            rare: Rarely::from(Rare { groups, hold, ..Rare::default() }),
             attempt: None,
             note: None,
-            owner,
+            owner: Arc::new(owner),
         };
         job.bounds = self.limits.bounds(&job);
         if let Some(why) = self.out_of_bounds(&job).or_else(|| self.lapsed(&job, now.wall)) {
@@ -118,7 +112,7 @@ impl Controller {
         }
         // What no node could hold whoever asks is somebody else's to say.
         let reserve = self.config.resources.gpu_reserve;
-        let anybody = self.nodes.iter().any(|node| node.could_ever_hold(&job.request, reserve));
+        let anybody = self.nodes.iter().any(|node| node.could_ever_hold(&*job.request, reserve));
         let confining = self.limits.confining(job);
         (anybody && !confining.is_empty() && self.fits_nowhere(job)).then(|| {
             let who = crate::text::listed(&confining);

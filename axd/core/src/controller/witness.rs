@@ -184,7 +184,7 @@ impl Controller {
     /// The places that others are leaving for a job, and who they are.
     pub(crate) fn claim_of(&self, number: JobNumber) -> Option<(Places, Vec<JobId>)> {
         let job = self.job(number)?;
-        let claim = job.claim.as_ref()?;
+        let claim = job.rare.claim.as_ref()?;
         let victims = claim.victims.iter().filter_map(|epoch| self.job_of_epoch(*epoch)).collect();
         Some((self.claimed(job)?, victims))
     }

@@ -19,14 +19,14 @@ impl Controller {
 
     fn own_conditions(&self, job: &Job, now: Now) -> Vec<Condition> {
         let mut found = Vec::new();
-        if let Some(who) = &job.hold {
+        if let Some(who) = &job.rare.hold {
             found.push(Condition::Held { job: job.id, by: who.to_string() });
         }
         if let Some(at) = job.request.begin.filter(|b| *b > now.wall) {
             found.push(Condition::Begin { at });
         }
         found.extend(self.out_of_hours(job, now));
-        if let Some(until) = job.backoff_until {
+        if let Some(until) = job.rare.backoff_until {
             let at = now.wall + (until - now.boot);
             let end = job.attempt.as_ref().and_then(|attempt| attempt.end.as_ref());
             found.push(match end.filter(|end| end.outcome == Outcome::LaunchFailed) {
@@ -35,7 +35,7 @@ impl Controller {
                     let why = end.message.as_deref().unwrap_or("never started").to_owned();
                     Condition::NeverStarted { at, why }
                 }
-                None => Condition::Retry { at, used: job.retries_used, of: job.request.retries },
+                None => Condition::Retry { at, used: job.rare.retries_used, of: job.request.retries },
             });
         }
         found
@@ -53,10 +53,10 @@ impl Controller {
     }
 
     fn expected_begin(&self, job: &Job, now: Now) -> Option<WallTime> {
-        if job.hold.is_some() {
+        if job.rare.hold.is_some() {
             return None;
         }
-        let backoff = job.backoff_until.map(|until| now.wall + (until - now.boot));
+        let backoff = job.rare.backoff_until.map(|until| now.wall + (until - now.boot));
         self.opens(job, backoff.max(job.request.begin).map_or(now.wall, |at| at.max(now.wall)))
     }
 }

@@ -106,7 +106,7 @@ impl Job {
         }
         let limit = self.request.time_limit.unwrap_or_default();
         let needs = self.request.estimate.unwrap_or(limit);
-        Some(Hours { window, deadline, limit, needs: Span(needs.0.saturating_sub(self.saved.0)) })
+        Some(Hours { window, deadline, limit, needs: Span(needs.0.saturating_sub(self.rare.saved.0)) })
     }
 
     /// How long an attempt may run that begins then, and whether its deadline says so and not its time limit.

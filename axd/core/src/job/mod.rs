@@ -6,6 +6,7 @@ pub mod features;
 pub mod gang;
 pub mod hours;
 pub mod idle;
+pub mod rare;
 pub mod request;
 pub mod spec;
 pub mod state;
@@ -19,14 +20,15 @@ use crate::node::{Allocation, AttemptKey, EndTimes};
 use crate::schedule::history::Signature;
 use crate::schedule::share::Charged;
 use crate::size::Megabytes;
-use crate::time::{BootTime, Span, WallTime};
+use crate::time::{Span, WallTime};
 use gang::Gang;
 use idle::Idleness;
+use rare::Rarely;
 use request::Request;
 use state::{JobState, Outcome};
 
 /// Who a job belongs to: number and name together, as decided at submission.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Owner {
     /// User number.
     pub uid: Uid,
@@ -81,53 +83,33 @@ pub struct Job {
     /// Key of its submission.
     pub key: SubmissionKey,
     /// Owner.
-    pub owner: Owner,
+    pub owner: Arc<Owner>,
     /// Name.
     pub name: Box<str>,
     /// Queue.
     pub queue: QueueName,
-    /// Groups of its owner for which there was a limit when it was submitted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<Box<str>>,
     /// What limits leave it of the cards; follows from the configuration.
     #[serde(skip)]
     pub bounds: Option<Arc<bounds::Bounds>>,
-    /// Needs and rules.
-    pub request: Request,
+    /// Needs and rules. Those of many jobs are the same, and then kept once.
+    pub request: Arc<Request>,
     /// State.
     pub state: JobState,
     /// When it was accepted.
     pub submitted_at: WallTime,
     /// When it last became ready.
     pub eligible_at: Option<WallTime>,
-    /// When it ended.
-    pub ended_at: Option<WallTime>,
-    /// A person's hold: who.
-    pub hold: Option<Box<str>>,
-    /// Back-off after a failure: not before this instant.
-    pub backoff_until: Option<BootTime>,
     /// Attempts made so far.
     pub attempts: u32,
-    /// Attempts that count as retries.
-    pub retries_used: u32,
-    /// How often it was ended for others.
-    #[serde(default)]
-    pub evictions: u32,
-    /// Work that earlier attempts have done and kept.
-    #[serde(default)]
-    pub saved: Span,
     /// What its owner submits as the same thing.
     #[serde(default, skip_serializing_if = "Signature::is_unknown")]
     pub signature: Signature,
     /// What was learnt of it from earlier runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub learnt: Option<Box<Learnt>>,
-    /// Room that others are making for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claim: Option<Box<Claim>>,
-    /// Until then somebody answers for its cards if they do nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept_until: Option<WallTime>,
+    pub learnt: Option<Arc<Learnt>>,
+    /// What few jobs have.
+    #[serde(flatten)]
+    pub rare: Rarely,
     /// The living attempt, or the last.
     pub attempt: Option<Box<Attempt>>,
     /// Why it stands where it stands: of an end, a requeue, a wait.
@@ -135,7 +117,7 @@ pub struct Job {
 }
 
 /// What earlier runs of the same thing say of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Learnt {
     /// How long it takes: the mean of the last two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,6 +146,12 @@ impl Job {
     /// How long it runs by what is said of it, not by what was learnt.
     pub fn declared(&self) -> Option<Span> {
         self.request.estimate.or(self.request.time_limit)
+    }
+
+    /// Whether nobody and nothing but its hours holds it back.
+    pub(crate) fn is_free(&self, at: WallTime) -> bool {
+        let begun = self.request.begin.is_none_or(|begin| begin <= at);
+        self.rare.hold.is_none() && self.rare.backoff_until.is_none() && begun
     }
 
     /// On how many nodes it holds something, or will at least.
@@ -279,4 +267,17 @@ pub struct AttemptEnd {
     /// The most memory that it was seen to use on one of its cards; absent: never measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_peak: Option<Megabytes>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There may be a hundred thousand that wait: what few of them have belongs into `Rare`, what many have the same
+    /// is kept once.
+    #[test]
+    fn a_job_is_small() {
+        assert!(size_of::<Job>() <= 176, "{}", size_of::<Job>());
+        assert!(size_of::<Request>() <= 208, "{}", size_of::<Request>());
+    }
 }

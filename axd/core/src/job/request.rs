@@ -15,7 +15,7 @@ use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
 /// A job's needs and rules, as decided at submission. CPUs, memory and cards are those of each of its nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Request {
     /// CPUs.
     pub cpus: u32,
@@ -67,7 +67,7 @@ pub struct Request {
 }
 
 /// What few jobs ask for.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Special {
     /// Features that its node must have.

@@ -228,7 +228,7 @@ pub enum When {
 }
 
 /// Daily hours, `22:00-08:00`: minutes after midnight, in the cluster's zone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Window {
     /// Opens.
     pub from: u16,
@@ -281,7 +281,7 @@ pub struct WarnSignal {
 }
 
 /// `--preempt`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PreemptMode {
     /// End it and start it again later.

@@ -235,12 +235,12 @@ fn known(snapshot: &Snapshot, found: Found) -> Cow<'_, BTreeMap<HostName, Known>
 /// The jobs that a restart needs, without pauses that have passed, and what only somebody who looks on can know.
 fn living(snapshot: &Snapshot, now: Now, found: Found) -> BTreeMap<JobNumber, Cow<'_, Job>> {
     let lives = |job: &&Job| !job.state.is_final() || job.state == JobState::FailedUnknownState;
-    let rested = |job: &Job| job.backoff_until.is_some_and(|until| until <= now.boot);
+    let rested = |job: &Job| job.rare.backoff_until.is_some_and(|until| until <= now.boot);
     let idle = |job: &Job| job.attempt.as_deref().is_some_and(|attempt| !attempt.idle.is_none());
     let kept = |job| {
         let mut kept = Cow::Borrowed(job);
         if rested(job) {
-            kept.to_mut().backoff_until = None;
+            kept.to_mut().rare.change(|rare| rare.backoff_until = None);
         }
         if found == Found::AtStart
             && idle(job)

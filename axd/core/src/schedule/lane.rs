@@ -9,10 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::time::Span;
+use crate::id::JobNumber;
+use crate::time::{Span, WallTime};
 
 use super::order::{Rank, ShapeId, Waiting};
-use super::share::VirtualTime;
+use super::share::{Share, VirtualTime};
 
 /// Which jobs of a shape are worth a look: the shorter ones, and urgent ones whatever their length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,18 +41,71 @@ pub struct Lane {
     shapes: BTreeMap<ShapeId, u32>,
 }
 
+/// A waiting job, its rank and what it is charged, with nothing twice and no gaps: there may be very many of them.
 #[derive(Debug, Clone)]
 struct Knot {
-    rank: Rank,
-    waiting: Waiting,
-    charge: VirtualTime,
-    /// In the tree of all: of this knot and those below it.
-    charges: VirtualTime,
+    value: i64,
+    since: WallTime,
+    length: Span,
+    share: Share,
+    /// In the tree of all: of this knot and those below it. Its own is what those below it leave of that.
+    charges: Halves,
     /// In the tree of the shape: the shortest of this knot and those below it.
     shortest: Span,
-    /// The most urgent of them.
-    highest: u8,
+    number: JobNumber,
+    shape: ShapeId,
     links: [[Option<Link>; 2]; 2],
+    class: u8,
+    priority: u8,
+    /// The most urgent of this knot and those below it in the tree of the shape.
+    highest: u8,
+}
+
+impl Knot {
+    fn new(rank: Rank, waiting: Waiting, charge: VirtualTime) -> Knot {
+        let Waiting { number, shape, length, share, priority } = waiting;
+        let Rank { class, value, since, .. } = rank;
+        let (charges, links) = (Halves::of(charge), [[None; 2]; 2]);
+        let (shortest, highest) = (length, priority);
+        Knot {
+            value,
+            since,
+            length,
+            share,
+            charges,
+            shortest,
+            number,
+            shape,
+            links,
+            class,
+            priority,
+            highest,
+        }
+    }
+
+    fn rank(&self) -> Rank {
+        Rank { class: self.class, value: self.value, since: self.since, number: self.number }
+    }
+
+    fn waiting(&self) -> Waiting {
+        let Knot { number, shape, length, share, priority, .. } = *self;
+        Waiting { number, shape, length, share, priority }
+    }
+}
+
+/// A virtual time that stands anywhere: as one number it would have to begin at a multiple of its size.
+#[derive(Debug, Clone, Copy)]
+struct Halves([u64; 2]);
+
+impl Halves {
+    fn of(time: VirtualTime) -> Halves {
+        Halves([(time.0 >> 64) as u64, time.0 as u64])
+    }
+
+    fn whole(self) -> VirtualTime {
+        let [high, low] = self.0;
+        VirtualTime((i128::from(high) << 64) | i128::from(low))
+    }
 }
 
 /// Position of a knot, and one, so that no link takes no room.
@@ -65,6 +119,13 @@ enum Tree {
 }
 
 type Root = Option<u32>;
+
+/// What a knot says of itself in one of the trees.
+#[derive(Debug, Clone, Copy)]
+enum Own {
+    Charge(VirtualTime),
+    Worth(Span, u8),
+}
 
 /// Equal shares of all numbers, in no order that anybody would submit in.
 fn height(number: u32) -> u32 {
@@ -80,15 +141,7 @@ impl Lane {
 
     /// Enters a job, which will be charged so much.
     pub fn insert(&mut self, rank: Rank, waiting: Waiting, charge: VirtualTime) {
-        let knot = Knot {
-            rank,
-            waiting,
-            charge,
-            charges: charge,
-            shortest: waiting.length,
-            highest: waiting.priority,
-            links: [[None; 2]; 2],
-        };
+        let knot = Knot::new(rank, waiting, charge);
         let at = match self.unused.pop() {
             Some(at) => {
                 self.knots[at as usize] = knot;
@@ -112,7 +165,7 @@ impl Lane {
     /// Takes a job out; whether it was there.
     pub fn remove(&mut self, rank: &Rank) -> bool {
         let Some(at) = self.find(rank) else { return false };
-        let shape = self.knots[at as usize].waiting.shape;
+        let shape = self.knots[at as usize].shape;
         self.all = self.leave(Tree::All, self.all, rank);
         match self.leave(Tree::Shape, self.shapes.get(&shape).copied(), rank) {
             Some(root) => drop(self.shapes.insert(shape, root)),
@@ -131,7 +184,7 @@ impl Lane {
         let mut next = self.all;
         while let Some(at) = next {
             let knot = &self.knots[at as usize];
-            if after.is_none_or(|after| knot.rank > *after) {
+            if after.is_none_or(|after| knot.rank() > *after) {
                 path.push(at);
                 next = self.child(Tree::All, at, 0);
             } else {
@@ -141,7 +194,7 @@ impl Lane {
         for _ in 0..most {
             let Some(at) = path.pop() else { return };
             let knot = &self.knots[at as usize];
-            give(knot.rank, knot.waiting);
+            give(knot.rank(), knot.waiting());
             let mut next = self.child(Tree::All, at, 1);
             while let Some(at) = next {
                 path.push(at);
@@ -162,14 +215,11 @@ impl Lane {
         let (mut sum, mut next) = (VirtualTime::default(), self.all);
         while let Some(at) = next {
             let knot = &self.knots[at as usize];
-            let left = self.child(Tree::All, at, 0);
-            if knot.rank < *rank {
-                sum = sum
-                    + knot.charge
-                    + left.map_or(VirtualTime::default(), |at| self.knots[at as usize].charges);
+            if knot.rank() < *rank {
                 next = self.child(Tree::All, at, 1);
+                sum = sum + knot.charges.whole() - self.charges(next);
             } else {
-                next = left;
+                next = self.child(Tree::All, at, 0);
             }
         }
         sum
@@ -191,7 +241,7 @@ impl Lane {
     pub fn next(&self, shape: ShapeId, after: Option<&Rank>, worth: &Worth) -> Option<(Rank, Waiting)> {
         let at = self.first(self.shapes.get(&shape).copied(), after, worth)?;
         let knot = &self.knots[at as usize];
-        Some((knot.rank, knot.waiting))
+        Some((knot.rank(), knot.waiting()))
     }
 
     /// The length of the shortest job of each shape.
@@ -207,11 +257,11 @@ impl Lane {
     fn first(&self, root: Root, after: Option<&Rank>, worth: &Worth) -> Root {
         let at = root.filter(|at| self.some(*at, worth))?;
         let knot = &self.knots[at as usize];
-        if after.is_some_and(|after| knot.rank <= *after) {
+        if after.is_some_and(|after| knot.rank() <= *after) {
             return self.first(self.child(Tree::Shape, at, 1), after, worth);
         }
         self.first(self.child(Tree::Shape, at, 0), after, worth)
-            .or_else(|| worth.covers(&knot.waiting).then_some(at))
+            .or_else(|| worth.covers(&knot.waiting()).then_some(at))
             .or_else(|| self.first(self.child(Tree::Shape, at, 1), after, worth))
     }
 
@@ -219,7 +269,7 @@ impl Lane {
         let mut next = self.all;
         while let Some(at) = next {
             let knot = &self.knots[at as usize];
-            next = match rank.cmp(&knot.rank) {
+            next = match rank.cmp(&knot.rank()) {
                 std::cmp::Ordering::Equal => return Some(at),
                 std::cmp::Ordering::Less => self.child(Tree::All, at, 0),
                 std::cmp::Ordering::Greater => self.child(Tree::All, at, 1),
@@ -238,26 +288,40 @@ impl Lane {
 
     fn is_above(&self, this: u32, that: u32) -> bool {
         let key = |at: u32| {
-            let number = self.knots[at as usize].waiting.number.0;
+            let number = self.knots[at as usize].number.0;
             (height(number), number)
         };
         key(this) > key(that)
     }
 
-    /// Adds up what a knot says of those below it.
-    fn add_up(&mut self, tree: Tree, at: u32) {
-        let below = [self.child(tree, at, 0), self.child(tree, at, 1)];
-        let knot = &self.knots[at as usize];
+    /// What a subtree of the tree of all is charged.
+    fn charges(&self, root: Root) -> VirtualTime {
+        root.map_or(VirtualTime::default(), |at| self.knots[at as usize].charges.whole())
+    }
+
+    /// What a knot itself says, before anything below it changes.
+    fn own(&self, tree: Tree, at: u32) -> Own {
         match tree {
             Tree::All => {
-                let mut charges = knot.charge;
-                for below in below.into_iter().flatten() {
-                    charges = charges + self.knots[below as usize].charges;
-                }
-                self.knots[at as usize].charges = charges;
+                let below = self.charges(self.child(tree, at, 0)) + self.charges(self.child(tree, at, 1));
+                Own::Charge(self.charges(Some(at)) - below)
             }
             Tree::Shape => {
-                let (mut shortest, mut highest) = (knot.waiting.length, knot.waiting.priority);
+                let knot = &self.knots[at as usize];
+                Own::Worth(knot.length, knot.priority)
+            }
+        }
+    }
+
+    /// Adds that up with what those below it say by now.
+    fn add_up(&mut self, tree: Tree, at: u32, own: Own) {
+        let below = [self.child(tree, at, 0), self.child(tree, at, 1)];
+        match own {
+            Own::Charge(own) => {
+                let charges = own + self.charges(below[0]) + self.charges(below[1]);
+                self.knots[at as usize].charges = Halves::of(charges);
+            }
+            Own::Worth(mut shortest, mut highest) => {
                 for below in below.into_iter().flatten() {
                     shortest = shortest.min(self.knots[below as usize].shortest);
                     highest = highest.max(self.knots[below as usize].highest);
@@ -271,47 +335,49 @@ impl Lane {
     /// Enters a single knot below a root; the new root.
     fn enter(&mut self, tree: Tree, root: Root, new: u32) -> u32 {
         let Some(at) = root else { return new };
-        let rank = self.knots[new as usize].rank;
+        let rank = self.knots[new as usize].rank();
         if self.is_above(new, at) {
+            let own = self.own(tree, new);
             let (before, after) = self.split(tree, root, &rank);
             self.set_child(tree, new, 0, before);
             self.set_child(tree, new, 1, after);
-            self.add_up(tree, new);
+            self.add_up(tree, new, own);
             return new;
         }
-        let side = usize::from(self.knots[at as usize].rank < rank);
+        let (side, own) = (usize::from(self.knots[at as usize].rank() < rank), self.own(tree, at));
         let child = self.enter(tree, self.child(tree, at, side), new);
         self.set_child(tree, at, side, Some(child));
-        self.add_up(tree, at);
+        self.add_up(tree, at, own);
         at
     }
 
     /// Takes the knot of a rank out; the new root.
     fn leave(&mut self, tree: Tree, root: Root, rank: &Rank) -> Root {
         let at = root?;
-        let own = self.knots[at as usize].rank;
-        if own == *rank {
+        let this = self.knots[at as usize].rank();
+        if this == *rank {
             return self.join(tree, self.child(tree, at, 0), self.child(tree, at, 1));
         }
-        let side = usize::from(own < *rank);
+        let (side, own) = (usize::from(this < *rank), self.own(tree, at));
         let child = self.leave(tree, self.child(tree, at, side), rank);
         self.set_child(tree, at, side, child);
-        self.add_up(tree, at);
+        self.add_up(tree, at, own);
         Some(at)
     }
 
     /// Those before a rank, and the others.
     fn split(&mut self, tree: Tree, root: Root, rank: &Rank) -> (Root, Root) {
         let Some(at) = root else { return (None, None) };
-        if self.knots[at as usize].rank < *rank {
+        let own = self.own(tree, at);
+        if self.knots[at as usize].rank() < *rank {
             let (before, after) = self.split(tree, self.child(tree, at, 1), rank);
             self.set_child(tree, at, 1, before);
-            self.add_up(tree, at);
+            self.add_up(tree, at, own);
             (Some(at), after)
         } else {
             let (before, after) = self.split(tree, self.child(tree, at, 0), rank);
             self.set_child(tree, at, 0, after);
-            self.add_up(tree, at);
+            self.add_up(tree, at, own);
             (before, Some(at))
         }
     }
@@ -320,14 +386,16 @@ impl Lane {
     fn join(&mut self, tree: Tree, before: Root, after: Root) -> Root {
         let (Some(first), Some(second)) = (before, after) else { return before.or(after) };
         if self.is_above(first, second) {
+            let own = self.own(tree, first);
             let child = self.join(tree, self.child(tree, first, 1), after);
             self.set_child(tree, first, 1, child);
-            self.add_up(tree, first);
+            self.add_up(tree, first, own);
             Some(first)
         } else {
+            let own = self.own(tree, second);
             let child = self.join(tree, before, self.child(tree, second, 0));
             self.set_child(tree, second, 0, child);
-            self.add_up(tree, second);
+            self.add_up(tree, second, own);
             Some(second)
         }
     }
@@ -336,9 +404,6 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::JobNumber;
-    use crate::schedule::share::Share;
-    use crate::time::WallTime;
     use proptest::prelude::*;
 
     fn job(number: u32, value: i64, shape: u32, length: u64, priority: u8) -> (Rank, Waiting) {
@@ -347,6 +412,18 @@ mod tests {
         let waiting =
             Waiting { number, shape: ShapeId(shape), length: Span(length), share: Share(1), priority };
         (rank, waiting)
+    }
+
+    #[test]
+    fn a_knot_is_small() {
+        assert!(size_of::<Knot>() <= 88, "{}", size_of::<Knot>());
+    }
+
+    #[test]
+    fn halves_are_the_whole() {
+        for time in [0, 1, -1, 1 << 64, i128::MAX, i128::MIN, u64::MAX.into()].map(VirtualTime) {
+            assert_eq!(Halves::of(time).whole(), time);
+        }
     }
 
     fn jobs() -> impl Strategy<Value = Vec<(bool, i64, u32, u64, u8)>> {

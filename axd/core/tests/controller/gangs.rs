@@ -167,7 +167,7 @@ fn where_a_part_never_began_nothing_did() {
     let out = controller.step(at(3), Event::NeverStarted { attempt, why });
     assert_eq!(nodes(&out).len(), 2, "it waits again, and starts again: {out:?}");
     let own = controller.job(job.number).unwrap();
-    assert_eq!((own.attempts, own.retries_used), (2, 0));
+    assert_eq!((own.attempts, own.rare.retries_used), (2, 0));
     invariants::check(&controller).unwrap();
 }
 
@@ -276,7 +276,7 @@ fn room_is_made_on_several_nodes_and_a_victim_on_two_of_them_goes_once() {
         out = script_ended(&mut controller, 1103, *other, Outcome::Preempted);
     }
     assert_eq!((nodes(&out).len(), state(&controller, urgent)), (3, JobState::Starting), "{out:?}");
-    assert_eq!(controller.job(wide.number).unwrap().evictions, 1);
+    assert_eq!(controller.job(wide.number).unwrap().rare.evictions, 1);
     invariants::check(&controller).unwrap();
 }
 

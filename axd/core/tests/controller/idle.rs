@@ -215,7 +215,7 @@ fn an_old_slice_job_begins_anew_at_its_next_checkpoint_and_that_is_no_eviction()
     let out = controller
         .step(now, Event::AttemptEnded { attempt, at: now.wall, end: ended(Outcome::Preempted, None) });
     assert_eq!(launched(&out).len(), 1, "{out:?}");
-    assert_eq!(controller.job(job.number).unwrap().evictions, 0);
+    assert_eq!(controller.job(job.number).unwrap().rare.evictions, 0);
     // Anew: its hour has just begun.
     let attempt = launched(&out)[0];
     controller.step(now, Event::AttemptStarted { attempt, at: now.wall });

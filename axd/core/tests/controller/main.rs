@@ -11,6 +11,7 @@ mod gangs;
 mod hours;
 mod identity;
 mod idle;
+mod keys;
 mod learning;
 mod limits;
 mod mps;
@@ -133,18 +134,6 @@ fn a_job_starts_in_the_step_that_brings_it_and_the_next_in_the_step_that_frees_i
         (JobState::Succeeded, JobState::Starting)
     );
     invariants::check(&controller).unwrap();
-}
-
-#[test]
-fn one_key_is_one_job() {
-    let mut controller = ready(config());
-    let (id, _) = submit(&mut controller, 1, submission(1, request(1)));
-    let out = controller.step(at(2), Event::Submitted(Box::new(submission(1, request(1)))));
-    assert_eq!(out, [Decision::AlreadyKnown { key: SubmissionKey(1), job: id }]);
-    let mut other = submission(1, request(1));
-    other.owner = owner(2000);
-    let (second, _) = submit(&mut controller, 3, other);
-    assert_ne!(second, id, "another user's key is another key");
 }
 
 #[test]
@@ -441,7 +430,7 @@ fn a_job_ended_when_its_supervisor_says_but_not_before_it_began_or_later_than_no
         let closed =
             out.iter().find_map(|d| if let Decision::Closed { at, .. } = d { Some(*at) } else { None });
         assert_eq!(closed, Some(at(recorded).wall));
-        assert_eq!(controller.job(id.number).unwrap().ended_at, closed);
+        assert_eq!(controller.job(id.number).unwrap().rare.ended_at, closed);
     }
 }
 

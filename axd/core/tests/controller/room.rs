@@ -113,7 +113,7 @@ fn what_was_made_safe_in_each_attempt_that_was_ended_for_others_is_kept() {
         let out = controller.step(at(begin + 9600), over(urgent, Outcome::Succeeded));
         victim = launched(&out)[0];
     }
-    assert_eq!(controller.job(job.number).unwrap().saved, Span(14_000));
+    assert_eq!(controller.job(job.number).unwrap().rare.saved, Span(14_000));
 }
 
 #[test]

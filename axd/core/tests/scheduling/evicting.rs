@@ -82,7 +82,7 @@ fn none_could_be_spared(ledger: &Ledger, urgent: &Job, victims: &[AttemptName]) 
 
 /// Where room is made for a job.
 fn claimed(urgent: &Job) -> Vec<HostName> {
-    urgent.claim.as_ref().unwrap().parts().map(|part| part.node.clone()).collect()
+    urgent.rare.claim.as_ref().unwrap().parts().map(|part| part.node.clone()).collect()
 }
 
 /// Whether a job starts where room was made for it.
@@ -185,7 +185,7 @@ proptest! {
             ledger.follow(seen, &mut |_, _| {});
             for job in seen.controller.jobs() {
                 let known = &ledger.jobs[&job.id.number];
-                assert_eq!((job.saved, job.evictions), (known.saved, known.evictions), "{}", job.id);
+                assert_eq!((job.rare.saved, job.rare.evictions), (known.saved, known.evictions), "{}", job.id);
             }
         });
     }

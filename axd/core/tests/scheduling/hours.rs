@@ -48,7 +48,7 @@ fn around(window: Window, at: WallTime) -> Option<(i64, i64)> {
 
 fn needs(job: &Job) -> Span {
     let all = job.request.estimate.or(job.request.time_limit).unwrap_or_default();
-    Span(all.0.saturating_sub(job.saved.0))
+    Span(all.0.saturating_sub(job.rare.saved.0))
 }
 
 fn in_hours(job: &Job, at: WallTime) -> bool {
@@ -63,7 +63,7 @@ fn in_time(job: &Job, at: WallTime) -> bool {
 
 fn waits_for_itself(job: &Job, now: Now) -> bool {
     let begun = job.request.begin.is_none_or(|begin| begin <= now.wall);
-    job.hold.is_some() || job.backoff_until.is_some() || !begun || !in_hours(job, now.wall)
+    job.rare.hold.is_some() || job.rare.backoff_until.is_some() || !begun || !in_hours(job, now.wall)
 }
 
 fn states_are_right(controller: &Controller, now: Now) {

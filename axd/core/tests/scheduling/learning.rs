@@ -7,7 +7,7 @@ use ax_core::config::LearnMemory;
 use ax_core::controller::{Decision, Event};
 use ax_core::id::{JobNumber, Uid};
 use ax_core::job::Job;
-use ax_core::job::request::CardRequest;
+use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::Outcome;
 use ax_core::schedule::history::{History, Run, Signature, THINGS};
 use ax_core::size::Megabytes;
@@ -95,7 +95,7 @@ fn charge(ledger: &Ledger, log: &Log, job: &Job) -> Option<Megabytes> {
         LearnMemory::Raise => usual > asked,
         LearnMemory::Fit => usual > asked || job.request.fit_memory,
     };
-    let mut request = job.request.clone();
+    let mut request = Request::clone(&job.request);
     request.cards = Some(CardRequest { slice: Some(usual), ..wanted.clone() });
     let reserve = ledger.config.resources.gpu_reserve;
     let somewhere = fits_somewhere(ledger, &request, reserve);
@@ -141,7 +141,7 @@ proptest! {
                     let usual = log.usual_length(&log.things[&attempt.job.number]).filter(|_| on);
                     let planned = job.attempt.as_ref().unwrap().planned;
                     let left = |all: Span| {
-                        if job.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.saved.0).max(1000)) }
+                        if job.rare.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.rare.saved.0).max(1000)) }
                     };
                     assert!(usual.is_none_or(|usual| planned <= left(usual)), "{} for {planned:?}", job.id);
                 }

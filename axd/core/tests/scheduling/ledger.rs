@@ -94,13 +94,13 @@ pub(crate) fn said(job: &Job) -> Option<Span> {
 pub(crate) fn planned(job: &Job, config: &Config) -> Span {
     let unplanned = config.policy.task_timeout.unwrap_or(Span::seconds(86_400));
     let all = said(job).unwrap_or(unplanned);
-    if job.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.saved.0).max(1000)) }
+    if job.rare.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.rare.saved.0).max(1000)) }
 }
 
 /// For how long others count on the place of a running job: as long as it says, though its last runs were shorter.
 fn taken_for(job: &Job, config: &Config) -> Span {
     let declared = job.request.estimate.or(job.request.time_limit).filter(|_| !config.policy.learnt_ends);
-    let left = declared.map(|all| Span(all.0.saturating_sub(job.saved.0)));
+    let left = declared.map(|all| Span(all.0.saturating_sub(job.rare.saved.0)));
     planned(job, config).max(left.unwrap_or_default())
 }
 
@@ -302,7 +302,7 @@ impl Ledger {
     }
 
     fn request<'s>(&self, seen: &Seen<'s>, job: JobNumber) -> Option<&'s Request> {
-        seen.controller.job(job).map(|job| &job.request)
+        seen.controller.job(job).map(|job| &*job.request)
     }
 
     /// What is held of a node.

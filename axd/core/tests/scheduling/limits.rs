@@ -39,7 +39,8 @@ fn limits_of(ledger: &Ledger, job: &Job) -> Vec<(String, Vec<String>, Option<u32
     let mut found = vec![(format!("queue {}", queue.name), queue.cards.clone(), queue.max_cards)];
     for limit in &config.limits {
         let user = limit.user.as_deref() == Some(&*job.owner.name);
-        let group = limit.group.as_ref().is_some_and(|group| job.groups.iter().any(|own| **own == **group));
+        let group =
+            limit.group.as_ref().is_some_and(|group| job.rare.groups.iter().any(|own| **own == **group));
         if user || group {
             let who = limit.user.clone().map_or_else(|| "group".to_owned(), |user| format!("user {user}"));
             found.push((who, limit.cards.clone(), limit.max_cards));
@@ -53,7 +54,7 @@ fn holds(ledger: &Ledger, whose: &str, jobs: &BTreeMap<u32, Job>) -> u32 {
     let counts = |job: &Job| match whose.split_once(' ') {
         Some(("queue", queue)) => job.queue.as_str() == queue,
         Some((_, user)) => *job.owner.name == *user,
-        None => !job.groups.is_empty(),
+        None => !job.rare.groups.is_empty(),
     };
     let held = ledger.held.values().filter(|held| jobs.get(&held.name.job.number.0).is_some_and(counts));
     let parts = held.flat_map(|held| ledger.parts(held.name.epoch));
@@ -116,7 +117,7 @@ fn the_sums_hold(ledger: &Ledger, (job, nodes): (&Job, usize), jobs: &BTreeMap<u
     let queue = config.queue(job.queue.as_str()).unwrap();
     let own = |other: &Job| other.owner.uid == job.owner.uid;
     let queued = |other: &Job| other.queue == job.queue;
-    let member = |other: &Job| !other.groups.is_empty();
+    let member = |other: &Job| !other.rare.groups.is_empty();
     let all_of = |whose: &dyn Fn(&Job) -> bool| {
         let others = ledger.held.values().filter_map(|held| Some((jobs.get(&held.name.job.number.0)?, held)));
         let mut sum = asked(job, nodes);

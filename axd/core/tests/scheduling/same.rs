@@ -62,7 +62,7 @@ pub(crate) fn is_as_if_made_anew(controller: &Controller) {
         assert_eq!(controller.active_in(&queue), anew.active_in(&queue), "{queue}");
     }
     // That a begin time has come for a job that is held, or in its back-off, is not written down.
-    let other = |job: &Job| job.hold.is_some() || job.backoff_until.is_some();
+    let other = |job: &Job| job.rare.hold.is_some() || job.rare.backoff_until.is_some();
     let (is, due) = (controller.next_wake(), anew.next_wake());
     if is.boot != Some(BootTime(0)) && !controller.jobs().any(|job| job.request.begin.is_some() && other(job))
     {

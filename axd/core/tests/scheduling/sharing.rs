@@ -120,9 +120,9 @@ impl Books {
     fn waits_now(&mut self, ledger: &Ledger, seen: &Seen<'_>, number: JobNumber) {
         let job = seen.controller.job(number).unwrap();
         if self.evicted.contains(&number) {
-            self.ready.insert(number, (job.queue.clone(), job.request.clone()));
+            self.ready.insert(number, (job.queue.clone(), Request::clone(&job.request)));
         } else {
-            self.enter(ledger, &job.queue, number, job.request.clone());
+            self.enter(ledger, &job.queue, number, Request::clone(&job.request));
         }
     }
 

@@ -188,7 +188,7 @@ impl World {
             one.began = Some(self.boot);
             let job = self.controller.job(one.name.job.number).unwrap();
             let all = self.takes.get(&job.id.number).copied().unwrap_or(1000);
-            let left = all.saturating_sub(job.saved.0).max(1000);
+            let left = all.saturating_sub(job.rare.saved.0).max(1000);
             let assigned = job.attempt.as_ref().unwrap().assigned_at;
             let limit = self.controller.limit_from(job, assigned).map_or(u64::MAX, |limit| limit.0);
             if one.ends == u64::MAX {
@@ -259,7 +259,7 @@ impl World {
         };
         let actor = match admin {
             true => Actor::User { uid: Uid(0), name: Arc::from("root"), admin },
-            false => Actor::User { uid: owner.uid, name: owner.name, admin },
+            false => Actor::User { uid: owner.uid, name: Arc::clone(&owner.name), admin },
         };
         self.step(vec![Event::Wished { job, actor, wish, why: None }], check);
     }

@@ -96,7 +96,7 @@ impl Record {
     fn there(&mut self, job: &Job, now: WallTime) -> Seen {
         let active = job.state.is_active();
         Seen {
-            request: job.request.clone(),
+            request: Request::clone(&job.request),
             queue: job.queue.clone(),
             user: self.texts.get(&job.owner.name),
             name: self.texts.get(&job.name),
