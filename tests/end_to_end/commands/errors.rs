@@ -1,7 +1,7 @@
 //! What goes wrong between people and the daemon: one clear line and the code
 //! that stands in the contract.
 
-use crate::cluster::{ALICE, Cluster, as_root, ran};
+use crate::cluster::{ALICE, Cluster, ROOT, as_root, ran};
 
 const LONG: &str = "#!/bin/sh\nsleep 600\n";
 
@@ -129,4 +129,30 @@ fn help_and_versions_are_there() {
     {
         assert!(cluster.ok(ALICE, "ax", &[command, "--help"]).contains(command), "{command}");
     }
+}
+
+#[test]
+fn programs_of_administrators_answer_in_one_line_too_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    for name in ["doctor", "reserve", "token", "node"] {
+        let line = cluster.refused(1, ROOT, "axctl", &[name, "x"]);
+        assert_eq!(line, format!("axctl: 'axctl {name}' is not supported yet"));
+    }
+    assert_eq!(cluster.refused(1, ROOT, "axd", &["http"]), "axd: 'axd http' is not supported yet");
+    let line = cluster.refused(2, ROOT, "axd", &["--form", "x"]);
+    let said =
+        "axd: unexpected argument '--form' found; a similar argument exists: '--from'; see 'axd --help'";
+    assert_eq!(line, said);
+    // They are the daemon's own business, and yet the person called axctl.
+    for words in [&["db", "check"][..], &["db", "backup", "copy.db"]] {
+        let line = cluster.refused(77, ALICE, "axctl", words);
+        let file = cluster.root.join("var/lib/ax/ax.db").display().to_string();
+        assert_eq!(line, format!("axctl: {file}: permission denied; only the user that axd runs as may"));
+    }
+    let empty = Cluster::stopped("");
+    let line = empty.refused(1, ROOT, "axctl", &["db", "events"]);
+    assert!(line.starts_with("axctl: ") && line.ends_with("is not there; axd makes it when it starts first"));
 }
