@@ -1,7 +1,7 @@
 //! The daemon's command line.
 
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, IsTerminal};
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -19,6 +19,9 @@ use crate::engine::{Engine, Setup, StartError};
 use crate::mps;
 use crate::recorded::{self, PrintError, Wanted};
 use crate::store;
+
+/// The exit code of whose output can't be written, as in sysexits(3).
+const OUTPUT: u8 = 74;
 
 /// The daemon of ax, a batch system: watches the spool, schedules jobs, starts their supervisors, keeps their accounts.
 #[derive(Debug, Parser)]
@@ -127,10 +130,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn fail(class: ErrorClass, why: &str) -> ExitCode {
-    // `axctl check` and `axctl db` become this program, and stay who they are.
+/// `axctl check` and `axctl db` become this program, and stay who they are for the person.
+pub(crate) fn own_name() -> &'static str {
     let first = std::env::args_os().next().unwrap_or_default();
-    let program = if Path::new(&first).ends_with("axctl") { "axctl" } else { "axd" };
+    if Path::new(&first).ends_with("axctl") { "axctl" } else { "axd" }
+}
+
+fn fail(class: ErrorClass, why: &str) -> ExitCode {
+    let program = own_name();
     for line in why.lines() {
         eprintln!("{program}: {line}");
     }
@@ -194,9 +201,15 @@ fn about_file(file: &Path, why: &str) -> ExitCode {
     }
 }
 
-fn said(text: &str) -> ExitCode {
-    println!("{text}");
-    ExitCode::SUCCESS
+/// The answer of a command. A reader that has gone away is no error, a full disk is one.
+pub(crate) fn said(text: &str) -> ExitCode {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("{}: cannot write the output: {error}", own_name());
+            ExitCode::from(OUTPUT)
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
@@ -206,6 +219,10 @@ fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // A reader that has gone away (`| head`) is no error.
         Err(PrintError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error @ PrintError::Output(_)) => {
+            eprintln!("{}: {error}", own_name());
+            ExitCode::from(OUTPUT)
+        }
         Err(error) => about_file(&paths.events(), &error.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! What goes wrong between people and the daemon: one clear line and the code
 //! that stands in the contract.
 
-use crate::cluster::{ALICE, Cluster, ROOT, as_root, ran};
+use crate::cluster::{ALICE, Cluster, ROOT, as_root, ran, wait_for};
 
 const LONG: &str = "#!/bin/sh\nsleep 600\n";
 
@@ -23,6 +23,26 @@ fn unknown_jobs_and_queues_are_named() {
         );
         let line = cluster.refused(1, ALICE, "ax", &[command, "job"]);
         assert_eq!(line, "ax: 'job' is no job: ids look like ax-2026-0001, or 1", "{command}");
+        // What could change the question is no name either.
+        for name in ["", "/", "../status"] {
+            let line = cluster.refused(1, ALICE, "ax", &[command, name]);
+            assert_eq!(
+                line,
+                format!("ax: '{name}' is no job: ids look like ax-2026-0001, or 1"),
+                "{command}"
+            );
+        }
+        for element in ["17_3", "ax-2026-0017_[1-5,9]"] {
+            let line = cluster.refused(1, ALICE, "ax", &[command, element]);
+            let said = format!("ax: '{element}' is an element of an array, and arrays are not supported yet");
+            assert_eq!(line, said, "{command}");
+        }
+        let line = cluster.refused(1, ALICE, "ax", &[command, "17.0"]);
+        assert_eq!(line, "ax: '17.0' is a step of a job, and steps are not supported yet", "{command}");
+    }
+    for name in ["", "../jobs", "nope"] {
+        let line = cluster.refused(1, ALICE, "ax", &["node", "show", name]);
+        assert_eq!(line, format!("ax: there is no node '{name}'; 'ax node list' shows them"));
     }
     // The number alone is not enough: the year is part of the id.
     let id = cluster.submit(ALICE, &["--hold"], LONG);
@@ -32,6 +52,22 @@ fn unknown_jobs_and_queues_are_named() {
     assert_eq!(line, "axbatch: there is no queue 'hihg'; did you mean 'high'?");
     let line = cluster.refused(1, ALICE, "axbatch", &["-q", "weekend", "j.sh"]);
     assert_eq!(line, "axbatch: there is no queue 'weekend'; there are: default, high");
+}
+
+#[test]
+fn of_what_is_over_it_is_said_where_its_end_is_told_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let id = cluster.submit(ALICE, &[], "#!/bin/sh\ntrue\n");
+    cluster.wait_over(&id);
+    // At first the controller still knows how it ended, later only the accounts do.
+    let said = format!("ax: {id} is over; 'ax status {id}' says what came of it\n");
+    wait_for("it to leave memory", || cluster.run(ALICE, "ax", &["cancel", &id]).err == said);
+    for words in [&["hold", &id][..], &["release", &id], &["update", &id, "--priority=3"]] {
+        assert_eq!(cluster.refused(1, ALICE, "ax", words), said.trim_end());
+    }
 }
 
 #[test]
