@@ -27,8 +27,8 @@ const OUTPUT: u8 = 74;
 #[derive(Debug, Parser)]
 #[command(name = "axd", version)]
 struct Arguments {
-    /// Put all paths under this folder
-    #[arg(long, value_name = "DIR", env = "AX_ROOT")]
+    /// Put all paths under this folder (also AX_ROOT)
+    #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Read this configuration; it must be there
     #[arg(long, value_name = "FILE")]
@@ -83,6 +83,15 @@ struct Arguments {
     group: Vec<PathBuf>,
 }
 
+impl Arguments {
+    /// An empty variable means nothing, as for the commands.
+    fn or_by_environment(mut self) -> Arguments {
+        let named = || std::env::var_os("AX_ROOT").filter(|root| !root.is_empty());
+        self.root = self.root.or_else(|| named().map(PathBuf::from));
+        self
+    }
+}
+
 /// Help and version as asked for; what is wrong with the arguments in one line.
 fn explain(error: &clap::Error) -> ExitCode {
     if error.exit_code() == 0 {
@@ -97,7 +106,8 @@ fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let said = |line: &'_ str| line.trim_start_matches("error: ").trim_start_matches("tip: ").to_owned();
-    let said: Vec<String> = lines.map(said).filter(|line| !line.is_empty()).collect();
+    let said: Vec<String> =
+        lines.map(said).filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
     eprintln!("axd: {}; see 'axd --help'", escaped(&said.join("; ")));
     ExitCode::from(ErrorClass::Usage.exit_code())
 }
@@ -105,7 +115,7 @@ fn explain(error: &clap::Error) -> ExitCode {
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+        Ok(arguments) => arguments.or_by_environment(),
         Err(error) => return explain(&error),
     };
     if let (Some(deed), [group]) = (arguments.nvml_limit, arguments.group.as_slice()) {

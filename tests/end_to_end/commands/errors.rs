@@ -182,6 +182,12 @@ fn programs_of_administrators_answer_in_one_line_too_as_root() {
     let said =
         "axd: unexpected argument '--form' found; a similar argument exists: '--from'; see 'axd --help'";
     assert_eq!(line, said);
+    let mut axd = cluster.command(ROOT, cluster.program("axd"));
+    let config = cluster.write(ROOT, "c.yaml", "cluster: {name: x}\n");
+    let checked = ran(axd.args(["--check", "--config"]).arg(config).env("AX_ROOT", "").output().unwrap());
+    assert_eq!((checked.code, checked.err.as_str()), (0, ""), "an empty variable means nothing");
+    let line = cluster.refused(2, ROOT, "axd", &["--root"]);
+    assert_eq!(line, "axd: a value is required for '--root <DIR>' but none was supplied; see 'axd --help'");
     // They are the daemon's own business, and yet the person called axctl.
     for words in [&["db", "check"][..], &["db", "backup", "copy.db"]] {
         let line = cluster.refused(77, ALICE, "axctl", words);
