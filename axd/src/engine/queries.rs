@@ -304,7 +304,12 @@ impl Engine {
     fn show_node(&self, name: &str, person: &Person) -> Result<Response, ApiError> {
         let unknown = || refused(format!("there is no node {}; 'ax node list' shows them", quoted(name)));
         let node = self.controller.nodes().find(|node| node.inventory.name.as_str() == name);
-        let node = node.ok_or_else(unknown)?;
+        let Some(node) = node else {
+            // One that is declared and was never here is in the list too.
+            let absent = self.nodes(person).into_iter().find(|node| node.name == name).ok_or_else(unknown)?;
+            let show = NodeShow { node: absent, cards: Vec::new(), decisions: Vec::new() };
+            return Ok(Response::json(200, &show));
+        };
         let read = |e: StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
         let cards = node.inventory.cards.iter().map(|card| self.card(node, card, person)).collect();
         let decisions = self.reader.node_log(&node.inventory.name).map_err(read)?;

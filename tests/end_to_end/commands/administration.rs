@@ -211,3 +211,22 @@ fn the_database_is_copied_and_checked_while_jobs_run() {
     cluster.start();
     cluster.wait_state(&id, &["RUNNING"]);
 }
+
+#[test]
+fn the_founding_sample_runs_and_shows_who_has_never_come_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(
+        "cluster:\n  name: lab-cluster\n  heartbeat_timeout: 60\nresources:\n  gpu_nodes:\n    - host: gpu-01\n      \
+         gpus: 8\n      mem_per_gpu: 80\n    - host: gpu-02\n      gpus: 4\n      mem_per_gpu: 40\nqueues:\n  - name: \
+         default\n    max_running: 4\n    priority: 5\n  - name: high\n    max_running: 2\n    priority: 10\npolicy:\n  \
+         scheduler: fair_share\n  preemption: true\n  task_timeout: 86400\n  retry_count: 2\n",
+    );
+    let list = cluster.ok(ALICE, "ax", &["node", "list", "--wide"]);
+    assert_eq!(list.lines().filter(|line| line.contains("never registered")).count(), 2, "{list}");
+    let shown = cluster.ok(ALICE, "ax", &["node", "show", "gpu-01"]);
+    assert!(shown.contains("never registered") && shown.contains("it is declared"), "{shown}");
+    let job = cluster.job(&cluster.submit(ALICE, &["--hold", "-q", "high"], LONG));
+    assert_eq!((&job["time_limit_s"], &job["retries"]), (&86_400.into(), &2.into()), "{job}");
+}
