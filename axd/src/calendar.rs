@@ -81,9 +81,15 @@ fn after(date: NaiveDate, days: u64) -> NaiveDate {
 
 fn first_instant(naive: NaiveDateTime) -> DateTime<Local> {
     // A gap is at most a few hours long; its end is on a whole minute.
-    let candidates = (0..=24 * 60).map(|minutes| naive + Duration::minutes(minutes));
-    let found = candidates.map(|t| Local.from_local_datetime(&t)).find_map(|result| match result {
-        LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => Some(time),
+    let mut candidates = (0..=24 * 60).map(|minutes| naive + Duration::minutes(minutes));
+    let found = candidates.find_map(|shown| match Local.from_local_datetime(&shown) {
+        LocalResult::Single(time) => Some(time),
+        // The library tells them in the order of their offsets, and calls the end of a doubled hour doubled too.
+        LocalResult::Ambiguous(one, other) => {
+            let shows =
+                |time: &DateTime<Local>| Local.from_utc_datetime(&time.naive_utc()).naive_local() == shown;
+            [one.min(other), one.max(other)].into_iter().find(shows)
+        }
         LocalResult::None => None,
     });
     found.unwrap_or_default()

@@ -86,3 +86,18 @@ fn what_can_not_be_over_by_its_deadline_ends_by_itself_and_what_runs_is_ended() 
     let ran = cluster.run(ROOT, "axbatch", &["--test-only", late[0], late[1], late[2]]);
     assert!(ran.out.contains("would be refused: it can't be over by its deadline"), "{ran:?}");
 }
+
+#[test]
+fn of_a_time_that_comes_twice_the_first_is_meant_and_of_none_the_next() {
+    let cluster = Cluster::with_config("cluster: {timezone: Europe/Berlin}\n");
+    for (written, meant) in [
+        ("2027-03-28T02:30", "2027-03-28T01:00:00.000Z"),
+        ("2027-10-31T02:30", "2027-10-31T00:30:00.000Z"),
+        ("2027-10-31T03:00", "2027-10-31T02:00:00.000Z"),
+        ("2047-10-27T02:30", "2047-10-27T00:30:00.000Z"),
+    ] {
+        let id = cluster.submit(ALICE, &[&format!("--begin={written}")], "#!/bin/sh\n");
+        let job = cluster.job(&id);
+        assert_eq!(job["conditions"][0]["at"], meant, "{written}: {job}");
+    }
+}
