@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cards::{card, with_cards};
+use crate::cards::{card, cards, declared, with_cards};
 use crate::cluster::{ALICE, Cluster, ROOT, User, as_root, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
@@ -238,6 +238,42 @@ fn a_drained_card_stays_so_through_a_crash_until_an_administrator_resumes_it() {
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
     let (code, told) = ax(&cluster, ROOT, &["node", "drain", "nowhere", "--why", "x"]);
     assert!(code == 1 && told.contains("there is no node nowhere"), "{told}");
+}
+
+/// Drained by its UUID, seen as declared only, and found again.
+#[test]
+fn a_drained_card_stays_so_where_no_driver_tells_its_uuid() {
+    let (mut cluster, fake) = with_cards(TWO, &declared(2));
+    let host = host();
+    let (code, told) =
+        ax(&cluster, ROOT, &["node", "drain", &host, "--gpu", "1", "--why", "its fan is loud"]);
+    assert_eq!(code, 0, "{told}");
+    let with = std::fs::read_to_string(cluster.root.join("etc/ax/config.yaml")).unwrap();
+    let without = with.replace(&fake.library.display().to_string(), "/nowhere.so");
+    let health =
+        |cluster: &Cluster| cards(cluster).iter().map(|card| card["health"].clone()).collect::<Vec<_>>();
+    for (config, names) in [
+        (&without, [format!("{host}-0"), format!("{host}-1")]),
+        (&with, ["GPU-aaaa", "GPU-bbbb"].map(str::to_owned)),
+    ] {
+        cluster.kill();
+        cluster.configure(config);
+        cluster.start();
+        let all = cards(&cluster);
+        assert_eq!(all.iter().map(|card| card["uuid"].as_str().unwrap()).collect::<Vec<_>>(), names);
+        assert_eq!(health(&cluster), ["healthy", "drained"], "{all:?}");
+        let (_, why) = ax(&cluster, ROOT, &["node", "show", &host]);
+        assert!(why.contains("by root: its fan is loud"), "{why}");
+    }
+    cluster.kill();
+    cluster.configure(&without);
+    cluster.start();
+    let (code, told) = ax(&cluster, ROOT, &["node", "resume", &host, "--gpu", "1"]);
+    assert_eq!(code, 0, "{told}");
+    cluster.kill();
+    cluster.configure(&with);
+    cluster.start();
+    assert_eq!(health(&cluster), ["healthy", "healthy"]);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What becomes of cards and nodes beside what jobs hold of them: what is seen on a card, what is wrong with one, and
 //! what people take out of use and give back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::ErrorClass;
@@ -9,11 +8,12 @@ use crate::gpu::{CardName, CardState, Health};
 use crate::id::{HostName, JobId, JobNumber};
 use crate::job::state::Outcome;
 use crate::job::{Actor, AttemptEnd, Job};
-use crate::node::{Allocation, Card, Node};
+use crate::node::{Allocation, Card};
 use crate::size::Megabytes;
 use crate::text::listed;
 
 use super::event::NodeWish;
+use super::renaming::number_of;
 use super::{Controller, Decision};
 
 impl Controller {
@@ -26,22 +26,6 @@ impl Controller {
     pub(super) fn weigh_cards(&mut self) {
         let bound = self.foreign_bound();
         self.nodes.iter_mut().for_each(|node| node.weigh(bound));
-    }
-
-    /// A node that is new, or comes again, is known by what was known of it.
-    pub(super) fn remember(&mut self, node: &mut Node, out: &mut Vec<Decision>) {
-        let name = node.inventory.name.clone();
-        let bound = self.foreign_bound();
-        let mut known = self.absent.remove(&name).unwrap_or_default();
-        if let Some(before) = self.nodes.get(&name) {
-            known.cards.extend(before.card_states().clone());
-            known.drained = before.drained().map(Into::into);
-        }
-        for card in &node.inventory.cards {
-            take_over(&name, card, &mut known.cards, out);
-        }
-        node.know_cards(known.cards, bound);
-        node.drain(known.drained);
     }
 
     /// What is known of a card has changed.
@@ -64,6 +48,8 @@ impl Controller {
                 health: before.health,
                 why: before.why,
                 faulty: before.faulty || state.faulty,
+                number: before.number,
+                formerly: before.formerly,
                 ..state
             };
         }
@@ -74,13 +60,17 @@ impl Controller {
         &mut self,
         name: &HostName,
         uuid: &str,
-        state: CardState,
+        mut state: CardState,
         actor: &Actor,
         out: &mut Vec<Decision>,
     ) {
         let bound = self.foreign_bound();
         let Some(node) = self.nodes.get(name) else { return };
         let before = node.card_state(uuid).cloned().unwrap_or_default();
+        if state.health == Health::Drained && before.health != Health::Drained {
+            let card = node.inventory.cards.iter().find(|card| card.uuid == uuid);
+            state.number = card.and_then(|card| number_of(card, name));
+        }
         if before == state {
             return;
         }
@@ -176,7 +166,10 @@ impl Controller {
                 let healthy = CardState { health: Health::Healthy, ..before };
                 return refused(format!("{who} is not clean: {}", healthy.outside_in_words()));
             }
-            NodeWish::Resume => CardState { health: Health::Healthy, why: None, faulty: false, ..before },
+            NodeWish::Resume => {
+                let (number, formerly) = (None, None);
+                CardState { health: Health::Healthy, why: None, faulty: false, number, formerly, ..before }
+            }
         };
         self.set_card(name, &uuid, state, actor, out);
         Ok(())
@@ -243,23 +236,4 @@ impl Controller {
         let card = card.and_then(|node| node.inventory.cards.iter().find(|card| card.uuid == uuid));
         held.cards.iter().any(|share| share.uuid == uuid || card.is_some_and(|card| card.is_of(share, name)))
     }
-}
-
-/// What a card was drained for while it had no UUID, it stays drained for.
-fn take_over(name: &HostName, card: &Card, known: &mut BTreeMap<String, CardState>, out: &mut Vec<Decision>) {
-    let declared = Card::declared_name(name, card.index);
-    let drained = |state: &CardState| state.health == Health::Drained;
-    if card.uuid == declared || !known.get(&declared).is_some_and(drained) {
-        return;
-    }
-    let Some(state) = known.insert(declared.clone(), CardState::default()) else { return };
-    let actor: Arc<str> = Arc::from(Actor::Ax.name());
-    let mut moved = |uuid: &str, state: &CardState, what: String| {
-        let (node, state) = (name.clone(), Box::new(state.clone()));
-        out.push(Decision::CardMoved { node, uuid: uuid.to_owned(), state, actor: Arc::clone(&actor), what });
-    };
-    moved(&declared, &CardState::default(), format!("{name} card {} is {} now", card.index, card.uuid));
-    let why = state.why.as_deref().unwrap_or("without a reason");
-    moved(&card.uuid, &state, format!("{name} card {}, {}, stays drained: {why}", card.index, card.uuid));
-    known.insert(card.uuid.clone(), state);
 }

@@ -157,9 +157,28 @@ pub struct CardState {
     /// Its health is lost for an error of the card itself: what failed on it meanwhile may not be the job's fault.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub faulty: bool,
+    /// Of a drained card with a UUID: its number, by which it is known where no driver tells that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// Of one that is only declared and was drained when it had a UUID: that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formerly: Option<String>,
 }
 
 impl CardState {
+    /// What of it is not seen anew at each look.
+    #[must_use]
+    pub fn lasting(&self) -> CardState {
+        CardState {
+            health: self.health,
+            why: self.why.clone(),
+            faulty: self.faulty,
+            number: self.number,
+            formerly: self.formerly.clone(),
+            ..CardState::default()
+        }
+    }
+
     /// Memory that neither jobs nor the driver account for.
     pub fn outside(&self) -> Megabytes {
         self.foreign + self.unexplained

@@ -261,3 +261,62 @@ fn a_card_that_was_drained_before_it_had_a_uuid_stays_drained_until_a_person_res
     let out = controller.step(at(7), Event::NodeRegistered(with_names(true)));
     assert!(!out.iter().any(|decision| matches!(decision, Decision::CardMoved { .. })), "{out:?}");
 }
+
+/// What a restart gives back where the driver has gone, or has come.
+fn restarted(controller: &Controller, named: bool) -> Controller {
+    let snapshot = controller.snapshot();
+    let mut controller = Controller::restore(Snapshot { nodes: vec![with_names(named)], ..snapshot });
+    if controller.has_renamed_cards() {
+        controller.step(at(9), Event::NodeRegistered(with_names(named)));
+    }
+    assert!(!controller.has_renamed_cards());
+    controller
+}
+
+fn drained_cards(controller: &Controller) -> Vec<String> {
+    let node = controller.nodes().next().unwrap();
+    let is = |uuid: &String| node.card_state(uuid).is_some_and(|state| state.health == Health::Drained);
+    let all = node.inventory.cards.iter().map(|card| card.uuid.clone());
+    all.filter(is).collect()
+}
+
+#[test]
+fn a_card_that_was_drained_under_its_uuid_stays_drained_where_it_is_only_declared() {
+    let mut controller = Controller::new(config());
+    controller.step(at(0), Event::NodeRegistered(with_names(true)));
+    controller.step(at(1), asked(true, Some(2), drain()));
+    let foreign =
+        Event::CardChanged { node: node().name, uuid: "GPU-2".to_owned(), state: held_by_others(gb(40)) };
+    controller.step(at(2), foreign);
+    let mut controller = restarted(&controller, false);
+    assert_eq!(drained_cards(&controller), ["gpu-01-2"]);
+    let (_, out) = submit(&mut controller, 10, submission(1, with_cards(4, None)));
+    assert!(cards_of(&out).is_empty());
+    // It is the same card when the driver is back, whatever number it has then.
+    let back = restarted(&controller, true);
+    assert_eq!(drained_cards(&back), ["GPU-2"]);
+    let mut other = with_names(true);
+    other.cards.swap(2, 3);
+    (other.cards[2].index, other.cards[3].index) = (2, 3);
+    let mut back = Controller::restore(Snapshot { nodes: vec![other.clone()], ..controller.snapshot() });
+    assert!(back.has_renamed_cards());
+    back.step(at(11), Event::NodeRegistered(other));
+    assert_eq!(drained_cards(&back), ["GPU-2"]);
+    assert_eq!(drained_cards(&restarted(&back, false)), ["gpu-01-3"], "by its new number");
+    // Who gives it back gives it back under both names: nobody has looked at what others hold of it meanwhile.
+    let out = controller.step(at(12), asked(true, Some(2), NodeWish::Resume));
+    assert!(!out.iter().any(|decision| matches!(decision, Decision::Refused { .. })), "{out:?}");
+    assert!(drained_cards(&controller).is_empty());
+    assert!(drained_cards(&restarted(&controller, true)).is_empty());
+}
+
+#[test]
+fn a_part_of_a_card_is_no_declared_card() {
+    let mut parts = with_names(true);
+    let mig = ax_core::gpu::Mig { parent: "GPU-9".to_owned(), gpu_instance: 1, compute_instance: 0 };
+    parts.cards[3].hardware.mig = Some(mig);
+    let mut controller = Controller::new(config());
+    controller.step(at(0), Event::NodeRegistered(parts));
+    controller.step(at(1), asked(true, Some(3), drain()));
+    assert!(drained_cards(&restarted(&controller, false)).is_empty());
+}
