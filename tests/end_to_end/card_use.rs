@@ -240,6 +240,27 @@ fn a_drained_card_stays_so_through_a_crash_until_an_administrator_resumes_it() {
     assert!(code == 1 && told.contains("there is no node nowhere"), "{told}");
 }
 
+/// Who asks for no RAM is charged a share of the node's, by CPUs or by cards, whichever is more. Together those may be more
+/// than there is, while a card and CPUs are free.
+#[test]
+fn who_lacks_but_the_ram_that_was_not_asked_for_is_told_what_to_ask_for() {
+    let (cluster, _fake) = with_cards(TWO, "  cpus: 4\n  ram: 8GiB\n");
+    let many_cpus = cluster.submit(ROOT, &["--gpus=1", "--mem=20G", "--cpus-per-task=3"], &until("go"));
+    cluster.wait_state(&many_cpus, &["RUNNING"]);
+    let card_s = cluster.submit(ROOT, &["--gpus=1", "--cpus-per-task=1"], &until("go"));
+    let told = reasons(&cluster, &card_s);
+    assert_eq!(told, [format!("needs 4 GB of RAM (2 GB of 8 GB free) on {}", host())]);
+    let (_, why) = ax(&cluster, ROOT, &["why", &card_s]);
+    let wanted = format!("with --ram 2G at once on {} card 1", host());
+    assert!(why.contains(&wanted), "{why}");
+    let with_it = cluster.submit(ROOT, &["--gpus=1", "--cpus-per-task=1", "--ram=2G"], &until("go"));
+    cluster.wait_state(&with_it, &["RUNNING"]);
+    cluster.write(ROOT, "go", "");
+    for job in [many_cpus, card_s, with_it] {
+        cluster.wait_state(&job, &["SUCCEEDED"]);
+    }
+}
+
 /// Drained by its UUID, seen as declared only, and found again.
 #[test]
 fn a_drained_card_stays_so_where_no_driver_tells_its_uuid() {
