@@ -240,6 +240,40 @@ fn a_drained_card_stays_so_through_a_crash_until_an_administrator_resumes_it() {
     assert!(code == 1 && told.contains("there is no node nowhere"), "{told}");
 }
 
+/// A framework that gets no more of the card ends by itself, with a code of its own.
+#[test]
+fn a_card_that_had_less_than_a_slice_for_who_failed_far_below_it_is_suspect() {
+    for odd in [true, false] {
+        let (cluster, fake) = with_cards(ONE, MANY);
+        let job = cluster.submit(
+            ALICE,
+            &["--gpus=1", "--mem=40", "--cpus-per-task=1", "--ram=50M"],
+            &holding(fake.script(), 3000, 1),
+        );
+        wait_for("it to be seen", || card(&cluster, "GPU-aaaa")["held"][0]["used_mb"] == 3000);
+        // Nobody's, or a stranger's.
+        let now = std::fs::read_to_string(fake.script()).unwrap();
+        match odd {
+            true => fake.set(&now.replace("reserved=0", "reserved=0 extra=60000")),
+            false => fake.add(&format!("process {} GPU-aaaa 60000", std::process::id())),
+        }
+        wait_for("the others to be seen", || {
+            let seen = card(&cluster, "GPU-aaaa");
+            seen["unexplained_mb"].as_u64() >= Some(59_000) || seen["foreign"] != serde_json::json!([])
+        });
+        cluster.write(ALICE, "go", "");
+        cluster.wait_state(&job, &["FAILED"]);
+        let now = card(&cluster, "GPU-aaaa");
+        assert_eq!(now["health"], if odd { "suspect" } else { "healthy" }, "{now:#}");
+        if odd {
+            let why = now["why"].as_str().unwrap();
+            let failed =
+                format!("{job} failed there having used 3.1 GB of its 40 GB, of which the card had ");
+            assert!(why.contains(&failed) && why.contains("in use that no process accounts for"), "{why}");
+        }
+    }
+}
+
 /// Who asks for no RAM is charged a share of the node's, by CPUs or by cards, whichever is more. Together those may be more
 /// than there is, while a card and CPUs are free.
 #[test]

@@ -193,24 +193,30 @@ impl Controller {
         out.push(Decision::NodeMoved { node: name.clone(), drained, actor, what });
     }
 
-    /// Who ran out of a card's memory and was seen to use far less than was its own: then the card is what is odd.
+    /// Who failed by itself far below its slice, of a card that had not so much left for it, since memory is in use there of
+    /// which nobody says whose it is: then the card is what is odd. What others hold makes no card suspect: they are named.
     pub(super) fn suspect_cards(&mut self, number: JobNumber, end: &AttemptEnd, out: &mut Vec<Decision>) {
-        let Some(job) = self.jobs.get(&number).filter(|_| end.outcome == Outcome::OutOfMemory) else {
-            return;
-        };
+        let failed = end.outcome == Outcome::Failed;
+        let Some(job) = self.jobs.get(&number).filter(|_| failed) else { return };
         let (Some(attempt), Some(peak)) = (job.attempt.as_deref(), end.card_peak) else { return };
-        // By itself a job runs out of the host's memory.
-        if attempt.ending.as_ref().is_none_or(|(outcome, _)| *outcome != Outcome::OutOfMemory) {
+        if attempt.ending.is_some() {
             return;
         }
         let (id, held): (_, Vec<Allocation>) = (job.id, attempt.parts().cloned().collect());
         for (node, share) in held.iter().flat_map(|part| part.cards.iter().map(|share| (&part.node, share))) {
             let Some(slice) = share.slice.filter(|slice| peak.0 < slice.0 / 2) else { continue };
             let known = self.nodes.get(node).and_then(|node| node.card_state(&share.uuid));
-            let known = known.cloned().unwrap_or_default();
-            if known.health == Health::Healthy {
-                let (peak, slice) = (peak.of_card(), slice.of_card());
-                let why = Some(format!("{id} ran out of its {slice} there and was seen to use {peak}"));
+            let Some(known) = known.filter(|known| known.health == Health::Healthy).cloned() else {
+                continue;
+            };
+            let Some(had) = known.free.map(|free| peak + free) else { continue };
+            let lacking = slice - had;
+            if lacking > Megabytes::ZERO && known.unexplained >= lacking {
+                let (peak, slice, had) = (peak.of_card(), slice.of_card(), had.of_card());
+                let why = Some(format!(
+                    "{id} failed there having used {peak} of its {slice}, of which the card had {had}: {}",
+                    known.unexplained_in_words()
+                ));
                 let state = CardState { health: Health::Suspect, why, ..known };
                 self.set_card(node, &share.uuid, state, &Actor::Ax, out);
             }

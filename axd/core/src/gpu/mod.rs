@@ -184,6 +184,15 @@ impl CardState {
         self.foreign + self.unexplained
     }
 
+    /// What nobody accounts for: `31 GB in use that no process accounts for`, and who has the card open.
+    pub fn unexplained_in_words(&self) -> String {
+        let by = match self.openers.is_empty() {
+            true => String::new(),
+            false => format!(" (open by {})", listed(&self.openers)),
+        };
+        format!("{} in use that no process accounts for{by}", self.unexplained.of_card())
+    }
+
     /// Who has that memory: `21 GB held by pid 4711 python of user li, not a job`.
     pub fn outside_in_words(&self) -> String {
         let mut parts: Vec<String> = self.holders.iter().take(HOLDERS).cloned().collect();
@@ -191,11 +200,7 @@ impl CardState {
             parts.push(format!("{} more", self.holders.len() - HOLDERS));
         }
         if self.unexplained > Megabytes::ZERO {
-            let by = match self.openers.is_empty() {
-                true => String::new(),
-                false => format!(" (open by {})", listed(&self.openers)),
-            };
-            parts.push(format!("{} in use that no process accounts for{by}", self.unexplained.of_card()));
+            parts.push(self.unexplained_in_words());
         }
         match parts.is_empty() {
             true => format!("{} are not free", self.taken.of_card()),

@@ -201,27 +201,54 @@ fn what_is_the_jobs_own_business_is_noted_with_the_jobs_on_that_card() {
     assert_eq!((noted, out.len()), (on_it, 2));
 }
 
-/// What becomes of a card on which a job of half of it ran out of memory, after it was seen to use so much.
-fn after_running_out(peak: Megabytes) -> (Health, Option<Megabytes>) {
+/// What becomes of a card on which a job of 40 GB of it failed, after it was seen to use so much; and what it asks for then.
+/// `ended`: it was ended for using too much. `state`: what was seen of the card meanwhile.
+fn after_failing(peak: Megabytes, ended_for_it: bool, state: CardState) -> (Health, Option<Megabytes>) {
     let mut controller = ready(config());
     let request = Request { retries: 1, ..with_cards(1, Some(gb(40))) };
     let (job, out) = submit(&mut controller, 1, submission(1, request));
     let attempt = launched(&out)[0];
     controller.step(at(2), Event::AttemptStarted { attempt, at: at(2).wall });
-    let words = "uses more than its slice".to_owned();
-    controller.step(at(3), Event::OverSlice { attempt, words, peak, ends: true });
-    let end = AttemptEnd { card_peak: Some(peak), ..ended(Outcome::OutOfMemory, None) };
+    controller.step(at(3), seen(0, state));
+    if ended_for_it {
+        let words = "uses more than its slice".to_owned();
+        controller.step(at(3), Event::OverSlice { attempt, words, peak, ends: true });
+    }
+    let outcome = if ended_for_it { Outcome::OutOfMemory } else { Outcome::Failed };
+    let end = AttemptEnd { card_peak: Some(peak), ..ended(outcome, Some(1)) };
     controller.step(at(4), Event::AttemptEnded { attempt, at: at(4).wall, end });
     let health = controller.nodes().next().unwrap().card_state("card-0").map(|state| state.health);
     let slice = controller.job(job.number).unwrap().request.cards.as_ref().unwrap().slice;
     (health.unwrap_or_default(), slice)
 }
 
+/// So much free beside what jobs use, so much in use by nobody, and by strangers.
+fn lacking(free: u64, unexplained: u64, foreign: u64) -> CardState {
+    let (free, unexplained, foreign) = (Some(gb(free)), gb(unexplained), gb(foreign));
+    CardState { free, unexplained, foreign, ..CardState::default() }
+}
+
 #[test]
 fn who_runs_out_of_a_slice_asks_for_more_or_the_card_is_suspect() {
-    assert_eq!(after_running_out(gb(38)), (Health::Healthy, Some(Megabytes(gb(40).0 * 3 / 2))));
-    assert_eq!(after_running_out(gb(30)), (Health::Healthy, Some(gb(40))));
-    assert_eq!(after_running_out(gb(10)), (Health::Suspect, Some(gb(40))));
+    let more = Some(Megabytes(gb(40).0 * 3 / 2));
+    for ended_for_it in [true, false] {
+        let after = |peak| after_failing(peak, ended_for_it, lacking(40, 0, 0));
+        assert_eq!(after(gb(38)), (Health::Healthy, more));
+        assert_eq!(after(gb(30)), (Health::Healthy, Some(gb(40))));
+        assert_eq!(after(gb(10)), (Health::Healthy, Some(gb(40))), "it had what it asked for");
+    }
+    // 10 of 40 GB used and 12 left, for 58 that nobody accounts for.
+    let odd = |peak, state| after_failing(peak, false, state).0;
+    assert_eq!(odd(gb(10), lacking(12, 58, 0)), Health::Suspect);
+    assert_eq!(odd(gb(10), lacking(31, 39, 0)), Health::Healthy, "there was enough for it");
+    assert_eq!(odd(gb(10), lacking(12, 0, 58)), Health::Healthy, "others have it, and are named");
+    assert_eq!(odd(gb(10), lacking(12, 1, 0)), Health::Healthy, "its neighbours have it");
+    assert_eq!(odd(gb(21), lacking(1, 58, 0)), Health::Healthy, "it was not far below");
+    assert_eq!(
+        odd(gb(10), CardState { free: None, ..lacking(0, 58, 0) }),
+        Health::Healthy,
+        "nobody measures"
+    );
 }
 
 /// The same node as a driver shows it: its first card has a UUID.
