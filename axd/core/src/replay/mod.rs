@@ -20,6 +20,7 @@ use crate::time::Now;
 
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are steps, and one is there at a time")]
 pub enum Recorded {
     /// The whole controller, at the start and from time to time.
     Snapshot(Box<Snapshot>),
