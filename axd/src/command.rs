@@ -63,6 +63,9 @@ struct Arguments {
     /// What is to be known of it
     #[arg(long, value_name = "JSON", requires = "mps", hide = true)]
     order: Option<String>,
+    /// Unmount what is at and below a folder of the daemon's, for whoever must not hang, and exit
+    #[arg(long, value_name = "DIR", group = "instead", hide = true)]
+    unmount: Option<PathBuf>,
     /// Only events at or after this time, such as 2026-11-29T15:32:14Z
     #[arg(long, value_name = "TIME", requires = "db_events")]
     from: Option<WallTime>,
@@ -123,6 +126,9 @@ pub fn main() -> ExitCode {
     }
     if let (Some(deed), Some(order)) = (arguments.mps, &arguments.order) {
         return mps::run(deed, order);
+    }
+    if let Some(folder) = &arguments.unmount {
+        return mps::unmount(folder);
     }
     if arguments.nvml {
         return helper::run(&helper::Options { library: arguments.library, groups: arguments.group });

@@ -240,6 +240,10 @@ impl Engine {
     ) -> Result<(), Box<dyn std::error::Error>> {
         self.server.register(&self.poller)?;
         self.writer.record_snapshot(at, self.controller.snapshot());
+        if self.controller.has_renamed_cards() {
+            // Before anything can start there.
+            self.happened(Event::NodeRegistered(self.local.inventory.clone()));
+        }
         let active = self.controller.active_jobs();
         let alive: Vec<(Attempt, JobState)> =
             active.filter_map(|job| Some((job.attempt.as_deref()?.clone(), job.state))).collect();

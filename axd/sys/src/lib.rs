@@ -15,6 +15,7 @@ mod error;
 mod kernel_file;
 pub mod lease;
 pub mod memory_file;
+pub mod mount;
 pub mod nvml;
 pub mod path;
 pub mod pidfd;

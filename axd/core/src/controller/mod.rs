@@ -17,6 +17,7 @@ mod moments;
 mod overuse;
 mod person;
 mod places;
+mod renaming;
 mod schedule;
 mod sketch;
 mod snapshot;

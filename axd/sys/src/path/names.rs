@@ -6,7 +6,7 @@ use nix::dir::{OwningIter, Type};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -47,15 +47,33 @@ impl Dir {
     pub fn open_dir_unmounted(&self, relative: impl AsRef<std::path::Path>) -> Result<Dir> {
         let relative = relative.as_ref();
         let what = self.show(relative);
-        let place = self.open_beneath(relative, OFlag::O_PATH | OFlag::O_DIRECTORY, 0)?;
-        if mount_of(&place).doing("look at", what.display())?
-            != mount_of(self).doing("look at", what.display())?
-        {
-            return Err(nix::errno::Errno::EXDEV).doing("use", what.display());
-        }
+        let place = self.place_unmounted(relative, OFlag::O_DIRECTORY)?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let fd = openat(&place, ".", flags, Mode::empty()).doing("open", what.display())?;
         Ok(Dir { resolver: self.resolver, ..Dir::from_fd(fd, what) })
+    }
+
+    /// Whether this directory has something of this plain name, of whatever kind, unless something is mounted there.
+    /// Neither what is there nor a mount is asked anything.
+    ///
+    /// # Errors
+    /// EXDEV for a mount, and as [`Dir::open_beneath`].
+    pub fn has_unmounted(&self, name: &str) -> Result<bool> {
+        match self.place_unmounted(std::path::Path::new(name), OFlag::empty()) {
+            Err(error) if error.is(libc::ENOENT) => Ok(false),
+            other => other.map(|_| true),
+        }
+    }
+
+    /// Only the place: nothing can be read or written by it, and no file system is asked.
+    fn place_unmounted(&self, relative: &std::path::Path, flags: OFlag) -> Result<OwnedFd> {
+        let what = self.show(relative);
+        let place = self.open_beneath(relative, OFlag::O_PATH | flags, 0)?;
+        let (there, here) = (mount_of(&place), mount_of(self));
+        if there.doing("look at", what.display())? != here.doing("look at", what.display())? {
+            return Err(nix::errno::Errno::EXDEV).doing("use", what.display());
+        }
+        Ok(place)
     }
 }
 
