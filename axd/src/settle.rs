@@ -180,6 +180,7 @@ fn lost(started: &Started, tree: &Containment) -> Result<AttemptResult, SysError
         never_started: false,
         limit_refused: false,
         groups_gone: false,
+        work: None,
     })
 }
 
