@@ -37,14 +37,12 @@ impl Attempt {
         crash_point!("cgroup");
         // Before anything is in it, and for as long as it is there: also when we and axd are gone.
         tree.fence(&self.assignment).map_err(|error| ("device fence", error.to_string()))?;
-        let work = work::prepare(&self.assignment).map_err(|error| ("work folder", error.to_string()))?;
+        self.work = work::prepare(&self.assignment).map_err(|error| ("work folder", error.to_string()))?;
         // Before the fork: the watchdog finds what it may have to kill through this record, so nothing may live
         // in the groups before it is written.
         self.record_start().map_err(|error| ("record", error.to_string()))?;
         self.listen().map_err(|error| ("control socket", error.to_string()))?;
         self.limit_cards().map_err(|error| ("card limits", error))?;
-        // Whatever the job does to it shows from here on.
-        self.work = work.filter(|work| clock::stamps_are_past(work.changed_s, work.changed_ns));
         self.fork(lease).map_err(|error| ("child", error.to_string()))?;
         crash_point!("forked");
         Ok(())
@@ -109,6 +107,8 @@ impl Attempt {
             parent: self.own.pid.unsigned_abs(),
             as_root: ax_sys::credentials::own().0 == 0,
         };
+        // What the job does to its work folder shows, or it counts as touched.
+        self.work = self.work.filter(|work| clock::stamps_are_past(work.changed_s, work.changed_ns));
         let child = tree.fork(|parent| {
             // The child's copy only: while it is open the lease is held, whoever else has died.
             drop(lease.take());
