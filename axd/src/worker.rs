@@ -26,7 +26,7 @@ use crate::card_limit::{self, Prober, Tried};
 use crate::leftover;
 use crate::mps;
 use crate::people::{self, Answer};
-use crate::settle::{self, Settled};
+use crate::settle::{self, Remains, Settled};
 use crate::store::Reader;
 use crate::views::{self, Question};
 
@@ -299,17 +299,18 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             other => Some(Done::Settled(attempt, other.map(|(settled, _)| settled))),
         },
         Task::CleanUp(chore) => {
-            let own = paths.clone();
-            let clean = move || {
-                let failed = settle::clean_up(&own, chore.attempt).err();
+            let clean = move |remains: &Remains<'_>| {
+                let failed = remains.remove().err();
                 failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
             };
-            if settle::is_limited(paths, chore.attempt) {
+            let remains = Remains::of(paths, chore.attempt);
+            if remains.are_limited() {
+                let own = paths.clone();
+                let work = Box::new(move || clean(&Remains::of(&own, chore.attempt)));
                 let why = format!("clearing {} away: {TOO_MANY}", chore.attempt);
-                let without = Done::NotRemoved(vec![(chore, why)]);
-                return Rest::Driver(Slow { work: Box::new(clean), without });
+                return Rest::Driver(Slow { work, without: Done::NotRemoved(vec![(chore, why)]) });
             }
-            clean()
+            clean(&remains)
         }
         Task::Remove(leftovers) => {
             let failed = leftovers.iter().filter_map(|each| Some((each.chore, remove(each).err()?)));

@@ -22,6 +22,7 @@ mod queries;
 mod reload;
 mod requests;
 mod rungs;
+mod spares;
 mod spool;
 mod start;
 mod stop;
@@ -72,6 +73,7 @@ use measures::Measures;
 use names::NameCheck;
 use parked::Parked;
 use rungs::Rungs;
+use spares::Spares;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
@@ -154,6 +156,8 @@ pub(crate) struct Engine {
     usage: BTreeMap<AttemptName, Usage>,
     measures: Measures,
     chores: Chores,
+    /// Folders of ended attempts that others may have.
+    spares: Spares,
     next_rescan: BootTime,
     next_snapshot: BootTime,
     next_prune: BootTime,

@@ -28,6 +28,7 @@ use super::measures::Measures;
 
 use super::parked::Parked;
 use super::rungs::Rungs;
+use super::spares::Spares;
 use super::stored::Stored;
 use super::watched::Watched;
 use super::{Engine, now, reload, tokens};
@@ -192,6 +193,7 @@ impl Engine {
             usage: Default::default(),
             measures: Measures::since(at.wall, restored.forecasts),
             chores: Default::default(),
+            spares: Spares::of(&paths),
             next_rescan: at.boot + scheduling_interval,
             next_snapshot: at.boot + SNAPSHOT_EVERY,
             next_prune: at.boot,

@@ -20,6 +20,7 @@ pub mod nvml;
 pub mod path;
 pub mod pidfd;
 pub mod process;
+pub mod program;
 pub mod random;
 pub mod sched;
 pub mod seqpacket;
