@@ -73,10 +73,8 @@ impl Controller {
             job.eligible_at = Some(now.wall);
             self.wake_queue(&job);
         }
-        if let Some(wanted) =
-            job.request.cards.as_ref().filter(|_| self.config.policy.packing == Packing::Fgd)
-        {
-            self.mix.count(wanted);
+        if self.config.policy.packing == Packing::Fgd {
+            self.mix.count(&job.request);
         }
         let to = job.state;
         self.index(Arc::new(job));

@@ -118,8 +118,13 @@ proptest! {
         all_asks in proptest::collection::vec(wanted(4, 1..8), 1..5),
         reserve in prop_oneof![Just(0_u32), Just(25)],
         length in 1..9000_u64,
+        packing in prop_oneof![
+            3 => Just(Packing::Best), 1 => Just(Packing::Worst), 1 => Just(Packing::First), 1 => Just(Packing::Fgd),
+        ],
     ) {
-        let rules = Rules::new(Packing::Best, reserve, &Mix::default());
+        let mut mix = Mix::default();
+        all_asks.iter().for_each(|wanted| mix.count(&request(*wanted)));
+        let rules = Rules::new(packing, reserve, &mix);
         let mut nodes: Nodes = shapes.into_iter().zip(0..).map(|(shape, number)| node(shape, number)).collect();
         let mut number = 0;
         let mut sights = sights.into_iter();
