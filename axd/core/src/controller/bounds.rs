@@ -313,6 +313,12 @@ impl Limits {
         self.sums.get(&id)
     }
 
+    /// Of each sum in which a job counts: the most, and what it counts.
+    pub(crate) fn amounts(&self, job: &Job) -> impl Iterator<Item = (SumId, u64, u64)> {
+        let sums = sums_of(job).iter().filter_map(|id| Some((*id, self.sums.get(id)?)));
+        sums.map(|(id, sum)| (id, sum.max, sum.what.of(job)))
+    }
+
     /// Who confines a job to certain cards.
     pub(crate) fn confining(&self, job: &Job) -> Vec<String> {
         let own = self.limits.iter().filter(|limit| limit.only.is_some() && limit.whose.is(job));

@@ -266,14 +266,15 @@ impl<'a> Story<'a> {
         let is_limited = limited.is_some();
         let conditions = if wanted { self.conditions(job, misfit, limited) } else { Vec::new() };
         if is_limited {
+            let expected = self.foretell(job, true);
             self.before += 1;
             self.first.get_or_insert(job.id);
-            return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Limit));
+            return Explanation::new(self.now.wall, conditions, expected);
         }
         if misfit {
             return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
         }
-        let expected = self.foretell(job);
+        let expected = self.foretell(job, false);
         self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
@@ -481,14 +482,17 @@ impl<'a> Story<'a> {
         })
     }
 
-    fn foretell(&mut self, job: &Job) -> Expected {
+    /// `limited`: a limit on what is held bars it now.
+    fn foretell(&mut self, job: &Job, limited: bool) -> Expected {
         let now = self.now.wall;
         if self.pass.after.claim_of(job.id.number).is_some() {
-            return Expected::at(now + self.controller.config().policy.kill_wait, Basis::MakingRoom);
+            let start = now + self.controller.config().policy.kill_wait;
+            self.plan.claims(self.controller, job, start);
+            return Expected::at(start, Basis::MakingRoom);
         }
         if self.before >= PLANNED {
             return Expected::never(Basis::TooFar);
         }
-        self.plan.expect(self.controller, job)
+        self.plan.expect(self.controller, job, limited)
     }
 }
