@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{BEGINNING, BadWorkload, NodeShape, Origin, Task, Texts, Workload};
+use super::{BEGINNING, BadWorkload, Hours, NodeShape, Origin, Task, Texts, Workload};
 use crate::config::Config;
 use crate::controller::{Decision, Event, Snapshot, Submission};
 use crate::id::{JobId, QueueName};
@@ -195,6 +195,7 @@ impl Seen {
             user: self.user,
             name: self.name,
             checkpoint: None,
+            hours: Hours::default(),
             asked: Some(Box::new(request)),
         })
     }
