@@ -318,7 +318,7 @@ impl Controller {
     /// Enters a job into everything that is derived from it.
     fn index(&mut self, mut job: Arc<Job>) {
         let number = job.id.number;
-        let bounds = self.limits.bounds(&job);
+        let bounds = self.limits.bounds(&job, &self.nodes);
         if job.bounds != bounds {
             Arc::make_mut(&mut job).bounds = bounds;
         }

@@ -58,7 +58,7 @@ impl Controller {
             note: None,
             owner,
         };
-        job.bounds = self.limits.bounds(&job);
+        job.bounds = self.limits.bounds(&job, &self.nodes);
         if let Some(why) = self.out_of_bounds(&job).or_else(|| self.lapsed(&job, now.wall)) {
             self.next_number = id.number;
             out.push(Decision::Refused { class: ErrorClass::Refused, why });

@@ -151,11 +151,11 @@ impl Rules {
     }
 
     /// Whether a node could hold a request if it were empty, and may now, as far as a glance tells.
-    pub(super) fn could_hold(&self, node: &Node, request: &Request) -> bool {
-        let has = &node.inventory;
+    pub(super) fn could_hold(&self, node: &Node, asks: Asks<'_>) -> bool {
+        let (has, request) = (&node.inventory, asks.request);
         let cards = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
         let enough = request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len();
-        enough && node.drained().is_none() && has.admits(request)
+        enough && node.drained().is_none() && has.admits(request) && asks.may_fill(node)
     }
 
     /// Whether a request fits beside what a node holds now, reservations left aside.
@@ -406,7 +406,7 @@ impl Search<'_> {
 
     pub(super) fn place_on(&self, position: usize, from: WallTime) -> Option<(Score, Place)> {
         let (node, asks) = (&self.nodes[position], self.asks);
-        if !self.rules.could_hold(node, asks.request) {
+        if !self.rules.could_hold(node, asks) {
             return None;
         }
         let at_once = from <= self.timeline.now();
@@ -427,7 +427,7 @@ impl Search<'_> {
         if not_before <= now && !self.timeline.has_reservations(position) {
             return self.when_ended(position, not_before);
         }
-        if !self.rules.could_hold(node, self.asks.request) {
+        if !self.rules.could_hold(node, self.asks) {
             return;
         }
         let at_first = (not_before > now).then_some(not_before);
@@ -444,7 +444,7 @@ impl Search<'_> {
     /// The same on a node without reservations, where it can't fit before `bound`.
     fn when_ended(&mut self, position: usize, bound: WallTime) {
         let node = &self.nodes[position];
-        if !self.rules.could_hold(node, self.asks.request) {
+        if !self.rules.could_hold(node, self.asks) {
             return;
         }
         let latest = self.latest();

@@ -26,7 +26,7 @@ fn request((cards, slice, cpus, _): Wanted) -> Request {
 
 fn asks(request: &Request, (cards, slice, _, user): Wanted) -> Asks<'_> {
     let mps = user.filter(|_| cards == 1 && slice.is_some()).map(crate::id::Uid);
-    Asks { request, only: None, nodes: request.nodes(), mps }
+    Asks { request, only: None, nodes: request.nodes(), mps, whole: None }
 }
 
 fn node((mem, cards, mixed): Shape, number: usize) -> Node {
