@@ -54,7 +54,10 @@ fn a_limit_on_cpus_is_told_with_who_is_in_the_way_and_a_reload_changes_it() {
         "{told}"
     );
     let of_next = cluster.job(&next);
-    let at = |job: &serde_json::Value, key: &str| job[key].as_i64().unwrap();
+    let at = |job: &serde_json::Value, key: &str| {
+        let at: chrono::DateTime<chrono::Utc> = job[key].as_str().unwrap().parse().unwrap();
+        at.timestamp_millis()
+    };
     assert_eq!(at(&told, "expected_start"), at(&of_first, "started_at") + 300_000, "{told} {of_first}");
     assert_eq!(at(&of_next, "expected_start"), at(&told, "expected_start") + 300_000, "{of_next}");
     let why = cluster.run(ALICE, "ax", &["why", &waits]).out.split_whitespace().collect::<Vec<_>>().join(" ");

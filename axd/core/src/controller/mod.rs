@@ -191,6 +191,7 @@ impl Controller {
         self.pass_moments(now, set_back, &mut out);
         match event {
             Event::ConfigLoaded(config) => self.config_loaded(*config),
+            Event::ZoneRead(zone) => self.zone_read(now, *zone, &mut out),
             Event::NodeRegistered(inventory) => self.node_registered(inventory, &mut out),
             Event::Submitted(submission) => self.submitted(now, *submission, &mut out),
             Event::Wished { job, actor, wish, why } => {

@@ -307,3 +307,26 @@ fn who_is_too_long_for_the_rest_of_its_hours_is_told_how_long_it_may_be() {
     let (early, _) = submit(&mut controller, clock(36, 0), 3, night(2));
     assert_eq!(controller.advise(clock(36, 0), early.number, &|_| true), None);
 }
+
+#[test]
+fn a_clock_that_goes_otherwise_opens_and_closes_hours() {
+    let mut controller = cluster();
+    let (waits, _) = submit(&mut controller, clock(20, 0), 1, night(2));
+    let (ready, _) = submit(&mut controller, clock(23, 0), 2, night(2));
+    assert_eq!(state(&controller, waits), JobState::Starting);
+    assert_eq!(state(&controller, ready), JobState::Ready, "the first holds all CPUs");
+    // Seven hours behind it is four in the afternoon there.
+    let zone = Zone::of([Offset { from: WallTime(0), seconds: -5 * 3600 }]);
+    controller.step(clock(23, 0), Event::ZoneRead(Box::new(zone.clone())));
+    assert_eq!(state(&controller, ready), JobState::Pending);
+    assert_eq!(words(&controller, clock(23, 0), ready).1, Some(clock(29, 0).wall));
+    assert_eq!(controller.next_wake().wall, Some(clock(29, 0).wall));
+    controller.step(
+        clock(24, 0),
+        Event::ZoneRead(Box::new(Zone::of([Offset { from: WallTime(0), seconds: 7200 }]))),
+    );
+    assert_eq!(state(&controller, ready), JobState::Ready);
+    // It is in what is restored.
+    controller.step(clock(24, 0), Event::ZoneRead(Box::new(zone.clone())));
+    assert_eq!(Controller::restore(controller.snapshot()).zone(), &zone);
+}

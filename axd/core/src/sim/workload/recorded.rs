@@ -122,6 +122,7 @@ impl Record {
         }
         match event {
             Event::ConfigLoaded(config) => self.config = *config,
+            Event::ZoneRead(zone) => self.zone = *zone,
             Event::NodeRegistered(inventory) => self.machine(inventory),
             Event::AttemptStarted { attempt, at } => self.with(attempt.job, |seen| {
                 (seen.started, seen.ran) = (Some(at), None);
