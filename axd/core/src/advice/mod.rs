@@ -284,7 +284,7 @@ impl Search<'_> {
 
 impl Look {
     fn has_room(&self, controller: &Controller, job: &Job) -> bool {
-        let (now, length) = (self.timeline.now(), controller.planned(job));
+        let (now, length) = (self.timeline.now(), controller.fitting(job, &self.timeline));
         let place = || controller.rules().places(&self.nodes, &self.timeline, job, now, length);
         job.state == JobState::Ready && self.left.is_enough(job) && place().is_some()
     }

@@ -59,7 +59,8 @@ impl Controller {
                 self.order.insert_misfit(job.id.number);
             } else {
                 let (share, size) = (self.share(job), self.size(job));
-                self.order.insert(job, &self.config, self.planned(job), share, size);
+                let lengths = (self.planned(job), self.declared(job));
+                self.order.insert(job, &self.config, lengths, share, size);
             }
         }
         if job.state.is_active() {

@@ -157,9 +157,9 @@ impl Controller {
     pub(super) fn kept_between_hours(&self, timeline: &Timeline) -> Vec<Reservation> {
         let Some(job) = self.between_hours() else { return Vec::new() };
         let rules = self.rules();
-        let found = self
-            .opens(job, timeline.now())
-            .and_then(|opens| self.earliest_in_time(&rules, timeline, job, (opens, self.planned(job))));
+        let found = self.opens(job, timeline.now()).and_then(|opens| {
+            self.earliest_in_time(&rules, timeline, job, (opens, self.fitting(job, timeline)))
+        });
         let Some((from, places)) = found else { return Vec::new() };
         places.iter().map(|place| self.reservation(job, place, from)).collect()
     }

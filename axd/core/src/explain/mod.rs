@@ -429,7 +429,7 @@ impl<'a> Story<'a> {
 
     /// On which of the nodes where it would fit it may run longest, and whose place ends that.
     fn kept_for_others(&self, job: &Job, fitting: &[usize]) -> Option<Condition> {
-        let planned = self.controller.planned(job);
+        let planned = self.controller.fitting(job, &self.timeline);
         let nodes = self.pass.after.all_nodes().as_slice();
         let in_the_way = |at: &usize| {
             let node = nodes.get(*at)?;
@@ -450,6 +450,7 @@ impl<'a> Story<'a> {
             cards: place.cards.iter().filter_map(number).collect(),
             from: (place.from > self.now.wall).then_some(place.from),
             planned,
+            usual: Some(self.controller.planned(job)).filter(|usual| *usual < planned),
             more: barred.len() as u32 - 1,
         })
     }

@@ -287,7 +287,8 @@ impl Plan {
 
     /// The first instant at which the job fits somewhere, its place kept from then on.
     fn start(&mut self, controller: &Controller, job: &Job) -> Result<Expected, Basis> {
-        let (rules, length, now) = (controller.rules(), controller.planned(job), self.timeline.now());
+        let (rules, length) = (controller.rules(), controller.fitting(job, &self.timeline));
+        let now = self.timeline.now();
         let nodes = controller.all_nodes();
         let not_before = self.last.map_or(now, |(at, _)| at);
         let at_once = (not_before <= now)
@@ -328,7 +329,7 @@ impl Plan {
     /// The same in hours of its own that come later still. No place is kept for it there, so others are not planned around
     /// it.
     fn in_later_hours(&self, controller: &Controller, job: &Job, mut after: WallTime) -> Expected {
-        let (rules, length) = (controller.rules(), controller.planned(job));
+        let (rules, length) = (controller.rules(), controller.fitting(job, &self.timeline));
         for _ in 0..DAYS {
             let Some(opens) = controller.opens(job, after) else { return Expected::never(Basis::TooLate) };
             let found = rules.earliest_places(controller.all_nodes(), &self.timeline, job, opens, length);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::time::Span;
 
-use super::order::{Rank, ShapeId, Waiting};
+use super::order::{Lengths, Rank, ShapeId, Waiting};
 use super::share::VirtualTime;
 
 /// Which jobs of a shape are worth a look: the shorter ones, and urgent ones whatever their length.
@@ -19,6 +19,8 @@ use super::share::VirtualTime;
 pub struct Worth {
     /// Jobs that are shorter than this.
     pub shorter_than: Span,
+    /// By which of their lengths.
+    pub by: Lengths,
     /// Jobs of this priority and above.
     pub from_priority: u8,
 }
@@ -26,7 +28,7 @@ pub struct Worth {
 impl Worth {
     /// Whether a job is.
     pub fn covers(&self, waiting: &Waiting) -> bool {
-        waiting.length < self.shorter_than || waiting.priority >= self.from_priority
+        waiting.by(self.by) < self.shorter_than || waiting.priority >= self.from_priority
     }
 }
 
@@ -47,8 +49,8 @@ struct Knot {
     charge: VirtualTime,
     /// In the tree of all: of this knot and those below it.
     charges: VirtualTime,
-    /// In the tree of the shape: the shortest of this knot and those below it.
-    shortest: Span,
+    /// In the tree of the shape: the shortest of this knot and those below it, by either length.
+    shortest: [Span; 2],
     /// The most urgent of them.
     highest: u8,
     links: [[Option<Link>; 2]; 2],
@@ -65,6 +67,10 @@ enum Tree {
 }
 
 type Root = Option<u32>;
+
+fn lengths(waiting: &Waiting) -> [Span; 2] {
+    [Lengths::Planned, Lengths::Declared].map(|lengths| waiting.by(lengths))
+}
 
 /// Equal shares of all numbers, in no order that anybody would submit in.
 fn height(number: u32) -> u32 {
@@ -85,7 +91,7 @@ impl Lane {
             waiting,
             charge,
             charges: charge,
-            shortest: waiting.length,
+            shortest: lengths(&waiting),
             highest: waiting.priority,
             links: [[None; 2]; 2],
         };
@@ -195,13 +201,15 @@ impl Lane {
     }
 
     /// The length of the shortest job of each shape.
-    pub fn shortest_of_each(&self) -> impl Iterator<Item = (ShapeId, Span)> + '_ {
-        self.shapes.iter().map(|(shape, root)| (*shape, self.knots[*root as usize].shortest))
+    pub fn shortest_of_each(&self, by: Lengths) -> impl Iterator<Item = (ShapeId, Span)> + '_ {
+        self.shapes
+            .iter()
+            .map(move |(shape, root)| (*shape, self.knots[*root as usize].shortest[by as usize]))
     }
 
     fn some(&self, at: u32, worth: &Worth) -> bool {
         let knot = &self.knots[at as usize];
-        knot.shortest < worth.shorter_than || knot.highest >= worth.from_priority
+        knot.shortest[worth.by as usize] < worth.shorter_than || knot.highest >= worth.from_priority
     }
 
     fn first(&self, root: Root, after: Option<&Rank>, worth: &Worth) -> Root {
@@ -257,10 +265,11 @@ impl Lane {
                 self.knots[at as usize].charges = charges;
             }
             Tree::Shape => {
-                let (mut shortest, mut highest) = (knot.waiting.length, knot.waiting.priority);
+                let (mut shortest, mut highest) = (lengths(&knot.waiting), knot.waiting.priority);
                 for below in below.into_iter().flatten() {
-                    shortest = shortest.min(self.knots[below as usize].shortest);
-                    highest = highest.max(self.knots[below as usize].highest);
+                    let below = &self.knots[below as usize];
+                    shortest = [0, 1].map(|by| shortest[by].min(below.shortest[by]));
+                    highest = highest.max(below.highest);
                 }
                 let knot = &mut self.knots[at as usize];
                 (knot.shortest, knot.highest) = (shortest, highest);
@@ -344,8 +353,14 @@ mod tests {
     fn job(number: u32, value: i64, shape: u32, length: u64, priority: u8) -> (Rank, Waiting) {
         let number = JobNumber(number);
         let rank = Rank { class: 0, value, since: WallTime(0), number };
-        let waiting =
-            Waiting { number, shape: ShapeId(shape), length: Span(length), share: Share(1), priority };
+        let waiting = Waiting {
+            number,
+            shape: ShapeId(shape),
+            length: Span(length),
+            declared: Span(length + u64::from(number.0) % 4),
+            share: Share(1),
+            priority,
+        };
         (rank, waiting)
     }
 
@@ -379,14 +394,15 @@ mod tests {
             prop_assert_eq!(read, expected);
             let before: i128 = plain.range(..rank).map(|(_, (_, charge))| charge).sum();
             prop_assert_eq!(lane.charges_before(&rank), VirtualTime(before));
-            let worth = Worth { shorter_than: Span(shorter), from_priority: from };
+            let by = if from % 2 == 0 { Lengths::Planned } else { Lengths::Declared };
+            let worth = Worth { shorter_than: Span(shorter), by, from_priority: from };
             for shape in (0..3).map(ShapeId) {
                 let of_shape = || plain.iter().filter(|(_, (waiting, _))| waiting.shape == shape);
                 let mut worthy = of_shape().filter(|(own, (waiting, _))| **own > rank && worth.covers(waiting));
                 let first = worthy.next().map(|(rank, (waiting, _))| (*rank, *waiting));
                 prop_assert_eq!(lane.next(shape, Some(&rank), &worth), first);
-                let shortest = of_shape().map(|(_, (waiting, _))| waiting.length).min();
-                prop_assert_eq!(lane.shortest_of_each().find(|(own, _)| *own == shape).map(|(_, length)| length), shortest);
+                let shortest = of_shape().map(|(_, (waiting, _))| waiting.by(by)).min();
+                prop_assert_eq!(lane.shortest_of_each(by).find(|(own, _)| *own == shape).map(|(_, length)| length), shortest);
                 let some = of_shape().any(|(_, (waiting, _))| worth.covers(waiting));
                 prop_assert_eq!(lane.shapes(&|_| worth).any(|(own, _)| own == shape), some);
             }

@@ -24,6 +24,7 @@ const LIMITED: Frame = Frame {
     preemption: None,
     unlimited: false,
     honest: false,
+    learning: false,
     first_come: false,
     alike: false,
     forward: false,

@@ -104,6 +104,7 @@ fn kept(nodes: &Nodes, rules: &Rules, timeline: &Timeline, asks: Asks<'_>) -> Op
         company: place.company,
         cpus: request.cpus,
         ram: request.ram,
+        firm: false,
     })
 }
 
