@@ -335,6 +335,9 @@ fn main() {
     for pending in &rows {
         row((nodes, with), *pending, steps);
     }
+    if steps.is_some() {
+        return;
+    }
     println!();
     println!(
         "| nodes | pending | copy, ms | sketch | the first 100 explained | the last one | advice for it |"

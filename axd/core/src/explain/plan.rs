@@ -212,7 +212,6 @@ impl Plan {
             () => self.basis(controller, from, &places.first),
         };
         self.is_planned(controller, job, from);
-        self.sums.nobody_passes(job, from);
         places.iter().for_each(|place| self.with_limited.reserve(controller.reservation(job, place, from)));
         Expected::at(from, basis)
     }

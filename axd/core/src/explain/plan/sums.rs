@@ -14,7 +14,7 @@ use super::Basis;
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<SumId, Held>);
 
-/// What is held under one, by jobs that run and by those that come before.
+/// What is held under one, by jobs that run and, as if they ran already, by those that come before: so nobody passes them.
 #[derive(Debug, Default)]
 struct Held {
     all: u64,
@@ -22,8 +22,6 @@ struct Held {
     ends: BTreeMap<(WallTime, JobNumber), u64>,
     /// One of its jobs of which nobody says how long it takes.
     unsaid: Option<JobId>,
-    /// Who waits for it, and starts then: nobody passes.
-    last: Option<(WallTime, JobId)>,
 }
 
 impl Sums {
@@ -35,16 +33,6 @@ impl Sums {
             match end {
                 Some(end) => drop(held.ends.insert((end, job.id.number), amount)),
                 None => drop(held.unsaid.get_or_insert(job.id)),
-            }
-        }
-    }
-
-    /// Nobody comes before it in the limits that it waits for.
-    pub(super) fn nobody_passes(&mut self, job: &Job, start: WallTime) {
-        for id in job.bounds.iter().flat_map(|bounds| &bounds.sums) {
-            let held = self.0.entry(*id).or_default();
-            if held.last.is_none_or(|(last, _)| last < start) {
-                held.last = Some((start, job.id));
             }
         }
     }
@@ -86,11 +74,6 @@ impl Held {
             ended = Some((*end, *job));
         }
         let ended = ended.and_then(|(end, job)| Some((end, controller.job(job)?.id)));
-        let ended = ended.map(|(end, job)| (end.max(now), Basis::LimitPlace { job }));
-        let last = self.last.map(|(start, job)| (start, Basis::Follows { job }));
-        Ok(match (ended, last) {
-            (Some(ended), Some(last)) => Some(if last.0 > ended.0 { last } else { ended }),
-            (ended, last) => ended.or(last),
-        })
+        Ok(ended.map(|(end, job)| (end.max(now), Basis::LimitPlace { job })))
     }
 }
