@@ -101,3 +101,28 @@ fn of_a_time_that_comes_twice_the_first_is_meant_and_of_none_the_next() {
         assert_eq!(job["conditions"][0]["at"], meant, "{written}: {job}");
     }
 }
+
+/// The file by which its clock goes is another one: whoever reloads the configuration need not start the daemon anew.
+#[test]
+fn rules_of_the_clock_that_have_changed_are_learnt() {
+    let mut cluster = Cluster::stopped("");
+    let file = cluster.root.join("zone");
+    let place = |name: &str| std::fs::copy(format!("/usr/share/zoneinfo/{name}"), &file).unwrap();
+    place("Etc/UTC");
+    cluster.set_environment("TZ", &file);
+    cluster.start();
+    // Open by the clock of the other place, and not by UTC.
+    let open_there = format!("--window={}", window(-3, 3));
+    let waits = cluster.submit(ALICE, &[&open_there, "--time=10"], "#!/bin/sh\n");
+    assert_eq!(cluster.job(&waits)["state"], "PENDING");
+    place("Pacific/Kiritimati");
+    cluster.ok(ROOT, "ax", &["reload"]);
+    assert_eq!(cluster.wait_over(&waits)["state"], "SUCCEEDED");
+    // What is meant by a time of day is, too.
+    let begin = format!("--begin={}", window(1, 2).split_once('-').unwrap().0);
+    let later = cluster.submit(ALICE, &[&begin], "#!/bin/sh\n");
+    let job = cluster.job(&later);
+    let begins: DateTime<Utc> = job["expected_start"].as_str().unwrap().parse().unwrap();
+    let hour = begins - Utc::now();
+    assert!(hour < chrono::Duration::hours(1) && hour > chrono::Duration::minutes(55), "{job}");
+}

@@ -31,7 +31,7 @@ use super::rungs::Rungs;
 use super::spares::Spares;
 use super::stored::Stored;
 use super::watched::Watched;
-use super::{Engine, now, reload, tokens};
+use super::{Engine, ZONE_EVERY, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
 use crate::card_limit::Prober;
@@ -125,6 +125,7 @@ impl Engine {
         let mut rungs = Rungs::probe(&local.inventory, prober);
         let mps = rungs.look_for_mps(&config, &containment.parents);
         rungs.mark(&mut local.inventory);
+        let calendar = Calendar::read(now().wall);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
             jobs: restored.jobs.into_iter().map(|job| Arc::new(in_this_boot(job, same_boot))).collect(),
@@ -137,7 +138,7 @@ impl Engine {
             known: restored.known,
             history: restored.history,
             losses: restored.losses,
-            zone: Calendar.zone(now().wall),
+            zone: calendar.zone().clone(),
             config,
         });
         let at = now();
@@ -155,7 +156,7 @@ impl Engine {
             cards,
             sample: Default::default(),
             ledger: Default::default(),
-            calendar: Calendar,
+            calendar,
             controller,
             local,
             rungs,
@@ -197,6 +198,7 @@ impl Engine {
             next_rescan: at.boot + scheduling_interval,
             next_snapshot: at.boot + SNAPSHOT_EVERY,
             next_prune: at.boot,
+            next_zone: at.boot + ZONE_EVERY,
             last_commit: at.boot,
             quiet_done: false,
             leaving: false,

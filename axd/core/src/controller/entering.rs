@@ -20,7 +20,7 @@ impl Controller {
         self.limits = Limits::of(&self.config, &self.nodes);
         let mut jobs = std::mem::take(&mut self.jobs);
         for job in jobs.values_mut() {
-            let bounds = self.limits.bounds(job);
+            let bounds = self.limits.bounds(job, &self.nodes);
             if job.bounds != bounds {
                 Arc::make_mut(job).bounds = bounds;
             }

@@ -192,6 +192,7 @@ impl Controller {
         self.pass_moments(now, set_back, &mut out);
         match event {
             Event::ConfigLoaded(config) => self.config_loaded(*config),
+            Event::ZoneRead(zone) => self.zone_read(now, *zone, &mut out),
             Event::NodeRegistered(inventory) => self.node_registered(inventory, &mut out),
             Event::Submitted(submission) => self.submitted(now, *submission, &mut out),
             Event::Wished { job, actor, wish, why } => {
@@ -319,7 +320,7 @@ impl Controller {
     /// Enters a job into everything that is derived from it.
     fn index(&mut self, mut job: Arc<Job>) {
         let number = job.id.number;
-        let bounds = self.limits.bounds(&job);
+        let bounds = self.limits.bounds(&job, &self.nodes);
         if job.bounds != bounds {
             Arc::make_mut(&mut job).bounds = bounds;
         }

@@ -1,6 +1,7 @@
 //! Jobs whose hours open or close, or whose deadline can no longer be met, while they wait: when that is, and what follows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::config::{QueueState, Scheduler};
 use crate::id::JobNumber;
@@ -10,7 +11,7 @@ use crate::job::state::{Cause, JobState};
 use crate::schedule::gang::Places;
 use crate::schedule::placement::Rules;
 use crate::schedule::timeline::{Reservation, Timeline};
-use crate::time::{Now, Span, WallTime};
+use crate::time::{Now, Span, WallTime, Zone};
 
 use super::{Controller, Decision, Move};
 
@@ -178,6 +179,17 @@ impl Controller {
                 self.jobs.insert(number, job);
             }
         }
+    }
+
+    /// The clock goes otherwise: of all jobs that wait with hours it is seen anew whether these have come.
+    pub(super) fn zone_read(&mut self, now: Now, zone: Zone, out: &mut Vec<Decision>) {
+        self.zone = Arc::new(zone);
+        self.pass_moments(now, true, out);
+    }
+
+    /// How the clock of the place goes.
+    pub fn zone(&self) -> &Zone {
+        &self.zone
     }
 
     /// Ends a waiting job that can't be over by its deadline any more; whether it was one.

@@ -105,7 +105,7 @@ pub static KEYS: &[Key] = &[
         "Name of the cluster, for people."),
     key("cluster.timezone", Word(&ZONE, |d| &mut d.config.cluster.timezone), "system",
         "Zone of begin times, daily windows and the year in job ids, an IANA name; by default the \
-         system's.").absent(),
+         system's. Its rules are read anew each day and by a reload; another zone needs a restart.").absent(),
     key("cluster.admins", List(&ADMIN, |d| &mut d.config.cluster.admins), "[]",
         "Users, and groups as @name, who may act on all jobs and nodes; root always may."),
     key("cluster.private_jobs", Bool(|d| &mut d.config.cluster.private_jobs), "false",
