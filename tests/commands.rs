@@ -84,6 +84,36 @@ fn a_reader_that_leaves_is_no_error() {
     }
 }
 
+/// It has no start of the standard library's, which sees to both.
+#[test]
+fn what_axbatch_opens_is_never_taken_for_its_output_and_no_reader_kills_it() {
+    let root = Root::new("closed");
+    let pipe = root.0.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let words = format!("exec {AXBATCH} {} <&- >&- 2>&-", pipe.display());
+    let mut waits = root.command("/bin/sh").args(["-c", &words]).spawn().unwrap();
+    let of = |what: &str| PathBuf::from(format!("/proc/{}/{what}", waits.id()));
+    let ignores = || {
+        let status = fs::read_to_string(of("status")).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t").map(str::to_owned));
+        mask.map_or(0, |mask| u64::from_str_radix(&mask, 16).unwrap())
+    };
+    let standard = || [0, 1, 2].map(|number| fs::read_link(of(&format!("fd/{number}"))).unwrap_or_default());
+    let pipe_is_ignored = 1 << (13 - 1);
+    let good =
+        || standard().iter().all(|at| at == Path::new("/dev/null")) && ignores() & pipe_is_ignored != 0;
+    // It waits for a writer of its script for ever.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !good() && std::time::Instant::now() < end {
+        thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let (standard, ignored) = (standard(), ignores());
+    waits.kill().unwrap();
+    waits.wait().unwrap();
+    assert!(standard.iter().all(|at| at == Path::new("/dev/null")), "{standard:?}");
+    assert_ne!(ignored & pipe_is_ignored, 0, "{ignored:x}");
+}
+
 #[test]
 fn a_full_disk_is_an_error() {
     let root = Root::new("full");

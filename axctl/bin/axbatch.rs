@@ -1,5 +1,5 @@
 //! The program `axbatch`; everything is in the crate axctl.
+#![cfg_attr(not(test), no_main)]
 
-fn main() -> std::process::ExitCode {
-    axctl::axbatch::main()
-}
+#[cfg(not(test))]
+axctl::lean_main!(axctl::axbatch::main);

@@ -1,7 +1,6 @@
 //! The command `axbatch`: submits a script. Reaches `submit` and nothing else.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use ax_core::directive::Program;
 
@@ -10,10 +9,8 @@ use crate::submit;
 use crate::world::{World, with_process};
 
 /// Runs the command with the arguments of this process.
-pub fn main() -> ExitCode {
-    with_process(|mut world| {
-        ExitCode::from(run(&std::env::args_os().skip(1).collect::<Vec<_>>(), &mut world))
-    })
+pub fn main() -> u8 {
+    with_process(|mut world| run(&std::env::args_os().skip(1).collect::<Vec<_>>(), &mut world))
 }
 
 /// Runs the command with these words, without the program's own name, and returns its exit code.

@@ -159,6 +159,7 @@ impl Daemon {
         let here = std::env::current_exe().ok().map(|path| path.with_file_name("axd"));
         let program = here.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from("axd"));
         let mut process = Process::new(program);
+        process.arg0("axctl");
         // Said as an option, or not at all: an empty variable means nothing here.
         process.env_remove("AX_ROOT");
         if let Some(root) = root.or_else(|| world.vars.get("AX_ROOT").map(PathBuf::from)) {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ax_core::api::{ApiError, ErrorClass, JobView, JobsAnswer, JobsQuery};
+use ax_core::text::quoted;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -54,7 +55,7 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn job(&self, job: &str) -> Result<JobView, Failure> {
-        self.get(&format!("/api/v1/jobs/{}", http::encode(job)))
+        self.get(&format!("/api/v1/jobs/{}", named(job)?))
     }
 
     /// One job, with what it could ask for instead to start at once.
@@ -62,7 +63,7 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn advised(&self, job: &str) -> Result<JobView, Failure> {
-        self.get(&format!("/api/v1/jobs/{}?advice=1", http::encode(job)))
+        self.get(&format!("/api/v1/jobs/{}?advice=1", named(job)?))
     }
 
     /// One job, once it has ended or after `seconds`.
@@ -70,7 +71,7 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn wait(&self, job: &str, seconds: u64) -> Result<JobView, Failure> {
-        let target = format!("/api/v1/jobs/{}/wait?timeout_s={seconds}", http::encode(job));
+        let target = format!("/api/v1/jobs/{}/wait?timeout_s={seconds}", named(job)?);
         self.ask("GET", &target, b"", PATIENCE + Duration::from_secs(seconds))
     }
 
@@ -93,6 +94,15 @@ impl Client {
         let answer = http::exchange(&stream, &Request { method, target, body }, patience)?;
         read(&answer)
     }
+}
+
+/// A job's name as a part of a path; one that would change the path names none.
+pub(crate) fn named(job: &str) -> Result<String, Failure> {
+    if job.is_empty() || job.contains('/') {
+        let line = format!("{} is no job: ids look like ax-2026-0001, or 1", quoted(job));
+        return Err(Failure::Answer(ApiError { class: ErrorClass::Refused, error: line }));
+    }
+    Ok(http::encode(job))
 }
 
 fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {

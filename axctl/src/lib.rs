@@ -28,3 +28,5 @@ mod table;
 mod top;
 pub mod when;
 pub mod world;
+
+pub use ax_sys::lean_main;

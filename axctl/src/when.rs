@@ -2,7 +2,9 @@
 //! ahead beside it. Reads the times that people type, too. For people only: JSON keeps RFC 3339.
 
 use ax_core::time::{Span, WallTime};
-use chrono::{DateTime, Datelike, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc};
+use chrono::{
+    DateTime, Datelike, FixedOffset, Local, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc,
+};
 
 use crate::failure::Failure;
 
@@ -27,7 +29,18 @@ impl Zone {
     /// The instant of a local date and time; in a gap the first instant after it, of two the earlier.
     fn instant(self, local: NaiveDateTime) -> Option<WallTime> {
         let found = |at: NaiveDateTime| match self {
-            Zone::Local => Local.from_local_datetime(&at).earliest().map(|t| t.timestamp_millis()),
+            Zone::Local => match Local.from_local_datetime(&at) {
+                LocalResult::Single(time) => Some(time.timestamp_millis()),
+                // The library tells them in the order of their offsets, and calls the end of a doubled hour doubled too.
+                LocalResult::Ambiguous(one, other) => {
+                    let both = [one.min(other), one.max(other)];
+                    let shows = |time: &DateTime<Local>| {
+                        Local.from_utc_datetime(&time.naive_utc()).naive_local() == at
+                    };
+                    both.into_iter().find(shows).map(|time| time.timestamp_millis())
+                }
+                LocalResult::None => None,
+            },
             Zone::Fixed(seconds) => {
                 let zone = FixedOffset::east_opt(seconds)?;
                 zone.from_local_datetime(&at).earliest().map(|t| t.timestamp_millis())

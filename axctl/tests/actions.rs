@@ -306,3 +306,18 @@ fn nodes_and_cards_are_drained_and_resumed_in_the_daemon_s_words() {
     let ended = ax(&root, &["node", "drain", "gpu-01"], PIPE);
     assert!(ended.code == 2 && ended.err.contains("--why"), "a reason is needed: {ended:?}");
 }
+
+#[test]
+fn what_comes_later_is_told_from_what_was_mistyped() {
+    let root = Root::new();
+    for name in ["requeue", "alloc", "attach", "exec", "notify", "rerun", "diff", "export", "report", "cron"]
+    {
+        let ended = ax(&root, &[name, "1"], PIPE);
+        assert_eq!((ended.code, ended.err), (1, format!("ax: 'ax {name}' is not supported yet\n")));
+    }
+    let ended = ax(&root, &["queeu"], PIPE);
+    assert!(ended.code == 2 && ended.err.contains("a similar subcommand exists: 'queue'"), "{ended:?}");
+    let ended = ax(&root, &[], PIPE);
+    let said = "ax: 'ax' needs to be told what to do, such as 'ax queue'; see 'ax --help'\n";
+    assert_eq!((ended.code, ended.err.as_str()), (2, said));
+}

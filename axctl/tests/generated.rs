@@ -73,3 +73,20 @@ fn pages_are_clean() {
         assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
     }
 }
+
+/// What a job finds is set in the core; a variable that is added there is explained here.
+#[test]
+fn the_page_of_scripts_names_every_variable_of_ours() {
+    let source = fs::read_to_string(tree("axd/core/src/environment.rs")).unwrap();
+    let page = fs::read_to_string(tree("man/ax-script.5")).unwrap();
+    let quoted = source.split('"').skip(1).step_by(2);
+    let names: BTreeSet<&str> = quoted
+        .filter(|text| text.len() > 6 && (text.starts_with("AX_") || text.starts_with("SLURM")))
+        .collect();
+    assert!(names.len() > 30, "they are looked for in the wrong way: {names:?}");
+    let words: BTreeSet<&str> = page.split_whitespace().collect();
+    let places = ["AX_ROOT", "AX_SOCKET"];
+    let missing: Vec<_> =
+        names.iter().filter(|name| !words.contains(*name) && !places.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

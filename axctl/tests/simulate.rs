@@ -76,6 +76,31 @@ fn the_document_has_every_measure_and_those_of_queues_and_users() {
     }
 }
 
+/// One waits for its night, one comes too late for it, one can't be over by its deadline.
+#[test]
+fn hours_and_deadlines_of_a_workload_are_kept() {
+    let root = root();
+    let text = "id,arrive,runtime,window,deadline,user\n\
+                1,0,7200,01:00-04:00,,anna\n2,9000,7200,01:00-04:00,,bert\n3,3700,7200,,15000,carl\n";
+    fs::write(root.0.join("nights.csv"), text).unwrap();
+    let ended = simulate(&root, "@nights.csv --nodes 1x100 --config @c.yaml --json");
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    for (path, value) in [
+        ("/done", 2.0),
+        ("/failed", 1.0),
+        ("/users/anna/wait_mean", 3600.0),
+        // The next night: 25 hours after the beginning.
+        ("/users/bert/wait_mean", 81_000.0),
+    ] {
+        assert_eq!(document.pointer(path).and_then(Value::as_f64), Some(value), "{path}: {document:#}");
+    }
+    fs::write(root.0.join("nights.csv"), text.replace("04:00,,bert", "04,,bert")).unwrap();
+    let ended = simulate(&root, "@nights.csv --nodes 1x100");
+    let told = "@nights.csv:3:13: window: '01:00-04' is not daily hours such as 22:00-08:00\n";
+    assert!(ended.code != 0 && ended.err.ends_with(told), "{}", ended.err);
+}
+
 #[test]
 fn a_tick_delays_and_a_packed_file_is_unpacked() {
     let root = root();

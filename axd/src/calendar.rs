@@ -3,8 +3,8 @@
 //! doubled one the earlier.
 
 use ax_core::job::spec::When;
-use ax_core::time::{Offset, WallTime, Zone};
-use chrono::{DateTime, Datelike, Days, Duration, Local, LocalResult, NaiveDate, NaiveDateTime, TimeZone};
+use ax_core::time::{Offset, Span, WallTime, Zone};
+use chrono::{DateTime, Datelike, Days, Duration, Local, LocalResult, NaiveDate, TimeZone};
 
 /// Milliseconds.
 const DAY: i64 = 86_400_000;
@@ -12,29 +12,38 @@ const DAY: i64 = 86_400_000;
 /// Days.
 const YEAR: i64 = 366;
 
-/// No daemon runs longer than this without being started anew.
-const YEARS: i64 = 20;
+/// So far ahead is looked.
+const YEARS: i64 = 40;
 
-/// The calendar of a zone.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Calendar;
+/// The calendar of a place, by how its clock goes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Calendar(Zone);
 
 impl Calendar {
-    fn local(self, at: WallTime) -> DateTime<Local> {
-        match Local.timestamp_millis_opt(at.0) {
-            LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => time,
-            LocalResult::None => DateTime::<Local>::default(),
-        }
+    /// That of the system, or of the environment: as the clock goes from a year before now on for many years. Its rules
+    /// are read once in a thread: what has changed of them only a new one learns.
+    pub(crate) fn read(now: WallTime) -> Calendar {
+        Calendar(zone(now))
+    }
+
+    /// How the clock goes, for the core.
+    pub(crate) fn zone(&self) -> &Zone {
+        &self.0
+    }
+
+    fn date(&self, at: WallTime) -> NaiveDate {
+        let days = Duration::try_days(self.0.day(at));
+        days.and_then(|days| NaiveDate::default().checked_add_signed(days)).unwrap_or_default()
     }
 
     /// The year of an instant.
-    pub(crate) fn year(self, at: WallTime) -> u16 {
-        u16::try_from(self.local(at).year()).unwrap_or(1970)
+    pub(crate) fn year(&self, at: WallTime) -> u16 {
+        u16::try_from(self.date(at).year()).unwrap_or(1970)
     }
 
     /// The instant that was meant, seen from now.
-    pub(crate) fn resolve(self, when: When, now: WallTime) -> WallTime {
-        let today = self.local(now).date_naive();
+    pub(crate) fn resolve(&self, when: When, now: WallTime) -> WallTime {
+        let today = self.date(now);
         match when {
             When::In(span) => now + span,
             When::At(at) => at,
@@ -50,57 +59,72 @@ impl Calendar {
         }
     }
 
-    /// The clock of this place, for the core: as it goes from a year before now on for many years.
-    pub(crate) fn zone(self, now: WallTime) -> Zone {
-        let ahead = |at: WallTime| i64::from(self.local(at).offset().local_minus_utc());
-        let day = |number: i64| WallTime(now.0.saturating_add(number * DAY));
-        let mut offsets = vec![Offset { from: day(-YEAR), seconds: ahead(day(-YEAR)) }];
-        for number in -YEAR..YEARS * YEAR {
-            let (mut before, mut after) = (day(number), day(number + 1));
-            if ahead(before) == ahead(after) {
-                continue;
-            }
-            while after.0 - before.0 > 1 {
-                let middle = WallTime(before.0 + (after.0 - before.0) / 2);
-                if ahead(middle) == ahead(before) { before = middle } else { after = middle }
-            }
-            offsets.push(Offset { from: after, seconds: ahead(after) });
-        }
-        Zone::of(offsets)
+    /// The instant at which the clock shows so many seconds after midnight.
+    fn at(&self, date: NaiveDate, clock: u32) -> WallTime {
+        let day = date.signed_duration_since(NaiveDate::default()).num_days();
+        let minutes = u16::try_from(clock / 60).unwrap_or(u16::MAX);
+        self.0.instant(day, minutes) + Span::seconds(u64::from(clock % 60))
     }
+}
 
-    fn at(self, date: NaiveDate, clock: u32) -> WallTime {
-        let naive = date.and_time(chrono::NaiveTime::MIN) + Duration::seconds(i64::from(clock));
-        WallTime(first_instant(naive).timestamp_millis())
+fn local(at: WallTime) -> DateTime<Local> {
+    match Local.timestamp_millis_opt(at.0) {
+        LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => time,
+        LocalResult::None => DateTime::<Local>::default(),
     }
+}
+
+/// The clock of this place as a table.
+fn zone(now: WallTime) -> Zone {
+    let ahead = |at: WallTime| i64::from(local(at).offset().local_minus_utc());
+    let day = |number: i64| WallTime(now.0.saturating_add(number * DAY));
+    let mut offsets = vec![Offset { from: day(-YEAR), seconds: ahead(day(-YEAR)) }];
+    for number in -YEAR..YEARS * YEAR {
+        let (mut before, mut after) = (day(number), day(number + 1));
+        if ahead(before) == ahead(after) {
+            continue;
+        }
+        while after.0 - before.0 > 1 {
+            let middle = WallTime(before.0 + (after.0 - before.0) / 2);
+            if ahead(middle) == ahead(before) { before = middle } else { after = middle }
+        }
+        offsets.push(Offset { from: after, seconds: ahead(after) });
+    }
+    Zone::of(offsets)
 }
 
 fn after(date: NaiveDate, days: u64) -> NaiveDate {
     date.checked_add_days(Days::new(days)).unwrap_or(date)
 }
 
-fn first_instant(naive: NaiveDateTime) -> DateTime<Local> {
-    // A gap is at most a few hours long; its end is on a whole minute.
-    let candidates = (0..=24 * 60).map(|minutes| naive + Duration::minutes(minutes));
-    let found = candidates.map(|t| Local.from_local_datetime(&t)).find_map(|result| match result {
-        LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => Some(time),
-        LocalResult::None => None,
-    });
-    found.unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ax_core::time::Span;
+    use chrono::{NaiveDateTime, NaiveTime};
+
+    fn first_instant(naive: NaiveDateTime) -> DateTime<Local> {
+        // A gap is at most a few hours long; its end is on a whole minute.
+        let candidates = (0..=24 * 60).map(|minutes| naive + Duration::minutes(minutes));
+        let found = candidates.map(|t| Local.from_local_datetime(&t)).find_map(|result| match result {
+            LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => Some(time),
+            LocalResult::None => None,
+        });
+        found.unwrap()
+    }
+
+    fn noon() -> WallTime {
+        let date = NaiveDate::from_ymd_opt(2026, 11, 29).unwrap();
+        WallTime(first_instant(date.and_time(NaiveTime::MIN) + Duration::hours(12)).timestamp_millis())
+    }
 
     #[test]
     fn a_clock_time_is_the_next_one() {
-        let calendar = Calendar;
-        let noon =
-            calendar.resolve(When::Date { year: 2026, month: 11, day: 29, clock: 12 * 3600 }, WallTime(0));
-        let one = calendar.resolve(When::Clock(13 * 3600), noon);
-        assert_eq!(one - noon, Span::seconds(3600));
+        let noon = noon();
+        let calendar = Calendar::read(noon);
+        let said = calendar.resolve(When::Date { year: 2026, month: 11, day: 29, clock: 12 * 3600 }, noon);
+        assert_eq!(said, noon);
+        let one = calendar.resolve(When::Clock(13 * 3600 + 5), noon);
+        assert_eq!(one - noon, Span::seconds(3605));
         let eleven = calendar.resolve(When::Clock(11 * 3600), noon);
         assert_eq!(eleven - noon, Span::seconds(23 * 3600));
         assert_eq!(calendar.resolve(When::In(Span::seconds(5)), noon) - noon, Span::seconds(5));
@@ -108,21 +132,17 @@ mod tests {
     }
 
     #[test]
-    fn the_core_s_clock_is_the_place_s() {
-        let calendar = Calendar;
-        let now = calendar.resolve(When::Date { year: 2026, month: 11, day: 29, clock: 0 }, WallTime(0));
-        let zone = calendar.zone(now);
+    fn the_calendar_is_the_place_s() {
+        let now = noon();
+        let calendar = Calendar::read(now);
         for hours in 0..30_000 {
             let at = now + Span::seconds(hours * 3 * 3600);
-            let local = calendar.local(at);
-            let day = local.date_naive().signed_duration_since(NaiveDate::default()).num_days();
-            assert_eq!(zone.day(at), day, "{local}");
-            let (date, minutes) = (local.date_naive(), (hours * 37 % 1440) as u16);
-            assert_eq!(
-                zone.instant(day, minutes),
-                calendar.at(date, u32::from(minutes) * 60),
-                "{date} {minutes}"
-            );
+            let local = local(at);
+            let date = local.date_naive();
+            assert_eq!((calendar.date(at), i32::from(calendar.year(at))), (date, date.year()), "{local}");
+            let minutes = (hours * 37 % 1440) as u32;
+            let shown = first_instant(date.and_time(NaiveTime::MIN) + Duration::minutes(minutes.into()));
+            assert_eq!(calendar.at(date, minutes * 60).0, shown.timestamp_millis(), "{date} {minutes}");
         }
     }
 }

@@ -54,11 +54,14 @@ impl FromStr for CardWord {
     }
 }
 
+/// The option before each card of a command line.
+const CARD: &str = "--card";
+
 /// The words for one process. They are records of root's, and never the job's.
 fn words(axd: &Path, deed: &str, library: Option<&Path>, group: &Path, cards: Vec<String>) -> Vec<String> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let library = library.into_iter().flat_map(|path| ["--library".to_owned(), text(path)]);
-    let cards = cards.into_iter().flat_map(|card| ["--card".to_owned(), card]);
+    let cards = cards.into_iter().flat_map(|card| [CARD.to_owned(), card]);
     let deed = [text(axd), "--nvml-limit".to_owned(), deed.to_owned()];
     deed.into_iter().chain(["--group".to_owned(), text(group)]).chain(library).chain(cards).collect()
 }
@@ -77,6 +80,13 @@ pub(crate) fn command_lines(
     let set = words(axd, "set", library, group, grants.iter().map(limit).collect());
     let clear = words(axd, "clear", library, group, grants.iter().map(|g| g.uuid.clone()).collect());
     Some(CardLimits { set, clear, patience: PATIENCE })
+}
+
+/// The cards on which a job's group is limited by its supervisor's command line; it may be another one, that limits none.
+pub(crate) fn limited(limits: &CardLimits) -> impl Iterator<Item = &str> {
+    let words = limits.set.iter().zip(limits.set.iter().skip(1));
+    let cards = words.filter(|(option, _)| *option == CARD).filter_map(|(_, word)| word.split_once('='));
+    cards.map(|(uuid, _)| uuid)
 }
 
 /// Where the driver can find groups: the unified tree, at the place where it looks.

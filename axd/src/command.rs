@@ -1,13 +1,14 @@
 //! The daemon's command line.
 
-use std::io::{BufWriter, ErrorKind, IsTerminal};
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use ax_core::api::ErrorClass;
 use ax_core::paths::Paths;
-use ax_core::text::count;
+use ax_core::text::{count, escaped};
 use ax_core::time::WallTime;
 use clap::Parser;
 
@@ -19,12 +20,15 @@ use crate::mps;
 use crate::recorded::{self, PrintError, Wanted};
 use crate::store;
 
+/// The exit code of whose output can't be written, as in sysexits(3).
+const OUTPUT: u8 = 74;
+
 /// The daemon of ax, a batch system: watches the spool, schedules jobs, starts their supervisors, keeps their accounts.
 #[derive(Debug, Parser)]
-#[command(name = "axd", version, about)]
+#[command(name = "axd", version)]
 struct Arguments {
-    /// Put all paths under this folder
-    #[arg(long, value_name = "DIR", env = "AX_ROOT")]
+    /// Put all paths under this folder (also AX_ROOT)
+    #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Read this configuration; it must be there
     #[arg(long, value_name = "FILE")]
@@ -59,6 +63,9 @@ struct Arguments {
     /// What is to be known of it
     #[arg(long, value_name = "JSON", requires = "mps", hide = true)]
     order: Option<String>,
+    /// Unmount what is at and below a folder of the daemon's, for whoever must not hang, and exit
+    #[arg(long, value_name = "DIR", group = "instead", hide = true)]
+    unmount: Option<PathBuf>,
     /// Only events at or after this time, such as 2026-11-29T15:32:14Z
     #[arg(long, value_name = "TIME", requires = "db_events")]
     from: Option<WallTime>,
@@ -79,14 +86,49 @@ struct Arguments {
     group: Vec<PathBuf>,
 }
 
+impl Arguments {
+    /// An empty variable means nothing, as for the commands.
+    fn or_by_environment(mut self) -> Arguments {
+        let named = || std::env::var_os("AX_ROOT").filter(|root| !root.is_empty());
+        self.root = self.root.or_else(|| named().map(PathBuf::from));
+        self
+    }
+}
+
+/// Help and version as asked for; what is wrong with the arguments in one line.
+fn explain(error: &clap::Error) -> ExitCode {
+    if error.exit_code() == 0 {
+        // Nobody is left to be told if this fails.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if std::env::args_os().nth(1).is_some_and(|word| word == "http") {
+        eprintln!("axd: 'axd http' is not supported yet");
+        return ExitCode::from(ErrorClass::Refused.exit_code());
+    }
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let said = |line: &'_ str| line.trim_start_matches("error: ").trim_start_matches("tip: ").to_owned();
+    let said: Vec<String> =
+        lines.map(said).filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+    eprintln!("axd: {}; see 'axd --help'", escaped(&said.join("; ")));
+    ExitCode::from(ErrorClass::Usage.exit_code())
+}
+
 /// Runs the daemon with the arguments of this process.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments.or_by_environment(),
+        Err(error) => return explain(&error),
+    };
     if let (Some(deed), [group]) = (arguments.nvml_limit, arguments.group.as_slice()) {
         return card_limit::run(deed, arguments.library.as_deref(), group, &arguments.limit_cards);
     }
     if let (Some(deed), Some(order)) = (arguments.mps, &arguments.order) {
         return mps::run(deed, order);
+    }
+    if let Some(folder) = &arguments.unmount {
+        return mps::unmount(folder);
     }
     if arguments.nvml {
         return helper::run(&helper::Options { library: arguments.library, groups: arguments.group });
@@ -104,9 +146,16 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// `axctl check` and `axctl db` become this program, and stay who they are for the person.
+pub(crate) fn own_name() -> &'static str {
+    let first = std::env::args_os().next().unwrap_or_default();
+    if Path::new(&first).ends_with("axctl") { "axctl" } else { "axd" }
+}
+
 fn fail(class: ErrorClass, why: &str) -> ExitCode {
+    let program = own_name();
     for line in why.lines() {
-        eprintln!("axd: {line}");
+        eprintln!("{program}: {line}");
     }
     ExitCode::from(class.exit_code())
 }
@@ -137,7 +186,7 @@ fn instead(arguments: &Arguments, paths: &Paths) -> Option<ExitCode> {
     if let Some(target) = &arguments.db_backup {
         return Some(match store::backup::backup(paths, target) {
             Ok(bytes) => said(&format!("{}: {bytes} bytes", target.display())),
-            Err(error) => fail(ErrorClass::Refused, &error.to_string()),
+            Err(error) => about_file(&paths.database(), &error.to_string()),
         });
     }
     if arguments.db_check {
@@ -152,9 +201,31 @@ fn instead(arguments: &Arguments, paths: &Paths) -> Option<ExitCode> {
     })
 }
 
-fn said(text: &str) -> ExitCode {
-    println!("{text}");
-    ExitCode::SUCCESS
+/// Why something could not be done with one of the databases. Whether it is there, and whether one may look, is what
+/// SQLite does not say.
+fn about_file(file: &Path, why: &str) -> ExitCode {
+    match File::open(file).map_err(|error| error.kind()) {
+        Err(ErrorKind::NotFound) => {
+            let why = format!("{} is not there; axd makes it when it starts first", file.display());
+            fail(ErrorClass::Refused, &why)
+        }
+        Err(ErrorKind::PermissionDenied) => {
+            let why = format!("{}: permission denied; only the user that axd runs as may", file.display());
+            fail(ErrorClass::NoPermission, &why)
+        }
+        _ => fail(ErrorClass::Refused, why),
+    }
+}
+
+/// The answer of a command. A reader that has gone away is no error, a full disk is one.
+pub(crate) fn said(text: &str) -> ExitCode {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("{}: cannot write the output: {error}", own_name());
+            ExitCode::from(OUTPUT)
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
@@ -164,13 +235,17 @@ fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // A reader that has gone away (`| head`) is no error.
         Err(PrintError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => fail(ErrorClass::Refused, &error.to_string()),
+        Err(error @ PrintError::Output(_)) => {
+            eprintln!("{}: {error}", own_name());
+            ExitCode::from(OUTPUT)
+        }
+        Err(error) => about_file(&paths.events(), &error.to_string()),
     }
 }
 
 fn db_check(paths: &Paths) -> ExitCode {
     match store::check::check(paths) {
-        Err(error) => fail(ErrorClass::Refused, &error.to_string()),
+        Err(error) => about_file(&paths.database(), &error.to_string()),
         Ok(report) if report.is_good() => said(&format!(
             "good: {}, {}, {} scripts and environments",
             count(report.jobs, "job"),

@@ -20,7 +20,7 @@ use ax_core::job::spec::OpenMode;
 use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::pattern::{Pattern, Values};
-use ax_core::record::{Assignment, CardLimits, Ending, FORMAT, Files, Limits};
+use ax_core::record::{Assignment, CardLimits, Ending, FORMAT, Files, Limits, Spare};
 use ax_core::time::Span;
 use ax_sys::crash_point;
 use ax_sys::pidfd::PidFd;
@@ -66,6 +66,8 @@ pub(crate) struct Plan<'a> {
     pub card_limits: Option<CardLimits>,
     /// How its supervisor has its slice put under MPS, but for the devices.
     pub mps: Option<mps::Order>,
+    /// Folders that its supervisor need not make.
+    pub spare: Option<Spare>,
     /// The daemon's own program, for supervisors.
     pub axd: &'a Path,
     /// Parent of its control groups, as ax-sys records it.
@@ -221,6 +223,7 @@ impl Plan<'_> {
                 kill_wait: details.spec.policy.grace.unwrap_or(policy.kill_wait),
             },
             work_dir: self.paths.work_dir(self.attempt).to_string_lossy().into_owned(),
+            spare: self.spare.clone(),
             cgroup_parents: self.cgroup_parents.to_vec(),
             station: self.station.to_vec(),
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),

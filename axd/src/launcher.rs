@@ -14,7 +14,7 @@ use ax_core::id::AttemptName;
 use ax_core::job::Job;
 use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
-use ax_core::record::CardLimits;
+use ax_core::record::{CardLimits, Spare};
 use ax_core::time::Span;
 use ax_sys::socket::Waker;
 
@@ -57,6 +57,8 @@ pub(crate) struct Order {
     pub grants: Vec<Grant>,
     /// The card on which its slice is under MPS.
     pub mps: Option<String>,
+    /// Folders that its supervisor need not make.
+    pub spare: Option<Spare>,
     /// Lowest node epoch that may start.
     pub node_epoch: u64,
     /// The supervisor's end of a socket.
@@ -272,6 +274,7 @@ impl Lane {
             ground,
             card_limits,
             mps,
+            spare: order.spare.clone(),
             axd,
             cgroup_parents: &containment.parents,
             station: &containment.station,

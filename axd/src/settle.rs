@@ -180,6 +180,7 @@ fn lost(started: &Started, tree: &Containment) -> Result<AttemptResult, SysError
         never_started: false,
         limit_refused: false,
         groups_gone: false,
+        work: None,
     })
 }
 
@@ -241,27 +242,41 @@ fn read_record<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Res
     record.map(Some).map_err(|e| SysError::new("read", folder.join(name).display(), std::io::Error::other(e)))
 }
 
-/// Removes all that a settled attempt left on this node, each only when those before it are gone: its groups are
-/// found by its records; and without its folder a supervisor that comes late starts nothing, so that the lease, which
-/// kept it from starting, may go last.
-pub(crate) fn clean_up(paths: &Paths, attempt: AttemptName) -> Result<(), String> {
-    if let Some((tree, limits)) = any_groups(paths, attempt) {
-        let failed = |error: String| format!("clearing {attempt} away: {error}");
-        limits.as_ref().map_or(Ok(()), release_cards).map_err(failed)?;
-        remove_groups(&tree).map_err(|error| failed(error.to_string()))?;
-    }
-    // One folder is half made until it becomes the other.
-    if !remove_folder(&paths.attempt_dir(attempt))? {
-        remove_folder(&paths.half_made(attempt))?;
-    }
-    remove_folder(&paths.job_dir(attempt))?;
-    remove_folder(&paths.leases().join(attempt.to_string()))?;
-    Ok(())
+/// What a settled attempt left on this node.
+pub(crate) struct Remains<'a> {
+    paths: &'a Paths,
+    attempt: AttemptName,
+    groups: Option<(Containment, Option<CardLimits>)>,
 }
 
-/// Whether [`clean_up`] will wait for the driver.
-pub(crate) fn is_limited(paths: &Paths, attempt: AttemptName) -> bool {
-    any_groups(paths, attempt).is_some_and(|(_, limits)| limits.is_some())
+impl<'a> Remains<'a> {
+    /// Looks for its groups.
+    pub(crate) fn of(paths: &'a Paths, attempt: AttemptName) -> Remains<'a> {
+        Remains { paths, attempt, groups: any_groups(paths, attempt) }
+    }
+
+    /// Whether to remove them means to wait for the driver.
+    pub(crate) fn are_limited(&self) -> bool {
+        matches!(self.groups, Some((_, Some(_))))
+    }
+
+    /// Removes all, each only when those before it are gone: its groups are found by its records; and without its folder
+    /// a supervisor that comes late starts nothing, so that the lease, which kept it from starting, may go last.
+    pub(crate) fn remove(&self) -> Result<(), String> {
+        let Remains { paths, attempt, .. } = *self;
+        if let Some((tree, limits)) = &self.groups {
+            let failed = |error: String| format!("clearing {attempt} away: {error}");
+            limits.as_ref().map_or(Ok(()), release_cards).map_err(failed)?;
+            remove_groups(tree).map_err(|error| failed(error.to_string()))?;
+        }
+        // One folder is half made until it becomes the other.
+        if !remove_folder(&paths.attempt_dir(attempt))? {
+            remove_folder(&paths.half_made(attempt))?;
+        }
+        remove_folder(&paths.job_dir(attempt))?;
+        remove_folder(&paths.leases().join(attempt.to_string()))?;
+        Ok(())
+    }
 }
 
 /// None where its supervisor has removed them. By the record of the start; a supervisor that died before it wrote one
@@ -370,7 +385,7 @@ mod tests {
         assert!(!asked.exists(), "the driver was asked");
         limited.expect("that it has to be asked").release();
         assert!(asked.exists());
-        assert!(is_limited(&paths, attempt), "nor by the thread that clears up after others");
+        assert!(Remains::of(&paths, attempt).are_limited(), "nor by the thread that clears up after others");
     }
 
     #[test]

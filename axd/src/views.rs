@@ -220,6 +220,9 @@ fn take_stored(view: &mut JobView, stored: JobView) {
     view.comment = stored.comment;
     view.account = stored.account;
     view.unused_options = stored.unused_options;
+    view.options = stored.options;
+    view.warnings = stored.warnings;
+    view.folder = stored.folder;
     view.ticket = stored.ticket;
 }
 

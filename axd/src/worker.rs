@@ -22,11 +22,12 @@ use ax_sys::socket::Waker;
 
 use crate::api::http::Response;
 use crate::api::server::ConnId;
+use crate::calendar::Calendar;
 use crate::card_limit::{self, Prober, Tried};
 use crate::leftover;
 use crate::mps;
 use crate::people::{self, Answer};
-use crate::settle::{self, Settled};
+use crate::settle::{self, Remains, Settled};
 use crate::store::Reader;
 use crate::views::{self, Question};
 
@@ -47,6 +48,8 @@ pub(crate) enum Task {
     SweepMps(Vec<String>),
     /// Whether the driver limits these cards, which were found after the start.
     ProbeCards(Prober, Vec<String>),
+    /// How does the clock of this place go?
+    ReadZone,
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
     /// What is asked about jobs that wait, and how things stood.
@@ -119,6 +122,8 @@ pub(crate) enum Done {
     MpsSwept(Vec<Result<String, String>>),
     /// What came of trying cards.
     CardsProbed(Tried),
+    /// How the clock of this place goes.
+    ZoneRead(Calendar),
     /// A user's list of jobs is ready.
     Listed(Uid, ConnId, Response),
     /// So is what was asked about jobs that wait.
@@ -134,7 +139,7 @@ impl Task {
             Task::LookUp(_) => 0,
             Task::Settle(_) => 1,
             Task::CleanUp(_) | Task::EndLeftover(..) | Task::SweepMps(_) | Task::ProbeCards(..) => 2,
-            Task::Remove(_) => 3,
+            Task::Remove(_) | Task::ReadZone => 3,
             Task::Accounts(_) => 4,
             Task::View(..) => 5,
         }
@@ -299,22 +304,28 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             other => Some(Done::Settled(attempt, other.map(|(settled, _)| settled))),
         },
         Task::CleanUp(chore) => {
-            let own = paths.clone();
-            let clean = move || {
-                let failed = settle::clean_up(&own, chore.attempt).err();
+            let clean = move |remains: &Remains<'_>| {
+                let failed = remains.remove().err();
                 failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
             };
-            if settle::is_limited(paths, chore.attempt) {
+            let remains = Remains::of(paths, chore.attempt);
+            if remains.are_limited() {
+                let own = paths.clone();
+                let work = Box::new(move || clean(&Remains::of(&own, chore.attempt)));
                 let why = format!("clearing {} away: {TOO_MANY}", chore.attempt);
-                let without = Done::NotRemoved(vec![(chore, why)]);
-                return Rest::Driver(Slow { work: Box::new(clean), without });
+                return Rest::Driver(Slow { work, without: Done::NotRemoved(vec![(chore, why)]) });
             }
-            clean()
+            clean(&remains)
         }
         Task::Remove(leftovers) => {
             let failed = leftovers.iter().filter_map(|each| Some((each.chore, remove(each).err()?)));
             let failed: Vec<_> = failed.collect();
             (!failed.is_empty()).then_some(Done::NotRemoved(failed))
+        }
+        Task::ReadZone => {
+            // Another thread would remember what it was at first.
+            let read = thread::spawn(|| Calendar::read(WallTime(clock::wall_ms())));
+            read.join().ok().map(Done::ZoneRead)
         }
         Task::ProbeCards(prober, cards) => {
             let untried = |card: &String| (card.clone(), Err(TOO_MANY.to_owned()));

@@ -11,4 +11,4 @@ while [ ${#x} -lt 1000000000 ]; do
     x=$x$x
     echo "holding ${#x} bytes"
 done
-echo "nobody stopped me: are control groups there?."
+echo "nobody stopped me: are control groups there?"

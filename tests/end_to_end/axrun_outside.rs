@@ -249,9 +249,9 @@ fn without_a_daemon_nothing_is_promised_as_root() {
     assert_eq!((ended.code, ended.err.lines().count()), (69, 1), "{ended:?}");
     assert!(ended.err.starts_with("axrun: no daemon answers"), "{ended:?}");
     assert_eq!(left_behind(&cluster), Vec::<String>::new());
-    // A folder that can't be written is told before anything is asked.
+    // Where neither the folder nor the home can be written, that is told before anything is asked.
     let mut command = axrun(&cluster, &["true"]);
-    let ended = ran(command.current_dir("/").output().unwrap());
+    let ended = ran(command.current_dir("/").env("HOME", "/").output().unwrap());
     assert_eq!((ended.code, ended.err.lines().count()), (77, 1), "{ended:?}");
 }
 
@@ -266,6 +266,42 @@ fn a_retried_command_shows_each_attempt_as_root() {
     let ended = run(&cluster, &words);
     assert_eq!((ended.code, ended.out.as_str()), (0, "attempt 1\nattempt 2\n"), "{ended:?}");
     assert_eq!(left_behind(&cluster), Vec::<String>::new());
+}
+
+#[test]
+fn each_later_attempt_is_announced_before_its_output_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let script = "echo attempt $AX_ATTEMPT; exit 1";
+    let words = ["--retry=2", "--retry-delay=1", "--quiet", "sh", "-c", script];
+    let ended = run(&cluster, &words);
+    assert_eq!((ended.code, ended.err.as_str()), (1, ""), "{ended:?}");
+    // All in one place, so that their order shows.
+    let all = std::fs::File::create(cluster.home(ALICE).join("all.txt")).unwrap();
+    let mut command = axrun(&cluster, &["--retry=2", "--retry-delay=1", "sh", "-c", script]);
+    command.stdout(all.try_clone().unwrap()).stderr(all);
+    assert_eq!(command.status().unwrap().code(), Some(1));
+    let seen = cluster.read(ALICE, "all.txt");
+    let lines: Vec<&str> = seen.lines().filter(|line| !line.contains(" waits")).collect();
+    let later = |n: u32| format!("axrun: the job was started again; the output of attempt {n} follows");
+    assert_eq!(lines, ["attempt 1", &later(2), "attempt 2", &later(3), "attempt 3"], "{seen}");
+}
+
+#[test]
+fn in_a_folder_that_cannot_be_written_it_works_too_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let mut command = axrun(&cluster, &["pwd"]);
+    let ended = ran(command.current_dir("/").output().unwrap());
+    assert_eq!((ended.code, ended.out.as_str()), (0, "/\n"), "{ended:?}");
+    assert_eq!(left_behind(&cluster), Vec::<String>::new());
+    let mut command = axrun(&cluster, &["pwd"]);
+    let ended = ran(command.current_dir("/").env_remove("HOME").output().unwrap());
+    assert!(ended.code == 77 && ended.err.contains("see --output"), "{ended:?}");
 }
 
 #[test]

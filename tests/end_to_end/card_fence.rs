@@ -53,6 +53,22 @@ impl World {
 
     /// With these cards, the daemon behind these words.
     fn of(cards: &str, resources: &str, words: &str) -> World {
+        World::on(cards, resources, words, "")
+    }
+
+    /// With control groups of version 1 alone, as older systems have them.
+    fn legacy(cards: &str, resources: &str) -> Option<World> {
+        const UNIFIED: &str = "/sys/fs/cgroup/unified";
+        if !std::path::Path::new("/sys/fs/cgroup/devices").exists() {
+            eprintln!("skipped: needs control groups of version 1");
+            return None;
+        }
+        let hybrid = std::path::Path::new(UNIFIED).exists();
+        let away = if hybrid { format!("umount {UNIFIED} && ") } else { String::new() };
+        Some(World::on(cards, resources, "", &away))
+    }
+
+    fn on(cards: &str, resources: &str, words: &str, mounts: &str) -> World {
         let mut cluster = Cluster::stopped("");
         let fake = FakeCards::new(&cluster, cards);
         cluster.configure(&format!("{}resources: {{cpus: 16, ram: 16G{resources}}}\n", fake.config()));
@@ -84,7 +100,7 @@ impl World {
         fs::create_dir_all(&parts).unwrap();
         fs::write(parts.join("mig-minors"), MIG_MINORS).unwrap();
         let script = format!(
-            "mount --bind {} /proc/driver && mount --bind {} /proc/devices && mount --bind {} /sys/class && exec {words} \"$0\" \"$@\"",
+            "{mounts}mount --bind {} /proc/driver && mount --bind {} /proc/devices && mount --bind {} /sys/class && exec {words} \"$0\" \"$@\"",
             parts.parent().unwrap().display(),
             devices.display(),
             class.display()
@@ -205,25 +221,50 @@ fn as_root_parts_of_a_card_are_fenced_off_from_each_other_and_named_by_uuid() {
         return;
     }
     for (resources, fenced) in [("", true), (", gpu_visible: uuid", true), (", gpu_fence: off", false)] {
-        let world = World::of(PARTS, resources, "");
-        for (kind, uuid, files) in [
-            ("mig-1g.10gb", "MIG-1", "cap12 cap13 dri1 dri3 nvidia1 nvidiactl uvm"),
-            ("mig-2g.20gb", "MIG-2", "cap21 cap22 dri1 dri3 nvidia1 nvidiactl uvm"),
-        ] {
-            let seen = world.seen(&["-G", &format!("{kind}:1")]);
-            opened(&seen, if fenced { files } else { EVERYTHING });
-            for name in ["cuda", "uuids", "containers"] {
-                assert_eq!(seen[name], uuid, "{name} with {resources:?}");
-            }
-        }
-        let all = world.seen(&["-G", "3"]);
-        let files = "cap12 cap13 cap21 cap22 dri1 dri2 dri3 nvidia0 nvidia1 nvidiactl uvm";
-        opened(&all, if fenced { files } else { EVERYTHING });
-        let mut uuids: Vec<&str> = all["cuda"].split(',').collect();
-        uuids.sort_unstable();
-        assert_eq!(uuids, ["GPU-bbbb", "MIG-1", "MIG-2"], "numbers and names don't mix");
-        opened(&world.seen(&[]), if fenced { "dri3" } else { EVERYTHING });
+        parts_are_fenced_off(&World::of(PARTS, resources, ""), fenced, resources);
     }
+}
+
+#[test]
+fn as_root_by_control_groups_of_version_1_alone_cards_and_parts_are_fenced_off_the_same() {
+    if !as_root() {
+        return;
+    }
+    let Some(world) = World::legacy(PARTS, "") else { return };
+    parts_are_fenced_off(&world, true, "");
+    // No program of the kernel's could do it: there is no unified tree.
+    let look = "#!/bin/sh\nls /sys/fs/cgroup/unified 2>/dev/null | wc -l\n";
+    world.cluster.ends(ALICE, &["-c", "1", "--ram=10", "-o", "unified"], look);
+    assert_eq!(world.cluster.read(ALICE, "unified"), "0\n");
+    world.cluster.nothing_left();
+    drop(world);
+    let world = World::legacy(TWO, "").unwrap();
+    opened(&world.seen(&[]), "dri3");
+    let one = world.seen(&["-G", "1"]);
+    opened(&one, "dri1 dri3 nvidia1 nvidiactl uvm");
+    assert_eq!((one["cuda"].as_str(), one["uuids"].as_str()), ("0", "GPU-aaaa"));
+    fs::write(&world.devices, DEVICES.replace("511", "510")).unwrap();
+    opened(&world.seen(&[]), "dri3 uvm");
+}
+
+fn parts_are_fenced_off(world: &World, fenced: bool, resources: &str) {
+    for (kind, uuid, files) in [
+        ("mig-1g.10gb", "MIG-1", "cap12 cap13 dri1 dri3 nvidia1 nvidiactl uvm"),
+        ("mig-2g.20gb", "MIG-2", "cap21 cap22 dri1 dri3 nvidia1 nvidiactl uvm"),
+    ] {
+        let seen = world.seen(&["-G", &format!("{kind}:1")]);
+        opened(&seen, if fenced { files } else { EVERYTHING });
+        for name in ["cuda", "uuids", "containers"] {
+            assert_eq!(seen[name], uuid, "{name} with {resources:?}");
+        }
+    }
+    let all = world.seen(&["-G", "3"]);
+    let files = "cap12 cap13 cap21 cap22 dri1 dri2 dri3 nvidia0 nvidia1 nvidiactl uvm";
+    opened(&all, if fenced { files } else { EVERYTHING });
+    let mut uuids: Vec<&str> = all["cuda"].split(',').collect();
+    uuids.sort_unstable();
+    assert_eq!(uuids, ["GPU-bbbb", "MIG-1", "MIG-2"], "numbers and names don't mix");
+    opened(&world.seen(&[]), if fenced { "dri3" } else { EVERYTHING });
 }
 
 #[test]

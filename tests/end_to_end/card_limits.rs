@@ -209,6 +209,35 @@ fn who_began_under_watch_is_watched_by_a_later_daemon_that_has_the_driver_for_it
     assert_eq!(cluster.wait_over(&job)["state"], "OUT_OF_MEMORY", "nobody else holds it to its slice");
 }
 
+/// One whose slices of two cards are limited on the first alone, as the second could not be when it began.
+#[test]
+fn who_is_limited_on_one_card_is_watched_on_the_other_by_a_later_daemon_as_root() {
+    let refuses = format!("{TWO}fail nvmlDeviceSetMemoryLimits_v1 3 GPU-bbbb\n");
+    let Some((mut cluster, fake)) = unified(&refuses, "resources:\n  gpu_sample: 50ms\n") else { return };
+    cluster.start();
+    let uses = |card: &str| format!("echo \"process $$ {card} 29755\" >> {}", fake.script().display());
+    let script = format!(
+        "#!/bin/sh\nwhile [ ! -e first ]; do sleep 0.05; done\n{}\nwhile [ ! -e go ]; do sleep 0.05; done\n{}\n\
+         exec sleep 1000\n",
+        uses("GPU-aaaa"),
+        uses("GPU-bbbb")
+    );
+    let job = cluster.submit(ALICE, &["--gpus", "2", "--mem", "20G"], &script);
+    cluster.wait_state(&job, &["RUNNING"]);
+    assert_eq!(calls(&fake), [set("GPU-aaaa")]);
+    cluster.kill();
+    fake.set(TWO);
+    cluster.start();
+    wait_for("the driver to be relied on", || crate::cards::card(&cluster, "GPU-bbbb")["limit"] == "driver");
+    cluster.write(ALICE, "first", "");
+    wait_for("it to be seen", || crate::cards::card(&cluster, "GPU-aaaa")["used_mb"] == 29755);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!cluster.log().contains("over_slice"), "the driver counts there: {}", cluster.log());
+    cluster.write(ALICE, "go", "");
+    assert_eq!(cluster.wait_over(&job)["state"], "OUT_OF_MEMORY", "nobody else holds it to its slice");
+    assert!(cluster.log().contains(" card 1 for "), "{}", cluster.log());
+}
+
 #[test]
 fn what_a_dead_supervisor_has_limited_is_freed_by_the_daemon_as_root() {
     let Some((mut cluster, fake)) = unified(TWO, "") else { return };

@@ -7,29 +7,40 @@ use std::path::PathBuf;
 
 use crate::cards::card;
 use crate::cluster::{
-    ALICE, BOB, Cluster, ROOT, as_root, command_line, processes, signal, supervisor_of, wait_for,
+    ALICE, BOB, Cluster, ROOT, as_root, command_line, mounts_below, processes, signal, supervisor_of,
+    wait_for,
 };
 use crate::fake_cards::{FakeCards, TWO};
 
 const QUEUES: &str = "queues:\n  - name: default\n  - name: shared\n    mps: true\n";
 
-struct World {
-    cluster: Cluster,
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
     fake: FakeCards,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// What the control program does besides: a line of shell for each question.
-const USUAL: &str = "quit) kill $(cat $CUDA_MPS_PIPE_DIRECTORY/server) ;;";
+pub(crate) const USUAL: &str = "quit) kill $(cat $CUDA_MPS_PIPE_DIRECTORY/server) ;;";
 
 impl World {
     /// A running daemon, whose MPS control program does this when it is to start one.
-    fn new(before: &str, questions: &str) -> Option<World> {
+    pub(crate) fn new(before: &str, questions: &str) -> Option<World> {
+        World::with(&[], before, questions)
+    }
+
+    /// One whose axd is started by these words.
+    pub(crate) fn with(wrapper: &[&str], before: &str, questions: &str) -> Option<World> {
         if !as_root() {
             return None;
         }
         let mut cluster = Cluster::stopped("");
+        cluster.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
         let fake = FakeCards::new(&cluster, TWO);
+        Some(World::of((cluster, fake), before, questions))
+    }
+
+    fn of((mut cluster, fake): (Cluster, FakeCards), before: &str, questions: &str) -> World {
         let folder = cluster.root.join("mps");
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("log"), "").unwrap();
@@ -56,11 +67,11 @@ impl World {
             folder.display()
         ));
         cluster.start();
-        Some(World { cluster, fake, folder })
+        World { cluster, fake, folder }
     }
 
     /// A job under MPS that runs until a file of this name is there, once it does.
-    fn runs(&self, user: crate::cluster::User, until: &str) -> String {
+    pub(crate) fn runs(&self, user: crate::cluster::User, until: &str) -> String {
         let script = format!(
             "#!/bin/sh\nenv | grep ^CUDA_ >{until}.env\nls -ldn $CUDA_MPS_PIPE_DIRECTORY >{until}.dir\n\
             touch $CUDA_MPS_PIPE_DIRECTORY/mine; while [ ! -e {until} ]; do sleep 0.05; done\n"
@@ -70,7 +81,7 @@ impl World {
         job
     }
 
-    fn submit(&self, user: crate::cluster::User, script: &str) -> String {
+    pub(crate) fn submit(&self, user: crate::cluster::User, script: &str) -> String {
         self.cluster.submit(
             user,
             &["-q", "shared", "--no-requeue", "-c", "1", "--gpus", "1", "--mem", "20G"],
@@ -78,16 +89,16 @@ impl World {
         )
     }
 
-    fn ends(&self, job: &str, user: crate::cluster::User, until: &str) {
+    pub(crate) fn ends(&self, job: &str, user: crate::cluster::User, until: &str) {
         self.cluster.write(user, until, "");
         self.cluster.wait_state(job, &["SUCCEEDED"]);
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap()
     }
 
-    fn starts(&self) -> Vec<String> {
+    pub(crate) fn starts(&self) -> Vec<String> {
         self.log().lines().filter_map(|line| line.strip_prefix("start ")).map(str::to_owned).collect()
     }
 
@@ -99,7 +110,7 @@ impl World {
         processes().filter(own).collect()
     }
 
-    fn seats(&self) -> Vec<String> {
+    pub(crate) fn seats(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.cluster.root.join("run/ax/mps")).into_iter().flatten().flatten();
         let dirs = entries.filter(|entry| entry.path().is_dir());
         dirs.map(|entry| entry.file_name().into_string().unwrap()).collect()
@@ -120,35 +131,9 @@ impl World {
         files.filter_map(|file| std::fs::read_to_string(file).ok()).collect::<String>().trim().to_owned()
     }
 
-    fn is_clean(&self) -> bool {
-        self.servers().is_empty() && self.seats().is_empty() && self.groups() == 0
-    }
-}
-
-/// What is mounted below a folder does not outlive the test.
-struct Mounts(PathBuf);
-
-impl Mounts {
-    fn add(&self, place: &std::path::Path) {
-        let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "none"]).arg(place).status();
-        assert!(mount.unwrap().success());
-    }
-
-    /// How many there were.
-    fn clear(&self) -> usize {
-        let all = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let places = all.lines().filter_map(|line| line.split(' ').nth(1));
-        let ours = places.filter(|place| std::path::Path::new(place).starts_with(&self.0));
-        ours.filter(|place| {
-            std::process::Command::new("umount").arg(place).status().is_ok_and(|status| status.success())
-        })
-        .count()
-    }
-}
-
-impl Drop for Mounts {
-    fn drop(&mut self) {
-        self.clear();
+    pub(crate) fn is_clean(&self) -> bool {
+        let mounts = mounts_below(&self.cluster.root);
+        self.servers().is_empty() && self.seats().is_empty() && self.groups() == 0 && mounts.is_empty()
     }
 }
 
@@ -286,66 +271,6 @@ fn a_daemon_that_ignores_its_end_is_killed_and_one_that_hangs_is_no_neighbour_s_
     wait_for("all to be gone", || world.is_clean());
 }
 
-#[test]
-fn nothing_that_a_user_says_or_leaves_there_moves_root_as_root() {
-    let Some(world) = World::new("", USUAL) else { return };
-    let cluster = &world.cluster;
-    let precious = cluster.root.join("precious");
-    std::fs::create_dir(&precious).unwrap();
-    std::fs::write(precious.join("file"), "").unwrap();
-    let script = format!(
-        "#!/bin/sh\necho $CUDA_MPS_PIPE_DIRECTORY >pipe\ncd $CUDA_MPS_PIPE_DIRECTORY\n\
-         ln -s {0} link; ln -s {0}/file server2; rm -f control; ln -s /nowhere control; mkdir -p a/b; mv ../log ../gone 2>/dev/null\n\
-         ls .. >/dev/null 2>&1 && echo listed >>$OLDPWD/pipe\ntrue\n",
-        precious.display()
-    );
-    let mut command = cluster.command(ALICE, cluster.program("axbatch"));
-    command
-        .env("CUDA_MPS_PIPE_DIRECTORY", "/tmp/theirs")
-        .env("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "GPU-aaaa=99G");
-    let file = cluster.write(ALICE, "script", &script);
-    let options = ["--parsable", "-q", "shared", "-c", "1", "--gpus", "1", "--mem", "20G"];
-    let ran = crate::cluster::ran(command.args(options).arg(file).output().unwrap());
-    cluster.wait_state(ran.out.trim(), &["SUCCEEDED"]);
-    let pipe = format!("{}\n", cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe").display());
-    assert_eq!(cluster.read(ALICE, "pipe"), pipe, "ax's, and what is above can't be listed");
-    wait_for("all to be gone", || world.is_clean());
-    assert!(precious.join("file").exists(), "no link is followed");
-}
-
-/// Folders deeper than files may be open, and a file system of their own.
-#[test]
-fn whatever_a_user_puts_in_the_way_others_have_the_card_under_mps_as_root() {
-    let Some(world) = World::new("", USUAL) else { return };
-    let cluster = &world.cluster;
-    let deep = "i=0; while [ $i -lt 1500 ]; do mkdir d && cd d || exit 1; : >file; i=$((i+1)); done";
-    let script = format!(
-        "#!/bin/sh\nset -e\ncd $CUDA_MPS_PIPE_DIRECTORY\n({deep})\nmkdir ../log/own; rmdir ../log/own\n\
-         cd $CUDA_MPS_LOG_DIRECTORY\n({deep})\ncd\necho done >done\n"
-    );
-    let job = world.submit(ALICE, &script);
-    cluster.wait_state(&job, &["SUCCEEDED"]);
-    assert_eq!(cluster.read(ALICE, "done"), "done\n");
-    wait_for("all to be gone", || world.is_clean());
-    // And one with something in it that can't be removed.
-    let holds = world.runs(ALICE, "a");
-    let pipe = cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe");
-    let mounts = Mounts(cluster.root.clone());
-    mounts.add(&pipe);
-    cluster.write(ALICE, "a", "");
-    cluster.wait_state(&holds, &["SUCCEEDED"]);
-    let seat = cluster.root.join("run/ax/mps/GPU-aaaa");
-    wait_for("it to be set aside", || !seat.join("daemon").exists());
-    let other = world.runs(BOB, "b");
-    assert!(world.starts().contains(&"2 GPU-aaaa".to_owned()), "{:?}", world.starts());
-    assert!(cluster.read(BOB, "b.env").contains("CUDA_MPS_PIPE_DIRECTORY"));
-    let remains: Vec<_> = std::fs::read_dir(seat.join("remains")).unwrap().flatten().collect();
-    assert_eq!((remains.len(), std::fs::metadata(seat.join("remains")).unwrap().mode() & 0o777), (1, 0o700));
-    assert_eq!(mounts.clear(), 1, "it went with what was set aside");
-    world.ends(&other, BOB, "b");
-    wait_for("all to be gone", || world.is_clean());
-}
-
 /// As supervisors leave it that die before their attempt has its turn.
 #[test]
 fn who_died_on_the_way_to_a_card_keeps_it_from_nobody_as_root() {
@@ -375,16 +300,27 @@ fn who_died_on_the_way_to_a_card_keeps_it_from_nobody_as_root() {
     assert_eq!(world.starts().len(), 1);
 }
 
+/// The driver would limit its card, for a daemon that came after it began: it is under MPS and watched as before.
 #[test]
-fn a_sweep_that_fails_is_tried_again_as_root() {
-    let Some(mut world) = World::new("", USUAL) else { return };
+fn who_is_under_mps_is_watched_by_a_later_daemon_that_has_the_driver_for_its_card_as_root() {
+    let refuses = format!("{TWO}fail nvmlDeviceSetMemoryLimits_v1 3\n");
+    let Some(there) = crate::card_limits::unified(&refuses, "") else { return };
+    let mut world = World::of(there, "", USUAL);
+    let script = format!(
+        "#!/bin/sh\necho $AX_GPU_ENFORCE >rung; while [ ! -e go ]; do sleep 0.05; done\n\
+         echo \"process $$ GPU-aaaa 29755\" >> {}\nexec sleep 1000\n",
+        world.fake.script().display()
+    );
+    let job = world.submit(ALICE, &script);
+    world.cluster.wait_state(&job, &["RUNNING"]);
+    wait_for("it to begin", || world.cluster.home(ALICE).join("rung").exists());
+    assert_eq!(world.cluster.read(ALICE, "rung"), "mps\n");
     world.cluster.kill();
-    let mounted = world.cluster.root.join("run/ax/mps/GPU-aaaa/remains/1/pipe");
-    std::fs::create_dir_all(&mounted).unwrap();
-    let mounts = Mounts(world.cluster.root.clone());
-    mounts.add(&mounted);
+    world.fake.set(TWO);
     world.cluster.start();
-    wait_for("it to fail", || world.cluster.log().contains("remains/1/pipe"));
-    assert_eq!(mounts.clear(), 1);
+    wait_for("the driver to be relied on", || card(&world.cluster, "GPU-bbbb")["limit"] == "driver");
+    assert_eq!(card(&world.cluster, "GPU-aaaa")["limit"], "mps");
+    world.cluster.write(ALICE, "go", "");
+    assert_eq!(world.cluster.wait_over(&job)["state"], "OUT_OF_MEMORY", "nobody else holds it to its slice");
     wait_for("all to be gone", || world.is_clean());
 }

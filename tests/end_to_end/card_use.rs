@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cards::{card, with_cards};
+use crate::cards::{card, cards, declared, with_cards};
 use crate::cluster::{ALICE, Cluster, ROOT, User, as_root, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
@@ -238,6 +238,97 @@ fn a_drained_card_stays_so_through_a_crash_until_an_administrator_resumes_it() {
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
     let (code, told) = ax(&cluster, ROOT, &["node", "drain", "nowhere", "--why", "x"]);
     assert!(code == 1 && told.contains("there is no node nowhere"), "{told}");
+}
+
+/// A framework that gets no more of the card ends by itself, with a code of its own.
+#[test]
+fn a_card_that_had_less_than_a_slice_for_who_failed_far_below_it_is_suspect() {
+    for odd in [true, false] {
+        let (cluster, fake) = with_cards(ONE, MANY);
+        let job = cluster.submit(
+            ALICE,
+            &["--gpus=1", "--mem=40", "--cpus-per-task=1", "--ram=50M"],
+            &holding(fake.script(), 3000, 1),
+        );
+        wait_for("it to be seen", || card(&cluster, "GPU-aaaa")["held"][0]["used_mb"] == 3000);
+        // Nobody's, or a stranger's.
+        let now = std::fs::read_to_string(fake.script()).unwrap();
+        match odd {
+            true => fake.set(&now.replace("reserved=0", "reserved=0 extra=60000")),
+            false => fake.add(&format!("process {} GPU-aaaa 60000", std::process::id())),
+        }
+        wait_for("the others to be seen", || {
+            let seen = card(&cluster, "GPU-aaaa");
+            seen["unexplained_mb"].as_u64() >= Some(59_000) || seen["foreign"] != serde_json::json!([])
+        });
+        cluster.write(ALICE, "go", "");
+        cluster.wait_state(&job, &["FAILED"]);
+        let now = card(&cluster, "GPU-aaaa");
+        assert_eq!(now["health"], if odd { "suspect" } else { "healthy" }, "{now:#}");
+        if odd {
+            let why = now["why"].as_str().unwrap();
+            let failed =
+                format!("{job} failed there having used 3.1 GB of its 40 GB, of which the card had ");
+            assert!(why.contains(&failed) && why.contains("in use that no process accounts for"), "{why}");
+        }
+    }
+}
+
+/// Who asks for no RAM is charged a share of the node's, by CPUs or by cards, whichever is more. Together those may be more
+/// than there is, while a card and CPUs are free.
+#[test]
+fn who_lacks_but_the_ram_that_was_not_asked_for_is_told_what_to_ask_for() {
+    let (cluster, _fake) = with_cards(TWO, "  cpus: 4\n  ram: 8GiB\n");
+    let many_cpus = cluster.submit(ROOT, &["--gpus=1", "--mem=20G", "--cpus-per-task=3"], &until("go"));
+    cluster.wait_state(&many_cpus, &["RUNNING"]);
+    let card_s = cluster.submit(ROOT, &["--gpus=1", "--cpus-per-task=1"], &until("go"));
+    let told = reasons(&cluster, &card_s);
+    assert_eq!(told, [format!("needs 4 GB of RAM (2 GB of 8 GB free) on {}", host())]);
+    let (_, why) = ax(&cluster, ROOT, &["why", &card_s]);
+    let wanted = format!("with --ram 2G at once on {} card 1", host());
+    assert!(why.contains(&wanted), "{why}");
+    let with_it = cluster.submit(ROOT, &["--gpus=1", "--cpus-per-task=1", "--ram=2G"], &until("go"));
+    cluster.wait_state(&with_it, &["RUNNING"]);
+    cluster.write(ROOT, "go", "");
+    for job in [many_cpus, card_s, with_it] {
+        cluster.wait_state(&job, &["SUCCEEDED"]);
+    }
+}
+
+/// Drained by its UUID, seen as declared only, and found again.
+#[test]
+fn a_drained_card_stays_so_where_no_driver_tells_its_uuid() {
+    let (mut cluster, fake) = with_cards(TWO, &declared(2));
+    let host = host();
+    let (code, told) =
+        ax(&cluster, ROOT, &["node", "drain", &host, "--gpu", "1", "--why", "its fan is loud"]);
+    assert_eq!(code, 0, "{told}");
+    let with = std::fs::read_to_string(cluster.root.join("etc/ax/config.yaml")).unwrap();
+    let without = with.replace(&fake.library.display().to_string(), "/nowhere.so");
+    let health =
+        |cluster: &Cluster| cards(cluster).iter().map(|card| card["health"].clone()).collect::<Vec<_>>();
+    for (config, names) in [
+        (&without, [format!("{host}-0"), format!("{host}-1")]),
+        (&with, ["GPU-aaaa", "GPU-bbbb"].map(str::to_owned)),
+    ] {
+        cluster.kill();
+        cluster.configure(config);
+        cluster.start();
+        let all = cards(&cluster);
+        assert_eq!(all.iter().map(|card| card["uuid"].as_str().unwrap()).collect::<Vec<_>>(), names);
+        assert_eq!(health(&cluster), ["healthy", "drained"], "{all:?}");
+        let (_, why) = ax(&cluster, ROOT, &["node", "show", &host]);
+        assert!(why.contains("by root: its fan is loud"), "{why}");
+    }
+    cluster.kill();
+    cluster.configure(&without);
+    cluster.start();
+    let (code, told) = ax(&cluster, ROOT, &["node", "resume", &host, "--gpu", "1"]);
+    assert_eq!(code, 0, "{told}");
+    cluster.kill();
+    cluster.configure(&with);
+    cluster.start();
+    assert_eq!(health(&cluster), ["healthy", "healthy"]);
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn cards_are_found_with_all_that_the_driver_says_of_them() {
 }
 
 /// So many cards of 40 GB are declared for this machine.
-fn declared(gpus: u32) -> String {
+pub(crate) fn declared(gpus: u32) -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     format!("  gpu_nodes:\n  - host: {}\n    gpus: {gpus}\n    mem_per_gpu: 40G\n", host.trim())
 }

@@ -316,6 +316,7 @@ impl Drop for Cluster {
             signal(pid, "KILL");
         }
         remove_groups(&self.root.join("run/ax"));
+        unmount_below(&self.root);
         for _ in 0..50 {
             if fs::remove_dir_all(&self.root).is_ok() {
                 return;
@@ -323,6 +324,19 @@ impl Drop for Cluster {
             sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Where something is mounted at or below a folder, those first that were mounted last.
+pub(crate) fn mounts_below(folder: &Path) -> Vec<String> {
+    let all = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let places = all.lines().rev().filter_map(|line| line.split(' ').nth(1));
+    places.filter(|place| Path::new(place).starts_with(folder)).map(str::to_owned).collect()
+}
+
+/// How many there were. What is mounted does not outlive a test, nor is it asked anything.
+pub(crate) fn unmount_below(folder: &Path) -> usize {
+    let places = mounts_below(folder);
+    places.iter().filter(|place| ax_sys::mount::detach(Path::new(place)).is_ok()).count()
 }
 
 fn as_root_quietly() -> bool {

@@ -187,6 +187,40 @@ fn a_supervisor_dies_at_each_of_its_points() {
     }
 }
 
+/// It needs folders that an earlier job of the same user left alone, which not each can tell.
+#[test]
+fn a_supervisor_dies_between_the_folders_of_another_job_and_its_own() {
+    if !as_root() {
+        return;
+    }
+    let point = "spare moved";
+    let (mut cluster, bystander) = with_a_bystander();
+    arm(&mut cluster, point);
+    cluster.start();
+    let mut ids = Vec::new();
+    wait_for(&format!("a death at '{point}'"), || {
+        ids.push(cluster.submit(ALICE, &[], &honest("[ -z \"$(ls -A $AX_SPOOL_JOB_DIR)\" ]")));
+        // One after the other, but the last, which is tried without end.
+        wait_for("an end", || {
+            is_reached(&cluster, point) || cluster.state(&ids[ids.len() - 1]) == "SUCCEEDED"
+        });
+        is_reached(&cluster, point)
+    });
+    cluster.kill();
+    disarm(&mut cluster);
+    cluster.start();
+    for id in &ids {
+        let job = cluster.wait_over(id);
+        assert_eq!(job["state"], "SUCCEEDED", "{job:#}");
+        assert_eq!(book(&cluster, ALICE, id).begun.len(), 1, "{job:#}");
+        assert_at_most_once(&cluster, ALICE, id);
+    }
+    let last = cluster.wait_over(&ids[ids.len() - 1]);
+    assert_eq!(attempts(&last)[0]["state"], "LAUNCH_FAILED", "{last:#}");
+    assert_unharmed(&cluster, &bystander);
+    assert_nothing_left(&cluster);
+}
+
 #[test]
 fn a_child_that_dies_before_it_is_the_script_is_started_again() {
     if !as_root() {

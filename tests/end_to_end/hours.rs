@@ -86,3 +86,43 @@ fn what_can_not_be_over_by_its_deadline_ends_by_itself_and_what_runs_is_ended() 
     let ran = cluster.run(ROOT, "axbatch", &["--test-only", late[0], late[1], late[2]]);
     assert!(ran.out.contains("would be refused: it can't be over by its deadline"), "{ran:?}");
 }
+
+#[test]
+fn of_a_time_that_comes_twice_the_first_is_meant_and_of_none_the_next() {
+    let cluster = Cluster::with_config("cluster: {timezone: Europe/Berlin}\n");
+    for (written, meant) in [
+        ("2027-03-28T02:30", "2027-03-28T01:00:00.000Z"),
+        ("2027-10-31T02:30", "2027-10-31T00:30:00.000Z"),
+        ("2027-10-31T03:00", "2027-10-31T02:00:00.000Z"),
+        ("2047-10-27T02:30", "2047-10-27T00:30:00.000Z"),
+    ] {
+        let id = cluster.submit(ALICE, &[&format!("--begin={written}")], "#!/bin/sh\n");
+        let job = cluster.job(&id);
+        assert_eq!(job["conditions"][0]["at"], meant, "{written}: {job}");
+    }
+}
+
+/// The file by which its clock goes is another one: whoever reloads the configuration need not start the daemon anew.
+#[test]
+fn rules_of_the_clock_that_have_changed_are_learnt() {
+    let mut cluster = Cluster::stopped("");
+    let file = cluster.root.join("zone");
+    let place = |name: &str| std::fs::copy(format!("/usr/share/zoneinfo/{name}"), &file).unwrap();
+    place("Etc/UTC");
+    cluster.set_environment("TZ", &file);
+    cluster.start();
+    // Open by the clock of the other place, and not by UTC.
+    let open_there = format!("--window={}", window(-3, 3));
+    let waits = cluster.submit(ALICE, &[&open_there, "--time=10"], "#!/bin/sh\n");
+    assert_eq!(cluster.job(&waits)["state"], "PENDING");
+    place("Pacific/Kiritimati");
+    cluster.ok(ROOT, "ax", &["reload"]);
+    assert_eq!(cluster.wait_over(&waits)["state"], "SUCCEEDED");
+    // What is meant by a time of day is, too.
+    let begin = format!("--begin={}", window(1, 2).split_once('-').unwrap().0);
+    let later = cluster.submit(ALICE, &[&begin], "#!/bin/sh\n");
+    let job = cluster.job(&later);
+    let begins: DateTime<Utc> = job["expected_start"].as_str().unwrap().parse().unwrap();
+    let hour = begins - Utc::now();
+    assert!(hour < chrono::Duration::hours(1) && hour > chrono::Duration::minutes(55), "{job}");
+}

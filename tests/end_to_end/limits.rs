@@ -45,6 +45,24 @@ fn a_limit_on_cpus_is_told_with_who_is_in_the_way_and_a_reload_changes_it() {
         "user daemon holds 2 of at most 3 CPUs (policy.max_cpus_per_user): {first}, and it asks for 2 CPUs"
     );
     assert!(why.contains(&told) && why.contains("advice: with --cpus-per-task 1 at once"), "{told}: {why}");
+    // It starts when the first ends: five minutes after that began, as both were told.
+    let next = cluster.submit(ALICE, &words("--cpus-per-task=2"), "#!/bin/sh\n");
+    let (of_first, told) = (cluster.job(&first), cluster.job(&waits));
+    assert_eq!(
+        told["expected_basis"],
+        format!("{first} ends then, which counts in the same limit"),
+        "{told}"
+    );
+    let of_next = cluster.job(&next);
+    let at = |job: &serde_json::Value, key: &str| {
+        let at: chrono::DateTime<chrono::Utc> = job[key].as_str().unwrap().parse().unwrap();
+        at.timestamp_millis()
+    };
+    assert_eq!(at(&told, "expected_start"), at(&of_first, "started_at") + 300_000, "{told} {of_first}");
+    assert_eq!(at(&of_next, "expected_start"), at(&told, "expected_start") + 300_000, "{of_next}");
+    let why = cluster.run(ALICE, "ax", &["why", &waits]).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(why.contains("which counts in the same limit"), "{why}");
+    cluster.ok(ALICE, "ax", &["cancel", &next]);
     let script = cluster.write(ALICE, "wide.sh", "#!/bin/sh\n");
     let ran = cluster.run(ALICE, "axbatch", &["--cpus-per-task=4", "--ram=10M", script.to_str().unwrap()]);
     assert!(

@@ -13,6 +13,7 @@ mod card_fence;
 mod card_keepers;
 mod card_limits;
 mod card_mps;
+mod card_mps_attacks;
 mod card_rounds;
 mod card_use;
 mod card_watch;

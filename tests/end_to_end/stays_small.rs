@@ -82,6 +82,16 @@ fn a_full_disk_stops_the_intake_and_loses_nothing() {
     // Questions are answered, and running jobs end by themselves.
     assert_eq!(cluster.state(&held), "PENDING");
     assert!(cluster.http("GET", "/api/v1/status", "").1["read_only"].is_string());
+    // Lists are of what is written down, however long no more of it is.
+    for (words, about) in [
+        (&["queue", "--json"][..], &held),
+        (&["queue", "--start"], &held),
+        (&["why", &held], &held),
+        (&["status", &running[0]], &running[0]),
+    ] {
+        let said = cluster.ok(ALICE, "ax", words);
+        assert!(said.contains(about.as_str()), "ax {words:?}: {said}");
+    }
     cluster.write(ALICE, "go", "");
     wait_for("their output", || (1..=3).all(|n| cluster.read(ALICE, &format!("ax-{n}.out")) == "done\n"));
     disk.free();

@@ -12,4 +12,5 @@ mod launch;
 mod limits;
 mod ordinary_user;
 mod watchdog;
+mod work_folder;
 mod world;

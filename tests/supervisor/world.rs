@@ -26,7 +26,7 @@ use ax_sys::signals::Signal;
 
 /// A user without an account.
 pub(crate) const USER: u32 = 12_345;
-const GROUP: u32 = 12_346;
+pub(crate) const GROUP: u32 = 12_346;
 
 /// Long enough for any machine; passing tests never wait for it.
 pub(crate) const PATIENCE: Duration = match option_env!("AX_TEST_SHORT_PATIENCE") {
@@ -133,6 +133,7 @@ impl World {
             devices: Vec::new(),
             ending: Ending { limit: None, warn: None, kill_wait: Span::seconds(60) },
             work_dir: text(self.root.join(format!("spool/jobs/001/{}/{}/work", name.job, name.epoch))),
+            spare: None,
             cgroup_parents: self.parents.clone(),
             station: Vec::new(),
             marker: ("AX_TEST_MARK".to_owned(), format!("{}-{name}", std::process::id())),

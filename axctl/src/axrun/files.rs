@@ -35,12 +35,6 @@ pub(super) struct Copied {
     pub(super) cut: bool,
 }
 
-impl Copied {
-    fn and(self, more: Copied) -> Copied {
-        Copied { came: self.came || more.came, cut: self.cut || more.cut }
-    }
-}
-
 /// One stream of the job: its files, and how far they are copied.
 #[derive(Debug)]
 pub(super) struct Followed {
@@ -101,22 +95,21 @@ impl Followed {
         self.attempt
     }
 
-    /// Copies what is there now, and goes on to a later attempt's file if there is one.
+    /// Copies what is there now. Where there is a later attempt's file, the next copying is of that.
     pub(super) fn copy(&mut self, world: &mut World<'_>) -> Result<Copied, Failure> {
         // Looked for before the reading: what an attempt wrote is all there before the next one begins.
         let later = (1..=LOOK_AHEAD).map(|more| self.attempt + more).find(|n| self.path(*n).exists());
         let copied = self.drain(world)?;
         let Some(later) = later else { return Ok(copied) };
         (self.attempt, self.file) = (later, None);
-        Ok(copied.and(self.drain(world)?))
+        Ok(Copied { came: true, ..copied })
     }
 
-    /// Copies all that is left, of all attempts up to the last.
+    /// Copies all that is left of this attempt's file. If it is not the last, the next copying is of the next.
     pub(super) fn copy_rest(&mut self, last: u32, world: &mut World<'_>) -> Result<Copied, Failure> {
-        let mut copied = self.drain(world)?;
-        while self.attempt < last {
+        let copied = self.drain(world)?;
+        if self.attempt < last {
             (self.attempt, self.file) = (self.attempt + 1, None);
-            copied = copied.and(self.drain(world)?);
         }
         Ok(copied)
     }

@@ -3,7 +3,8 @@
 //! back over a channel to the one loop that copies, waits and hears signals. The job needs no daemon to go on, so
 //! neither does the waiting.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -56,7 +57,7 @@ pub(super) fn run(words: &[OsString], together: bool, world: &mut World<'_>) -> 
     let signals = SignalWatch::new(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(system)?;
     let key = send::new_key(world)?;
     let (mut request, warnings) = request::build(&understood, key, world)?;
-    let followed = private_files(&understood, &mut request, together)?;
+    let followed = private_files(&understood, &mut request, together, world.vars.get("HOME"))?;
     let news = start(&client, request)?;
     let attendant =
         Attendant { understood: &understood, client, signals, followed, warnings, job: None, heard: None };
@@ -72,6 +73,7 @@ fn private_files(
     understood: &Understood,
     request: &mut SubmitRequest,
     together: bool,
+    home: Option<&OsStr>,
 ) -> Result<Vec<Followed>, Failure> {
     let io = &understood.spec.io;
     // Where output goes to a file, errors without one of their own go there too, as everywhere in ax.
@@ -84,9 +86,15 @@ fn private_files(
     let folder = std::env::current_dir()
         .map_err(|error| Failure::said(ErrorClass::NoInput, format!("the current folder: {error}")))?;
     let Some(key) = request.key else { return Ok(Vec::new()) };
+    // Many commands are called where their caller may not write, in / for one.
+    let home = home.map(PathBuf::from).filter(|home| home.is_absolute());
     let mut followed = Vec::new();
     for stream in wanted {
-        let file = Followed::new(&folder, key, *stream, request.uid.is_none())?;
+        let made = request.uid.is_none();
+        let file = match (Followed::new(&folder, key, *stream, made), &home) {
+            (Err(failure), Some(home)) => Followed::new(home, key, *stream, made).map_err(|_| failure)?,
+            (file, _) => file?,
+        };
         request.options.push(file.option()?);
         followed.push(file);
     }
@@ -149,10 +157,7 @@ impl Attendant<'_> {
                 Ok(News::Accepted(answer)) => self.accepted(&answer, world),
                 Ok(News::Waits(reason)) => self.waits(reason, world),
                 Ok(News::Ended(job)) => {
-                    for at in 0..self.followed.len() {
-                        let copied = self.followed[at].copy_rest(job.attempt, world)?;
-                        self.remark_cut(copied, world);
-                    }
+                    self.copy_rest(job.attempt, world)?;
                     return Ok(self.ended(&job, world));
                 }
                 Ok(News::Failed(failure)) => {
@@ -204,15 +209,33 @@ impl Attendant<'_> {
             let copied = copied?;
             self.remark_cut(copied, world);
             came |= copied.came;
-            let now = self.followed[at].attempt();
-            if at == 0 && now > before {
-                self.remark(
-                    &format!("the job was started again; the output of attempt {now} follows"),
-                    world,
-                );
-            }
+            self.remark_later(at, before, world);
         }
         Ok(came)
+    }
+
+    /// Copies all that is left, of all attempts up to the last.
+    fn copy_rest(&mut self, last: u32, world: &mut World<'_>) -> Result<(), Failure> {
+        for at in 0..self.followed.len() {
+            loop {
+                let before = self.followed[at].attempt();
+                let copied = self.followed[at].copy_rest(last, world)?;
+                self.remark_cut(copied, world);
+                self.remark_later(at, before, world);
+                if before >= last {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says once, before its output comes, that a later attempt than `before` is followed.
+    fn remark_later(&self, at: usize, before: u32, world: &mut World<'_>) {
+        let now = self.followed[at].attempt();
+        if at == 0 && now > before {
+            self.remark(&format!("the job was started again; the output of attempt {now} follows"), world);
+        }
     }
 
     fn accepted(&mut self, answer: &SubmitAnswer, world: &mut World<'_>) {

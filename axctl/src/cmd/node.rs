@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use ax_core::api::{CardView, NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
+use ax_core::api::{CardView, ErrorClass, NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
+use ax_core::text::quoted;
 use ax_core::time::WallTime;
 
 use crate::failure::Failure;
@@ -156,6 +157,10 @@ impl Place {
 
 impl Show {
     fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
+        if self.node.is_empty() || self.node.contains('/') {
+            let line = format!("there is no node {}; 'ax node list' shows them", quoted(&self.node));
+            return Err(Failure::said(ErrorClass::Refused, line));
+        }
         let path = format!("/api/v1/nodes/{}", http::encode(&self.node));
         let node: NodeShow = session.client.get(&path)?;
         if self.json {

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use ax_core::api::{AttemptView, JobView, LearntView};
+use ax_core::directive::quote;
 use ax_core::hostlist::compress;
 use ax_core::job::state::STATES;
 use ax_core::time::Span;
@@ -138,8 +139,13 @@ impl Page<'_, '_, '_> {
         self.maybe("planned", learnt.and_then(LearntView::length_in_words).as_ref());
         self.maybe("counted", learnt.and_then(|learnt| self.counted(learnt)).as_ref());
         self.line("restarts", &restarts(job));
+        let words: Vec<String> = job.options.iter().map(|word| quote(word)).collect();
+        self.maybe("options", Some(&words.join(" ")).filter(|text| !text.is_empty()));
         if !job.unused_options.is_empty() {
             self.line("no effect", &job.unused_options.join(" "));
+        }
+        for warning in &job.warnings {
+            self.line("warning", warning);
         }
         if !job.nodes.is_empty() {
             let label = if job.state.is_active() { "runs on" } else { "ran on" };
@@ -188,6 +194,7 @@ impl Page<'_, '_, '_> {
 
     fn files(&mut self) {
         let job = self.job;
+        self.maybe("folder", job.folder.as_ref());
         self.maybe("output", job.stdout.as_ref());
         self.maybe("errors", job.stderr.as_ref());
         self.maybe("ticket", job.ticket.as_ref());

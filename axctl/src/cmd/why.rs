@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use ax_core::api::{DecisionView, JobView};
 
+use crate::client::named;
 use crate::failure::Failure;
 use crate::fields::shown_id;
-use crate::http::encode;
 use crate::session::Session;
 use crate::shown::shown;
 use crate::style::Paint;
@@ -29,7 +29,7 @@ impl Arguments {
     /// Asks and prints.
     pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
         let story: Vec<DecisionView> =
-            session.client.get(&format!("/api/v1/jobs/{}/why", encode(&self.job)))?;
+            session.client.get(&format!("/api/v1/jobs/{}/why", named(&self.job)?))?;
         if self.json {
             session.json(&story)?;
             return Ok(0);

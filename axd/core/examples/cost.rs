@@ -7,6 +7,8 @@
 //! a job (and what starts in its place), a submission that has to wait, and a note that changes nothing.
 //! A second table: what reading costs, with a copy made for it: of all, or of what one job could meet; why the last job
 //! waits, and what would start it.
+//! `AX_COST_WITH=limits` has limits on what each user and a queue hold, which many wait for; `AX_COST_WITH=gangs` has every
+//! eighth job ask for two to four nodes.
 //! `AX_COST_STEPS=N` does nothing but N ends and submissions on the full cluster, to be counted by valgrind.
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
@@ -14,18 +16,27 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ax_core::config::{Config, Queue, Scheduler};
+use ax_core::config::{Config, Most, Queue, Scheduler};
 use ax_core::controller::{Controller, Decision, Event, Submission};
 use ax_core::id::{AttemptName, SubmissionKey, Uid};
 use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::spec::NodeCount;
 use ax_core::job::state::Outcome;
 use ax_core::job::{AttemptEnd, Owner};
-use ax_core::node::{Card, Inventory};
+use ax_core::node::{Allocation, Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::time::{BootTime, Now, Span, WallTime};
 
 const QUEUES: [(&str, u32, Option<u32>); 4] =
     [("urgent", 10, Some(3000)), ("default", 5, None), ("batch", 2, None), ("spare", 1, Some(2000))];
+
+/// What there is beside jobs on one node, without limits but those of queues.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum With {
+    Nothing,
+    Limits,
+    Gangs,
+}
 
 /// So many events of a kind.
 const REPEATS: usize = 100;
@@ -40,7 +51,7 @@ impl Numbers {
     }
 }
 
-fn config() -> Config {
+fn config(with: With, nodes: usize) -> Config {
     let queue = |(name, priority, max_running): (&str, u32, Option<u32>)| {
         let mut queue = Queue::named(name.parse().unwrap());
         (queue.priority, queue.max_running) = (priority, max_running);
@@ -50,6 +61,13 @@ fn config() -> Config {
     config.default_queue = "default".parse().unwrap();
     config.policy.scheduler = Scheduler::FairShare;
     config.policy.max_queued_per_user = u32::MAX;
+    if with == With::Limits {
+        // Of twelve users: a tenth of all cards for each, in a queue a twentieth.
+        let all = nodes as u32 * 8;
+        config.policy.per_user = Most { cards: Some(all / 10), cpus: Some(nodes as u32 * 12), ram: None };
+        config.queues[1].per_user = Most { cards: Some(all / 20), ..Most::default() };
+        (config.queues[2].max_cards, config.queues[2].max_cpus) = (Some(all / 4), Some(nodes as u32 * 30));
+    }
     config
 }
 
@@ -68,7 +86,7 @@ fn node(number: usize) -> Inventory {
 }
 
 /// Sixteen shapes: slices, whole cards, a few without cards.
-fn request(numbers: &mut Numbers) -> Request {
+fn request(numbers: &mut Numbers, with: With) -> Request {
     let (count, slice, cpus) = match numbers.below(16) {
         0..=3 => (1, Some(5_000), 2),
         4 | 5 => (1, Some(10_000), 2),
@@ -83,15 +101,19 @@ fn request(numbers: &mut Numbers) -> Request {
         _ => (0, None, 1),
     };
     let limit = Span::seconds(600 * (1 + numbers.below(20)));
-    Request {
+    let several = (with == With::Gangs && numbers.below(8) == 0).then(|| 2 + numbers.below(3) as u32);
+    let mut request = Request {
         cards: (count > 0).then(|| CardRequest { count, kind: None, slice: slice.map(Megabytes) }),
         time_limit: Some(limit),
         priority: 30 + numbers.below(40) as u8,
         ..Request::plain(cpus, Megabytes(4000))
-    }
+    };
+    request.set_special(|special| special.nodes = several.map(|nodes| NodeCount { min: nodes, max: nodes }));
+    request
 }
 
 struct Bench {
+    with: With,
     controller: Controller,
     numbers: Numbers,
     owners: Vec<Owner>,
@@ -101,14 +123,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(nodes: usize) -> Bench {
+    fn new(nodes: usize, with: With) -> Bench {
         let owner = |uid: u32| Owner { uid: Uid(uid), name: Arc::from(format!("user{uid}")) };
-        let mut controller = Controller::new(config());
+        let mut controller = Controller::new(config(with, nodes));
         for number in 0..nodes {
             controller.apply(now(0), Event::NodeRegistered(node(number)));
         }
         let owners = (1000..1012).map(owner).collect();
-        Bench { controller, numbers: Numbers(1), owners, key: 0, ms: 1000, running: Vec::new() }
+        Bench { with, controller, numbers: Numbers(1), owners, key: 0, ms: 1000, running: Vec::new() }
     }
 
     fn submission(&mut self) -> Event {
@@ -123,7 +145,7 @@ impl Bench {
             queue,
             groups: Vec::new(),
             year: 2026,
-            request: request(&mut self.numbers),
+            request: request(&mut self.numbers, self.with),
             hold: false,
         }))
     }
@@ -150,7 +172,8 @@ impl Bench {
         (took, self.running.len() - before)
     }
 
-    fn end(&mut self) -> Event {
+    /// The end of some attempt: of one on several nodes of its script, after which the other parts are ended.
+    fn end(&mut self) -> (Event, Vec<Event>) {
         let at = self.numbers.below(self.running.len() as u64) as usize;
         let attempt = self.running.swap_remove(at);
         let end = AttemptEnd {
@@ -160,7 +183,23 @@ impl Bench {
             message: None,
             card_peak: None,
         };
-        Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end }
+        let job = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_ref());
+        let others = job.map_or(&[][..], |attempt| attempt.others()).iter();
+        let at = WallTime(i64::MAX);
+        let part =
+            |part: &Allocation| Event::PartEnded { attempt, node: part.node.clone(), at, end: end.clone() };
+        let parts = others.map(part).collect();
+        (Event::AttemptEnded { attempt, at, end }, parts)
+    }
+
+    /// An end with all that belongs to it.
+    fn end_one(&mut self) -> (Duration, usize) {
+        let (end, parts) = self.end();
+        let first = self.step(end);
+        parts.into_iter().fold(first, |(took, started), part| {
+            let (more, starts) = self.step(part);
+            (took + more, started + starts)
+        })
     }
 
     /// Fills the cluster, and then lets so many wait.
@@ -200,8 +239,8 @@ fn in_order(mut times: Vec<Duration>) -> (f64, f64) {
     (micros(times.len() / 2), micros(times.len() * 99 / 100))
 }
 
-fn row(nodes: usize, pending: usize, steps: Option<usize>) {
-    let mut bench = Bench::new(nodes);
+fn row((nodes, with): (usize, With), pending: usize, steps: Option<usize>) {
+    let mut bench = Bench::new(nodes, with);
     let with_nodes = resident();
     bench.queue_up(pending);
     let bytes = (resident() - with_nodes) / pending.max(1);
@@ -209,8 +248,8 @@ fn row(nodes: usize, pending: usize, steps: Option<usize>) {
     bench.fill_up(pending);
     if let Some(steps) = steps {
         for _ in 0..steps {
-            let (end, submission) = (bench.end(), bench.submission());
-            bench.step(end);
+            bench.end_one();
+            let submission = bench.submission();
             bench.step(submission);
         }
         return;
@@ -218,8 +257,7 @@ fn row(nodes: usize, pending: usize, steps: Option<usize>) {
     let mut ends = Vec::new();
     let mut started = 0;
     for _ in 0..REPEATS {
-        let event = bench.end();
-        let (took, starts) = bench.step(event);
+        let (took, starts) = bench.end_one();
         ends.push(took);
         started += starts;
     }
@@ -256,8 +294,8 @@ fn row(nodes: usize, pending: usize, steps: Option<usize>) {
 }
 
 /// What those cost who only ask.
-fn read_row(nodes: usize, pending: usize) {
-    let mut bench = Bench::new(nodes);
+fn read_row((nodes, with): (usize, With), pending: usize) {
+    let mut bench = Bench::new(nodes, with);
     bench.queue_up(pending);
     bench.step(Event::Tick);
     bench.fill_up(pending);
@@ -284,13 +322,21 @@ fn main() {
     let nodes = words.next().unwrap_or(1000);
     let rows: Vec<usize> = words.collect();
     let rows = if rows.is_empty() { vec![1000, 10_000, 100_000, 1_000_000] } else { rows };
+    let with = match std::env::var("AX_COST_WITH").as_deref() {
+        Ok("limits") => With::Limits,
+        Ok("gangs") => With::Gangs,
+        _ => With::Nothing,
+    };
     let steps = std::env::var("AX_COST_STEPS").ok().and_then(|text| text.parse().ok());
     println!(
         "| nodes | pending | pass, ms (starts) | full, ms | an end, µs, median / p99 (starts) | a submission | a note | bytes a job |"
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
     for pending in &rows {
-        row(nodes, *pending, steps);
+        row((nodes, with), *pending, steps);
+    }
+    if steps.is_some() {
+        return;
     }
     println!();
     println!(
@@ -298,6 +344,6 @@ fn main() {
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|");
     for pending in rows {
-        read_row(nodes, pending);
+        read_row((nodes, with), pending);
     }
 }

@@ -271,6 +271,16 @@ pub struct JobView {
     /// Options that were accepted and have no effect (status only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unused_options: Vec<String>,
+    /// The options that it was submitted with and that are not shown elsewhere, in canonical form, without the values
+    /// of variables (status only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// What was warned of at its submission (status only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The folder that it starts in (status only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// Whether a lost attempt may be started again without asking.
     pub idempotent: bool,
     /// Whether a lost attempt is started again at all.

@@ -47,6 +47,9 @@ pub struct Assignment {
     pub ending: Ending,
     /// Folder of the attempt's own that the user may write (`AX_SPOOL_JOB_DIR`), made by the supervisor.
     pub work_dir: String,
+    /// Folders that need not be made, if they are still as they were left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<Spare>,
     /// Parent group of the job's control groups, one line a hierarchy (`memory:/sys/fs/cgroup/memory/ax-…`), as
     /// `ax_sys::cgroup::Place::to_record` writes them; empty where no group may be made.
     pub cgroup_parents: Vec<String>,
@@ -59,6 +62,28 @@ pub struct Assignment {
     /// How the driver is told what the job may have of its cards; absent where it does not limit them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_limits: Option<CardLimits>,
+}
+
+/// The folders in the spool of an attempt that is over and put nothing there, for another one of the same user: to make
+/// three new ones takes a file system longer than to rename two.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spare {
+    /// The attempt's folder, the only one in its job's.
+    pub folder: String,
+    /// How its work folder was left.
+    pub work: Untouched,
+}
+
+/// A work folder to which nothing was done since it was given to its user: whatever is done to a folder or in it, and
+/// taken back, moves the time of its last change, which its owner can't set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untouched {
+    /// Number of the inode.
+    pub inode: u64,
+    /// Last change, seconds since 1970.
+    pub changed_s: i64,
+    /// And nanoseconds.
+    pub changed_ns: i64,
 }
 
 /// Command lines by which the driver limits a job's control group: a supervisor can't load the driver's library.
@@ -191,6 +216,9 @@ pub struct AttemptResult {
     /// Its groups are removed: nobody has to look for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub groups_gone: bool,
+    /// Nothing was done to its work folder, and nothing of the job is left that could do anything to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Untouched>,
 }
 
 /// What a supervisor tells axd on its socket, one message a packet, JSON.

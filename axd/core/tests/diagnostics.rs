@@ -451,3 +451,25 @@ fn no_two_answers_are_the_same() {
     lines.dedup();
     assert_eq!(lines.len(), count);
 }
+
+#[test]
+fn a_checkpoint_folder_that_lost_its_job_is_remarked() {
+    let notes = |value: &str| {
+        let words = [format!("--env=CHECKPOINT_DIR={value}"), "job.sh".to_owned()];
+        let line = parse_args(&words, Program::Axbatch).unwrap();
+        let all = interpret(&[line.source()]).unwrap();
+        all.notes.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for lost in ["/ckpt/", "/ckpt//run"] {
+        let said = format!(
+            "--env: '{lost}' holds no part for the job; if $JOB_ID stood there, the shell took it; write it in \
+             single quotes"
+        );
+        assert_eq!(notes(lost), [said]);
+    }
+    for right in ["/ckpt/$JOB_ID", "/ckpt/$JOB_ID/", "/ckpt", "ckpt/"] {
+        assert_eq!(notes(right), Vec::<String>::new(), "{right}");
+    }
+    let script = parse_script("job.sh", b"#AX --env=CHECKPOINT_DIR=/ckpt/\n").unwrap();
+    assert!(interpret(&[script.source()]).unwrap().notes.is_empty(), "in a script the shell takes nothing");
+}

@@ -1,9 +1,11 @@
 //! Who has the file of a card open without having memory there by the driver's word: children that keep the memory of a
 //! parent that has ended, and whoever may hold what nobody accounts for. Looked for only when there is such a question,
 //! and not at every look. Links are read, never followed: what they lead to may be a file server that does not answer.
-//! How many there are is up to users, and a look must not be late for them: whom the time is too short for is not named.
+//! How many there are is up to users, and a look must not be late for them: whom the time is too short for is looked at
+//! the next time, and who was found stays named until then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ const MOST: usize = 16;
 /// How much one search may look at.
 #[derive(Clone, Copy)]
 struct Budget {
-    /// In all.
+    /// In all. One process at least is looked at.
     time: Duration,
     /// Open files of one process.
     files: usize,
@@ -35,61 +37,106 @@ const PERSISTENCE: &str = "nvidia-persiste";
 /// Whose it is, if not root's.
 const PERSISTENCE_USER: &str = "nvidia-persistenced";
 
-/// Processes, by the card's minor number.
-type Found = BTreeMap<u32, Vec<i32>>;
+/// A process: its number, and when it began, as numbers are given again.
+type Process = (i32, u64);
 
-/// What the last search has found.
+/// Processes, by the card's minor number.
+type Found = BTreeMap<u32, Vec<Process>>;
+
+/// What has been found in all that was looked at.
 #[derive(Default)]
 pub(super) struct Openers {
     found: Found,
-    /// When there may be another.
+    /// When there may be another search.
     next: Option<Instant>,
+    /// Where that begins: behind this process.
+    behind: i32,
 }
 
 impl Openers {
     /// Those of a card who are none of these.
     pub(super) fn of(&mut self, minor: u32, listed: &[i32]) -> Vec<i32> {
-        self.refresh(PAUSE, || search(Path::new("/proc"), BUDGET));
+        let proc = Path::new("/proc");
+        self.refresh(PAUSE, |behind| search(proc, behind, BUDGET), |process| is_there(proc, process));
         let found = self.found.get(&minor).into_iter().flatten();
-        found.filter(|pid| !listed.contains(pid)).take(MOST).copied().collect()
+        let pids = found.map(|(pid, _)| *pid);
+        pids.filter(|pid| !listed.contains(pid)).take(MOST).collect()
     }
 
-    fn refresh(&mut self, pause: Duration, search: impl FnOnce() -> Found) {
+    fn refresh(
+        &mut self,
+        pause: Duration,
+        search: impl FnOnce(i32) -> Search,
+        is_there: impl Fn(Process) -> bool,
+    ) {
         let begun = Instant::now();
         if self.next.is_some_and(|next| begun < next) {
             return;
         }
-        self.found = search();
+        let search = search(self.behind);
+        let known = |process: &Process| !search.looked_at.contains(&process.0) && is_there(*process);
+        self.found.values_mut().for_each(|pids| pids.retain(known));
+        for (card, pids) in search.found {
+            self.found.entry(card).or_default().extend(pids);
+        }
+        self.behind = search.behind;
         // From its end: one that took long is not old at once.
         let end = Instant::now();
         self.next = Some(end + pause.max((end - begun) * PAUSE_TIMES));
     }
 }
 
-fn search(proc: &Path, budget: Budget) -> Found {
+/// What one search has found.
+#[derive(Default)]
+struct Search {
+    found: Found,
+    /// The processes whose files were looked at.
+    looked_at: BTreeSet<i32>,
+    /// Where the next one begins.
+    behind: i32,
+}
+
+/// Looks at processes from the one behind `behind` on, and at those before it last, as far as the time goes.
+fn search(proc: &Path, behind: i32, budget: Budget) -> Search {
     let end = Instant::now() + budget.time;
-    let mut found = Found::new();
-    let own = std::process::id();
-    for entry in std::fs::read_dir(proc).into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        let folder = entry.path();
-        if pid.unsigned_abs() == own || is_persistence(&folder) {
-            continue;
-        }
-        let links = std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
-        let links = links.take(budget.files).take_while(|_| Instant::now() < end);
-        let mut cards: Vec<u32> =
-            links.filter_map(|link| minor(&std::fs::read_link(link.path()).ok()?)).collect();
-        cards.sort_unstable();
-        cards.dedup();
-        cards.into_iter().for_each(|card| found.entry(card).or_default().push(pid));
+    let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
+    let all: BTreeSet<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let after = (Bound::Excluded(behind), Bound::Unbounded);
+    let mut this = Search { behind, ..Search::default() };
+    for pid in all.range(after).chain(all.range(..=behind)) {
+        this.look_at(&proc.join(pid.to_string()), *pid, budget);
         if Instant::now() >= end {
             break;
         }
     }
-    found
+    this
+}
+
+impl Search {
+    fn look_at(&mut self, folder: &Path, pid: i32, budget: Budget) {
+        self.behind = pid;
+        self.looked_at.insert(pid);
+        let Some(start) = start(folder).filter(|_| pid.unsigned_abs() != std::process::id()) else { return };
+        if is_persistence(folder) {
+            return;
+        }
+        let links = std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten().take(budget.files);
+        let mut cards: Vec<u32> =
+            links.filter_map(|link| minor(&std::fs::read_link(link.path()).ok()?)).collect();
+        cards.sort_unstable();
+        cards.dedup();
+        cards.into_iter().for_each(|card| self.found.entry(card).or_default().push((pid, start)));
+    }
+}
+
+/// When a process began, after the kernel's start: the 20th word behind its name, which may hold anything.
+fn start(folder: &Path) -> Option<u64> {
+    let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+fn is_there(proc: &Path, (pid, began): Process) -> bool {
+    start(&proc.join(pid.to_string())) == Some(began)
 }
 
 /// Names are anybody's to choose.
@@ -121,9 +168,16 @@ mod tests {
         std::fs::create_dir_all(folder.join("fd")).unwrap();
         std::fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
         std::fs::write(folder.join("status"), format!("Name:\t{name}\nUid:\t{uid}\t0\t0\t0\n")).unwrap();
+        began(proc, pid, 5);
         for (number, file) in files.iter().enumerate() {
             std::os::unix::fs::symlink(file, folder.join("fd").join(number.to_string())).unwrap();
         }
+    }
+
+    fn began(proc: &Path, pid: u32, start: u64) {
+        let before = "0 ".repeat(18);
+        std::fs::write(proc.join(format!("{pid}/stat")), format!("{pid} (a) b) S {before}{start} 0\n"))
+            .unwrap();
     }
 
     const AMPLE: Budget = Budget { time: Duration::from_secs(600), files: 100 };
@@ -134,38 +188,71 @@ mod tests {
         process(dir.path(), 101, 1000, "python3", &["/dev/null", "/dev/nvidia3", "/dev/nvidia3"]);
         process(dir.path(), 102, 1000, PERSISTENCE, &["/dev/nvidia3", "/dev/nvidiactl"]);
         process(dir.path(), 103, 0, PERSISTENCE, &["/dev/nvidia3", "/dev/nvidia0"]);
-        let mut found = search(dir.path(), AMPLE);
+        let mut found = search(dir.path(), 0, AMPLE).found;
         found.values_mut().for_each(|pids| pids.sort_unstable());
-        assert_eq!(found, Found::from([(3, vec![101, 102])]));
+        assert_eq!(found, Found::from([(3, vec![(101, 5), (102, 5)])]));
     }
 
     #[test]
-    fn what_the_time_is_too_short_for_is_not_looked_at() {
+    fn so_many_files_of_a_process_are_looked_at() {
         let dir = TempDir::new();
         let files: Vec<String> = (0..50).map(|number| format!("/dev/nvidia{number}")).collect();
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         process(dir.path(), 101, 1000, "python3", &files);
         process(dir.path(), 102, 1000, "python3", &files);
-        let looked = |budget| search(dir.path(), budget).values().map(Vec::len).sum::<usize>();
+        let looked = |budget| search(dir.path(), 0, budget).found.values().map(Vec::len).sum::<usize>();
         assert_eq!(looked(AMPLE), 100);
         assert_eq!(looked(Budget { files: 5, ..AMPLE }), 10, "of each process");
-        assert_eq!(looked(Budget { time: Duration::ZERO, ..AMPLE }), 0);
+    }
+
+    #[test]
+    fn whom_the_time_was_too_short_for_is_looked_at_the_next_time() {
+        let dir = TempDir::new();
+        for pid in [7, 30, 101, 4000] {
+            process(dir.path(), pid, 1000, "python3", &["/dev/nvidia3"]);
+        }
+        let none = Budget { time: Duration::ZERO, ..AMPLE };
+        let mut openers = Openers::default();
+        let look = |openers: &mut Openers| {
+            openers.next = None;
+            let search = |behind| search(dir.path(), behind, none);
+            openers.refresh(Duration::ZERO, search, |process| is_there(dir.path(), process));
+            let mut found: Vec<i32> = openers.found[&3].iter().map(|(pid, _)| *pid).collect();
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(look(&mut openers), [7], "one at least");
+        assert_eq!(look(&mut openers), [7, 30]);
+        // Who has gone is named no more, and who comes has a turn.
+        std::fs::remove_dir_all(dir.path().join("7")).unwrap();
+        process(dir.path(), 8, 1000, "python3", &["/dev/nvidia3"]);
+        assert_eq!(look(&mut openers), [30, 101]);
+        assert_eq!(look(&mut openers), [30, 101, 4000]);
+        assert_eq!(look(&mut openers), [8, 30, 101, 4000], "from the beginning again");
+        // Who has closed it is named until looked at again.
+        std::fs::remove_file(dir.path().join("30/fd/0")).unwrap();
+        assert_eq!(look(&mut openers), [8, 101, 4000]);
+        assert_eq!(look(&mut openers), [8, 101, 4000], "once, however often it is looked at");
+        // Another has its number now: nobody knows yet what it has open.
+        began(dir.path(), 8, 6);
+        assert_eq!(look(&mut openers), [101, 4000]);
     }
 
     #[test]
     fn a_search_that_takes_long_is_not_old_at_once_and_the_next_comes_later() {
+        let seven = || Found::from([(3, vec![(7, 5)])]);
         let mut openers = Openers::default();
-        let slow = || {
+        let slow = |_| {
             std::thread::sleep(Duration::from_millis(500));
-            Found::from([(3, vec![7])])
+            Search { found: seven(), ..Search::default() }
         };
-        openers.refresh(Duration::from_millis(1), slow);
+        openers.refresh(Duration::from_millis(1), slow, |_| true);
         let rest = openers.next.unwrap() - Instant::now();
         assert!(rest > Duration::from_secs(5), "{rest:?}");
-        openers.refresh(Duration::from_millis(1), || panic!("for another card of the same look"));
-        assert_eq!(openers.found, Found::from([(3, vec![7])]));
+        openers.refresh(Duration::from_millis(1), |_| panic!("for another card of the same look"), |_| true);
+        assert_eq!(openers.found, seven());
         openers.next = Some(Instant::now());
-        openers.refresh(Duration::ZERO, Found::new);
-        assert!(openers.found.is_empty());
+        openers.refresh(Duration::ZERO, |_| Search::default(), |_| false);
+        assert!(openers.found.values().all(Vec::is_empty));
     }
 }

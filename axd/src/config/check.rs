@@ -12,6 +12,7 @@ use ax_core::api::ErrorClass;
 use ax_core::config::{Config, Finding};
 
 use super::names;
+use crate::command::{own_name, said};
 
 /// Loads the file of the standard place; one that is not there has the defaults.
 ///
@@ -44,14 +45,13 @@ pub fn load_named(path: &Path) -> Result<Loaded, Vec<Finding>> {
     }
 }
 
-/// `axd --check`, `axctl check`: says what is wrong with a file, on standard error. One that somebody
+/// `axd --check`, `axctl check`: says what is wrong with a file, on standard error, or that it is good. One that somebody
 /// named must be there; at the usual place there need be none.
 pub fn check(named: Option<&Path>, usual: &Path) -> ExitCode {
     let absent =
         |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if named.is_none() && absent(usual) {
-        println!("no configuration: defaults ({} is not there)", usual.display());
-        return ExitCode::SUCCESS;
+        return said(&format!("no configuration: defaults ({} is not there)", usual.display()));
     }
     let path = named.unwrap_or(usual);
     // Whether it is a configuration is another question than whether it can be read. A pipe is not opened.
@@ -61,7 +61,7 @@ pub fn check(named: Option<&Path>, usual: &Path) -> ExitCode {
         Err(error) => Some(error),
     };
     if let Some(error) = unreadable {
-        eprintln!("{}: it can't be read: {error}", path.display());
+        eprintln!("{}: cannot read {}: {}", own_name(), path.display(), error);
         return ExitCode::from(ErrorClass::NoInput.exit_code());
     }
     let (findings, refused) = match load_named(path) {
@@ -71,7 +71,10 @@ pub fn check(named: Option<&Path>, usual: &Path) -> ExitCode {
     for line in lines(path, &findings) {
         eprintln!("{line}");
     }
-    if refused { ExitCode::from(ErrorClass::Config.exit_code()) } else { ExitCode::SUCCESS }
+    if refused {
+        return ExitCode::from(ErrorClass::Config.exit_code());
+    }
+    said(&format!("{}: a configuration that axd accepts", path.display()))
 }
 
 /// The file's bytes, and warnings about who may change them.

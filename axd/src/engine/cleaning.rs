@@ -39,6 +39,11 @@ impl Chores {
         self.due.first_key_value().map(|((at, ..), _)| *at)
     }
 
+    /// What is left of an attempt in the spool is not to be removed after all, if it was to be. Whether it was.
+    pub(super) fn call_off(&mut self, attempt: AttemptName, at: BootTime) -> bool {
+        self.due.remove(&(at, attempt, Trace::Spool)).is_some()
+    }
+
     fn pop_due(&mut self, now: BootTime) -> Option<Chore> {
         self.next_due().filter(|at| *at <= now)?;
         self.due.pop_first().map(|(_, chore)| chore)
@@ -64,7 +69,8 @@ impl Engine {
             true => drop(self.chores.after_settling.insert(attempt)),
             false => self.worker.start_task(Task::CleanUp(Chore::new(attempt, Trace::Node))),
         }
-        self.spool_goes_later(attempt);
+        let at = self.spool_goes_later(attempt);
+        self.settle_spares(attempt, at);
     }
 
     /// Nobody looks at the attempt any more.
@@ -74,9 +80,11 @@ impl Engine {
         }
     }
 
-    /// What a finished attempt left in the spool is kept for a while.
-    pub(super) fn spool_goes_later(&mut self, attempt: AttemptName) {
-        self.chores.put(now().boot + SPOOL_STAYS, Chore::new(attempt, Trace::Spool));
+    /// What a finished attempt left in the spool is kept for a while. Until when.
+    pub(super) fn spool_goes_later(&mut self, attempt: AttemptName) -> BootTime {
+        let at = now().boot + SPOOL_STAYS;
+        self.chores.put(at, Chore::new(attempt, Trace::Spool));
+        at
     }
 
     /// Hands over what is due.

@@ -121,6 +121,7 @@ impl Engine {
             let max_gpu_mem = self.ledger.peak(attempt);
             let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem };
             self.usage.insert(attempt, usage);
+            self.may_become_spare(&result);
         }
         let end = AttemptEnd {
             outcome: result.outcome,

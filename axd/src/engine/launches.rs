@@ -77,6 +77,7 @@ impl Engine {
             Ok(theirs) => theirs,
             Err(error) => return self.not_started(attempt, format!("starting {attempt}: {error}")),
         };
+        let spare = self.lend_spare(attempt, number);
         self.launcher.launch(Order {
             attempt,
             number,
@@ -89,6 +90,7 @@ impl Engine {
             cards: self.local.inventory.cards.clone(),
             grants: self.driver_grants(&allocation),
             mps: self.mps_card(&allocation),
+            spare,
             node_epoch: self.local.inventory.epoch,
             theirs,
             allocation,

@@ -22,6 +22,7 @@ mod queries;
 mod reload;
 mod requests;
 mod rungs;
+mod spares;
 mod spool;
 mod start;
 mod stop;
@@ -60,7 +61,7 @@ use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
 use crate::store::{NewParts, Reader, Usage, Writer};
 use crate::views::Question;
-use crate::worker::{Done, Worker};
+use crate::worker::{Done, Task, Worker};
 use actions::Actions;
 use attempts::{Attempts, News};
 use cleaning::Chores;
@@ -72,6 +73,7 @@ use measures::Measures;
 use names::NameCheck;
 use parked::Parked;
 use rungs::Rungs;
+use spares::Spares;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
@@ -85,6 +87,9 @@ const QUIET_AFTER: Span = Span::seconds(60);
 
 /// How often what has had its time is removed from the accounts.
 const PRUNE_EVERY: Span = Span::seconds(3600);
+
+/// So often the rules of the clock are read anew.
+const ZONE_EVERY: Span = Span::seconds(24 * 3600);
 
 /// A daemon that stops waits so long for launches that have begun. What is not done by then the next one finds out.
 const LAST_LAUNCHES: Duration = Duration::from_secs(3);
@@ -154,9 +159,13 @@ pub(crate) struct Engine {
     usage: BTreeMap<AttemptName, Usage>,
     measures: Measures,
     chores: Chores,
+    /// Folders of ended attempts that others may have.
+    spares: Spares,
     next_rescan: BootTime,
     next_snapshot: BootTime,
     next_prune: BootTime,
+    /// When the rules of the clock are read anew.
+    next_zone: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
     /// An administrator wants it to stop, with the jobs or without them.
@@ -226,7 +235,7 @@ impl Engine {
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due(), self.cards.as_ref().and_then(Cards::next_due)])
-            .chain([self.answers_due(), Some(self.next_prune), self.cards_due()])
+            .chain([self.answers_due(), Some(self.next_prune), Some(self.next_zone), self.cards_due()])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -278,6 +287,7 @@ impl Engine {
                 Done::Viewed(answer) => self.on_viewed(*answer),
                 Done::LeftoverEnded(left, ended) => self.on_leftover_ended(&left, ended),
                 Done::CardsProbed(tried) => self.on_cards_probed(tried),
+                Done::ZoneRead(calendar) => self.on_zone_read(calendar),
                 Done::MpsSwept(swept) => self.on_mps_swept(swept),
                 Done::NotRemoved(failed) => {
                     for (chore, error) in failed {
@@ -331,10 +341,29 @@ impl Engine {
             self.next_prune = now.boot + PRUNE_EVERY;
             self.prune(now);
         }
+        if now.boot >= self.next_zone {
+            self.read_zone(now.boot);
+        }
         if !self.quiet_done && now.boot - self.last_commit >= QUIET_AFTER {
             self.quiet_done = true;
             self.writer.quiet(now.wall);
         }
+    }
+
+    /// Has the rules read by which the clock of this place goes: whoever looks after the machine may have changed them.
+    fn read_zone(&mut self, now: BootTime) {
+        self.next_zone = now + ZONE_EVERY;
+        self.worker.start_task(Task::ReadZone);
+    }
+
+    fn on_zone_read(&mut self, calendar: Calendar) {
+        if calendar.zone() == self.controller.zone() {
+            return;
+        }
+        self.log
+            .line(Level::Info, &Line::new("zone").text("text", &"the clock goes by other rules from now on"));
+        self.happened(Event::ZoneRead(Box::new(calendar.zone().clone())));
+        self.calendar = calendar;
     }
 
     /// Has old jobs removed from the accounts.

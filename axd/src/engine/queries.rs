@@ -54,6 +54,20 @@ fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
     Ok(query)
 }
 
+/// What is said of a text that names no job. Elements and steps are written in forms that will name some.
+fn no_job(text: &str) -> String {
+    let is_job = |text: &str| text.parse::<JobId>().is_ok() || text.parse::<u32>().is_ok();
+    let part_of = |separator| text.split_once(separator).is_some_and(|(job, _)| is_job(job));
+    let name = quoted(text);
+    if part_of('_') {
+        format!("{name} is an element of an array, and arrays are not supported yet")
+    } else if part_of('.') {
+        format!("{name} is a step of a job, and steps are not supported yet")
+    } else {
+        format!("{name} is no job: ids look like ax-2026-0001, or 1")
+    }
+}
+
 impl Engine {
     /// Answers a read; `None` if there is no such thing.
     pub(super) fn query(&self, path: &[&str], person: &Person) -> Option<Response> {
@@ -86,9 +100,7 @@ impl Engine {
         let (number, id) = match (text.parse::<JobId>(), text.parse::<u32>()) {
             (Ok(id), _) => (id.number, Some(id)),
             (_, Ok(number)) => (JobNumber(number), None),
-            _ => {
-                return Err(refused(format!("{} is no job: ids look like ax-2026-0001, or 1", quoted(text))));
-            }
+            _ => return Err(refused(no_job(text))),
         };
         let found = match self.controller.job(number) {
             Some(job) => Some(job.id),
@@ -292,7 +304,12 @@ impl Engine {
     fn show_node(&self, name: &str, person: &Person) -> Result<Response, ApiError> {
         let unknown = || refused(format!("there is no node {}; 'ax node list' shows them", quoted(name)));
         let node = self.controller.nodes().find(|node| node.inventory.name.as_str() == name);
-        let node = node.ok_or_else(unknown)?;
+        let Some(node) = node else {
+            // One that is declared and was never here is in the list too.
+            let absent = self.nodes(person).into_iter().find(|node| node.name == name).ok_or_else(unknown)?;
+            let show = NodeShow { node: absent, cards: Vec::new(), decisions: Vec::new() };
+            return Ok(Response::json(200, &show));
+        };
         let read = |e: StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
         let cards = node.inventory.cards.iter().map(|card| self.card(node, card, person)).collect();
         let decisions = self.reader.node_log(&node.inventory.name).map_err(read)?;

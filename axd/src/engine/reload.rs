@@ -87,5 +87,6 @@ impl Engine {
         self.check_names();
         // What is kept for how long may have changed.
         self.next_prune = now().boot;
+        self.read_zone(now().boot);
     }
 }

@@ -21,14 +21,18 @@ use crate::worker::Task;
 pub(super) struct Rungs {
     driver: Tried,
     prober: Prober,
-    /// Attempts that began on cards before it was known that the driver limits these, of this daemon or an earlier one: they
-    /// are not limited.
-    before: BTreeSet<AttemptName>,
+    /// Attempts that began on cards before it was known that the driver limits these, of this daemon or an earlier one: there
+    /// they are not limited.
+    before: BTreeSet<(AttemptName, String)>,
     /// By card, the users for whom MPS could not be had there since the configuration was read.
     without_mps: BTreeMap<String, BTreeSet<Uid>>,
     /// MPS can be had, as far as that is known without trying; else why not.
     mps: Option<Result<(), String>>,
 }
+
+/// What is said where the folders of MPS daemons can't have a file system of their own.
+const UNBOUNDED: &str = "queues ask for MPS, and axd may not mount here: nothing but the memory of their jobs bounds what \
+                         users write to the folders of MPS daemons below /run (CAP_SYS_ADMIN would)";
 
 /// Whether a queue wants MPS, and nothing is in its way.
 fn mps_offer(config: &Config, parents: &[String]) -> Option<Result<(), String>> {
@@ -67,11 +71,16 @@ impl Rungs {
         let cards = inventory.cards.iter().filter(|card| is_measured(card) && card.hardware.mig.is_none());
         cards.map(|card| card.uuid.clone()).filter(|uuid| !self.driver.contains_key(uuid)).collect()
     }
-    /// Looks anew whether MPS can be had: the configuration was read. Whether there is something to say: why it can't.
+    /// Looks anew whether MPS can be had: the configuration was read. Whether there is something to say: why it can't, or
+    /// what is to be known of it.
     pub(super) fn look_for_mps(&mut self, config: &Config, parents: &[String]) -> Option<String> {
         self.without_mps.clear();
         self.mps = mps_offer(config, parents);
-        self.mps.as_ref()?.as_ref().err().map(|why| format!("queues ask for MPS, which can't be had: {why}"))
+        match self.mps.as_ref()? {
+            Err(why) => Some(format!("queues ask for MPS, which can't be had: {why}")),
+            Ok(()) if !ax_sys::mount::is_allowed() => Some(UNBOUNDED.to_owned()),
+            Ok(()) => None,
+        }
     }
 
     /// Writes down on each card who holds jobs to their slices of it.
@@ -138,18 +147,19 @@ impl Engine {
                 }
             }
         }
-        let limited = |card: &str| matches!(tried.get(card), Some(Ok(())));
+        let limited = |grant: &Grant| matches!(tried.get(&grant.uuid), Some(Ok(())));
         let attempts = self.controller.active_jobs().filter_map(|job| job.attempt.as_deref());
-        let on_them = |held: &Allocation| {
-            slices(held, &self.local.inventory.cards).any(|(grant, _)| limited(&grant.uuid))
-        };
-        let before: Vec<AttemptName> =
-            attempts.filter(|each| on_them(&each.allocation)).map(|each| each.name).collect();
+        let before: Vec<(AttemptName, String)> = attempts
+            .flat_map(|each| {
+                let held = slices(&each.allocation, &self.local.inventory.cards).map(|(grant, _)| grant);
+                held.filter(limited).map(|grant| (each.name, grant.uuid))
+            })
+            .collect();
         let lives = |attempt: &AttemptName| {
             let job = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
             job.is_some_and(|held| held.name == *attempt)
         };
-        self.rungs.before.retain(lives);
+        self.rungs.before.retain(|(attempt, _)| lives(attempt));
         self.rungs.before.extend(before);
         self.rungs.driver.extend(tried);
         self.rungs.mark(&mut self.local.inventory);
@@ -160,14 +170,15 @@ impl Engine {
     pub(super) fn recall_limits(&mut self, started: &Started) {
         let job = self.controller.job(started.attempt.job.number).and_then(|job| job.attempt.as_deref());
         let Some(held) = job.filter(|held| held.name == started.attempt) else { return };
-        if started.card_limits.is_none() && !self.driver_grants(&held.allocation).is_empty() {
-            self.rungs.before.insert(started.attempt);
-        }
+        let limited: Vec<&str> = started.card_limits.iter().flat_map(card_limit::limited).collect();
+        let held = slices(&held.allocation, &self.local.inventory.cards).map(|(grant, _)| grant.uuid);
+        let others: Vec<String> = held.filter(|uuid| !limited.contains(&uuid.as_str())).collect();
+        self.rungs.before.extend(others.into_iter().map(|uuid| (started.attempt, uuid)));
     }
 
-    /// Whether the driver holds an attempt to its slices of cards that it limits.
-    pub(super) fn is_limited_by_driver(&self, attempt: AttemptName) -> bool {
-        !self.rungs.before.contains(&attempt)
+    /// Whether the driver holds an attempt to its slice of a card that it limits.
+    pub(super) fn is_limited_by_driver(&self, attempt: AttemptName, card: &str) -> bool {
+        !self.rungs.before.contains(&(attempt, card.to_owned()))
     }
 
     /// Looks anew whether MPS can be had, and says why not.

@@ -28,9 +28,10 @@ use super::measures::Measures;
 
 use super::parked::Parked;
 use super::rungs::Rungs;
+use super::spares::Spares;
 use super::stored::Stored;
 use super::watched::Watched;
-use super::{Engine, now, reload, tokens};
+use super::{Engine, ZONE_EVERY, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
 use crate::card_limit::Prober;
@@ -124,6 +125,7 @@ impl Engine {
         let mut rungs = Rungs::probe(&local.inventory, prober);
         let mps = rungs.look_for_mps(&config, &containment.parents);
         rungs.mark(&mut local.inventory);
+        let calendar = Calendar::read(now().wall);
         let controller = Controller::restore(Snapshot {
             nodes: vec![local.inventory.clone()],
             jobs: restored.jobs.into_iter().map(|job| Arc::new(in_this_boot(job, same_boot))).collect(),
@@ -136,7 +138,7 @@ impl Engine {
             known: restored.known,
             history: restored.history,
             losses: restored.losses,
-            zone: Calendar.zone(now().wall),
+            zone: calendar.zone().clone(),
             config,
         });
         let at = now();
@@ -154,7 +156,7 @@ impl Engine {
             cards,
             sample: Default::default(),
             ledger: Default::default(),
-            calendar: Calendar,
+            calendar,
             controller,
             local,
             rungs,
@@ -192,9 +194,11 @@ impl Engine {
             usage: Default::default(),
             measures: Measures::since(at.wall, restored.forecasts),
             chores: Default::default(),
+            spares: Spares::of(&paths),
             next_rescan: at.boot + scheduling_interval,
             next_snapshot: at.boot + SNAPSHOT_EVERY,
             next_prune: at.boot,
+            next_zone: at.boot + ZONE_EVERY,
             last_commit: at.boot,
             quiet_done: false,
             leaving: false,
@@ -240,6 +244,10 @@ impl Engine {
     ) -> Result<(), Box<dyn std::error::Error>> {
         self.server.register(&self.poller)?;
         self.writer.record_snapshot(at, self.controller.snapshot());
+        if self.controller.has_renamed_cards() {
+            // Before anything can start there.
+            self.happened(Event::NodeRegistered(self.local.inventory.clone()));
+        }
         let active = self.controller.active_jobs();
         let alive: Vec<(Attempt, JobState)> =
             active.filter_map(|job| Some((job.attempt.as_deref()?.clone(), job.state))).collect();

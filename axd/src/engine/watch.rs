@@ -132,8 +132,9 @@ impl Engine {
     /// The slices of an attempt that nobody else holds it to for certain.
     fn watched(&self, attempt: &Attempt) -> Option<Watched> {
         let cards = &self.local.inventory.cards;
-        let held = slices(&attempt.allocation, cards)
-            .filter(|(_, rung)| *rung != Rung::Driver || !self.is_limited_by_driver(attempt.name));
+        let held = slices(&attempt.allocation, cards).filter(|(grant, rung)| {
+            *rung != Rung::Driver || !self.is_limited_by_driver(attempt.name, &grant.uuid)
+        });
         let number = |uuid: &str| cards.iter().find(|card| card.uuid == uuid).map(|card| card.index);
         let slices: Vec<_> = held.filter_map(|(grant, _)| Some((number(&grant.uuid)?, grant))).collect();
         (!slices.is_empty()).then_some(Watched { attempt: attempt.name, slices })

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -34,13 +34,12 @@ pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
     run(order, &group, &["-d"], "", START)?;
     ax_sys::crash_point!("mps started");
     // Whoever looks for it before that is there goes without MPS, silently.
-    let door = seat.pipe().join("control");
-    while fs::symlink_metadata(&door).is_err() {
+    while !seat.is_open()? {
         if !seat.lives()? {
             return Err("the MPS daemon ended at once".to_owned());
         }
         if Instant::now() > end {
-            return Err(format!("the MPS daemon has not opened {}", door.display()));
+            return Err(format!("the MPS daemon has not opened {}", seat.door().display()));
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -75,10 +75,18 @@ pub(crate) fn command_lines(axd: &Path, order: &Order) -> Result<CardLimits, Str
 /// The process behind such a command line.
 pub(crate) fn run(deed: Deed, order: &str) -> ExitCode {
     let done = serde_json::from_str::<Order>(order).map_err(|error| format!("--order: {error}"));
-    let done = done.and_then(|order| match deed {
+    ended(done.and_then(|order| match deed {
         Deed::Start => start(&order),
         Deed::Stop => stop(&order),
-    });
+    }))
+}
+
+/// The process that may hang where a folder is unmounted in which users can mount.
+pub(crate) fn unmount(folder: &Path) -> ExitCode {
+    ended(ax_sys::mount::detach(folder).map(drop).map_err(|error| error.to_string()))
+}
+
+fn ended(done: Result<(), String>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

@@ -13,7 +13,9 @@ use ax_core::record::UserRecord;
 use ax_sys::cgroup::device_filter::{self, DeviceFilter, DeviceKind};
 use ax_sys::cgroup::{JobGroup, Limits, Place, Removal};
 use ax_sys::lease;
+use ax_sys::mount::{self, Bound};
 use ax_sys::path::Dir;
+use ax_sys::process::{ErrandError, errand};
 
 use super::{Order, group_of};
 
@@ -22,6 +24,20 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// So many bytes of RAM a daemon and its server may use: some times what they do. It is on no job's account.
 const MEMORY: u64 = 4 << 30;
+
+/// So much the user may put into its folders: hundreds of times what daemons do. They are below `/run`, which others need.
+const ROOM: Bound = Bound { bytes: 32 << 20, entries: 4096 };
+
+/// Permission bits of what is above them: to be passed through by the user, not listed.
+const PASS: u32 = 0o711;
+
+/// Its folders for pipes and for logs, and the pipe that is there as soon as it answers.
+const PIPE: &str = "pipe";
+const LOG: &str = "log";
+const DOOR: &str = "control";
+
+/// The program of this process, also when another has taken its name.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// What daemons that have ended left behind.
 const REMAINS: &str = "remains";
@@ -59,10 +75,9 @@ fn make_folder(path: &Path, mode: u32) -> Result<(), String> {
 impl Seat {
     /// Takes it, as soon as nobody else looks; makes it if there is none.
     pub(super) fn take(folder: &Path, parents: &[String]) -> Result<Seat, String> {
-        // To be passed through by the user, not listed.
-        make_folder(folder.parent().unwrap_or(folder), 0o711)?;
+        make_folder(folder.parent().unwrap_or(folder), PASS)?;
         let lock = lock(folder)?;
-        make_folder(folder, 0o711)?;
+        make_folder(folder, PASS)?;
         make_folder(&folder.join("users"), 0o700)?;
         Ok(Seat { folder: folder.to_owned(), parents: parents.to_vec(), _lock: lock })
     }
@@ -111,21 +126,24 @@ impl Seat {
         self.folder.join("daemon")
     }
 
-    /// Where clients find it.
-    pub(super) fn pipe(&self) -> PathBuf {
-        self.home().join("pipe")
+    /// What clients find it by.
+    pub(super) fn door(&self) -> PathBuf {
+        self.home().join(PIPE).join(DOOR)
     }
 
-    /// Where it writes its logs.
-    fn logs(&self) -> PathBuf {
-        self.home().join("log")
+    /// Whether clients can find it. Its folder is the user's, who may have mounted there what never answers: that is not
+    /// asked, and as little is a link followed.
+    pub(super) fn is_open(&self) -> Result<bool, String> {
+        let pipe = Dir::open(self.home()).and_then(|home| home.open_dir_unmounted(PIPE));
+        pipe.and_then(|pipe| pipe.has_unmounted(DOOR)).map_err(|error| error.to_string())
     }
 
     /// New folders for it, which are the user's, and its group, fenced off as the jobs are.
     pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup, String> {
         let home = self.home();
-        DirBuilder::new().mode(0o711).create(&home).map_err(failed("making", &home))?;
-        for folder in [self.pipe(), self.logs()] {
+        DirBuilder::new().mode(PASS).create(&home).map_err(failed("making", &home))?;
+        self.bound(&home)?;
+        for folder in [home.join(PIPE), home.join(LOG)] {
             DirBuilder::new().mode(0o700).create(&folder).map_err(failed("making", &folder))?;
             give(&folder, &order.user)?;
         }
@@ -147,6 +165,14 @@ impl Seat {
         let owner = self.folder.join("owner");
         fs::write(&owner, order.user.uid.0.to_string()).map_err(failed("writing", &owner))?;
         Ok(group)
+    }
+
+    /// What the user writes there is bounded, if this daemon may mount; it has said so when it may not.
+    fn bound(&self, home: &Path) -> Result<(), String> {
+        match mount::of_memory(home, ROOM, PASS) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && !mount::is_allowed() => Ok(()),
+            other => other.map_err(|error| error.to_string()),
+        }
     }
 
     /// Its group, if there is one.
@@ -192,12 +218,17 @@ impl Seat {
         self.set_aside()
     }
 
-    /// The folders that were the user's are root's from now on, and where only root gets. Moved they can be whatever is in
-    /// them, and whatever is mounted there; that they can be removed is up to what the user has put there.
+    /// The folders that were the user's go, with what they lie on and whatever is mounted there. Where they lie on nothing
+    /// of their own they are root's from now on, and where only root gets. Moved they can be whatever is in them, and
+    /// whatever is mounted there; that they can be removed is up to what the user has put there.
     fn set_aside(&self) -> Result<(), String> {
         let home = self.home();
+        uncover(&home)?;
         let Ok(dir) = Dir::open(&home) else { return Ok(()) };
-        for name in ["pipe", "log"] {
+        if fs::remove_dir(&home).is_ok() {
+            return Ok(());
+        }
+        for name in [PIPE, LOG] {
             // Not by name: what is mounted there may answer never.
             if let Ok(folder) = dir.open_dir_unmounted(name) {
                 let _ = own(&folder);
@@ -216,6 +247,19 @@ impl Seat {
         };
         let removed = Dir::open(parent).and_then(|parent| parent.remove_tree(name, MOST));
         removed.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// Unmounts what was mounted for the user, who may have something open or mounted there.
+fn uncover(home: &Path) -> Result<(), String> {
+    if mount::take_away(home).map_err(|error| error.to_string())? {
+        return Ok(());
+    }
+    let words = [OWN_PROGRAM, "--unmount", &home.to_string_lossy()].map(str::to_owned);
+    match errand(&words, PATIENCE) {
+        // It is unmounted then; what has not ended is up to the user's own file system.
+        Ok(_) | Err(ErrandError::Late { .. }) => Ok(()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -194,6 +194,9 @@ impl Reader {
         let log = self.log(number)?;
         let mut view = self.account(&job, &log, now)?;
         view::add_decisions(&mut view, &log);
+        if let Some(details) = self.details(number)? {
+            view::add_submission(&mut view, &details);
+        }
         Ok(Some(view))
     }
 

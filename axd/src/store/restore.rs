@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use ax_core::controller::Known;
 use ax_core::id::{AttemptName, Epoch, HostName, JobNumber, Uid};
 use ax_core::job::Job;
+use ax_core::job::shared::Shared;
 use ax_core::schedule::fragmentation::Mix;
 use ax_core::schedule::history::History;
 use ax_core::schedule::losses::Losses;
@@ -150,6 +151,8 @@ impl Store {
 
     fn living_jobs(&self) -> Result<(Vec<Job>, Unreadable)> {
         let (mut jobs, mut unreadable) = (Vec::new(), Vec::new());
+        // Each as soon as it is read: what very many have for themselves for a while is not given back in one piece.
+        let mut shared = Shared::default();
         let sql = "SELECT number, core FROM jobs WHERE live = 1 ORDER BY number";
         let mut statement = self.connection.prepare(sql).doing("read", &self.database)?;
         let mut rows = statement.query([]).doing("read", &self.database)?;
@@ -157,7 +160,10 @@ impl Store {
             let number = JobNumber(row.get(0).doing("read", &self.database)?);
             let core = row.get_ref(1).doing("read", &self.database)?;
             match core.as_bytes().map_err(|e| e.to_string()).and_then(|text| job_of(number, text)) {
-                Ok(job) => jobs.push(job),
+                Ok(mut job) => {
+                    shared.share(&mut job);
+                    jobs.push(job);
+                }
                 Err(reason) => unreadable.push((number, reason)),
             }
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ax_core::api::{AttemptView, DecisionView, JobView, LearntView};
+use ax_core::directive::print;
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
 use ax_core::time::WallTime;
@@ -34,7 +35,7 @@ pub fn of_job(job: &Job) -> JobView {
         uid: job.owner.uid.0,
         queue: job.queue.to_string(),
         state: job.state,
-        reason: job.note.as_ref().map(ToString::to_string),
+        reason: job.rare.note.as_ref().map(ToString::to_string),
         reasons: Vec::new(),
         conditions: Vec::new(),
         priority: job.request.priority,
@@ -68,6 +69,9 @@ pub fn of_job(job: &Job) -> JobView {
         stderr: None,
         comment: None,
         unused_options: Vec::new(),
+        options: Vec::new(),
+        warnings: Vec::new(),
+        folder: None,
         idempotent: job.request.idempotent,
         requeue: job.request.requeue,
         retries: job.request.retries,
@@ -87,6 +91,26 @@ pub fn add_details(view: &mut JobView, job: &Job, details: &Details) {
     view.account.clone_from(&details.spec.account);
     view.unused_options = details.spec.unused.iter().map(shown).collect();
     view.ticket = details.spooled.then(|| job.key.ticket());
+}
+
+/// Adds how it was submitted, for who asks about this job alone.
+pub fn add_submission(view: &mut JobView, details: &Details) {
+    view.options = print(&details.spec).into_iter().filter_map(shown_option).collect();
+    view.warnings.clone_from(&details.warnings);
+    view.folder = Some(details.cwd.clone()).filter(|folder| !folder.is_empty());
+}
+
+/// Of variables the names alone: everybody may look at a job, and its environment is its owner's. What has a place of
+/// its own in the view is not said twice.
+fn shown_option(word: String) -> Option<String> {
+    let (option, value) = word.split_once('=').unwrap_or((&word, ""));
+    let name_of = |variable: &str| variable.split('=').next().unwrap_or_default().to_owned();
+    match option {
+        "--job-name" | "--queue" | "--account" | "--comment" | "--slurm" | "--chdir" | "--window" => None,
+        "--env" => Some(format!("--env={}=...", name_of(value))),
+        "--export" if value.contains('=') => Some("--export=...".to_owned()),
+        _ => Some(word),
+    }
 }
 
 /// Adds the attempts, and the files of the last one.

@@ -18,6 +18,14 @@ pub fn wall_ms() -> i64 {
     read_ms(libc::CLOCK_REALTIME)
 }
 
+/// Whether files that change from now on bear another time than this one, in seconds and nanoseconds since 1970. File
+/// systems of this machine take it from a clock that moves every few milliseconds.
+pub fn stamps_are_past(seconds: i64, nanoseconds: i64) -> bool {
+    let now = read(libc::CLOCK_REALTIME_COARSE);
+    // One without parts of seconds comes from a file system that has none, or once in ten million times.
+    nanoseconds != 0 && (now.tv_sec, now.tv_nsec) > (seconds, nanoseconds)
+}
+
 /// The kernel's random name of this boot, as text in lower case with dashes.
 ///
 /// # Errors
@@ -33,11 +41,16 @@ pub fn boot_id() -> Result<String> {
 }
 
 fn read_ms(clock: libc::clockid_t) -> i64 {
+    let now = read(clock);
+    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place for the answer. The call can't fail for these two clocks, which every
+    // SAFETY: `now` is a valid place for the answer. The call can't fail for these three clocks, which every
     // kernel since 2.6.39 has, so its return value says nothing.
     unsafe { libc::clock_gettime(clock, &mut now) };
-    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
+    now
 }
 
 /// How many seconds the caller's zone (`TZ`, else the system's) is east of Greenwich at a time, by the C library.

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ax_core::job::state::Outcome;
-use ax_core::record::{Assignment, AttemptResult, Report, Request, Started};
+use ax_core::record::{Assignment, AttemptResult, Report, Request, Started, Untouched};
 use ax_core::time::WallTime;
 use ax_sys::cgroup::{Events, Station};
 use ax_sys::pidfd::{Exit, ProcessIdentity};
@@ -46,6 +46,8 @@ pub(super) struct Attempt {
     /// Where this process goes; the unified part of the way is left until there is time.
     pub(super) station: Station,
     pub(super) fence: Option<Fence>,
+    /// The work folder as the job got it, if it is seen when something is done to it.
+    pub(super) work: Option<Untouched>,
     /// The script's own process, until it is reaped.
     pub(super) script: Option<i32>,
     /// There may be more zombies than were taken.
@@ -95,6 +97,7 @@ impl Attempt {
             awaits_tree: false,
             station: Station::default(),
             fence: None,
+            work: None,
             script: None,
             zombies: false,
             report: None,

@@ -10,7 +10,7 @@ use super::attempt::Attempt;
 use super::timers::Timers;
 use super::tree::Tree;
 use super::verdict::ScriptExit;
-use super::{FIRST_LOOK, wall_now};
+use super::{FIRST_LOOK, wall_now, work};
 
 /// Tries to write a result, in milliseconds.
 const LAST_TRY: u64 = 5000;
@@ -71,6 +71,7 @@ impl Attempt {
             never_started: self.facts.never_started(),
             limit_refused: self.facts.limit_refused,
             groups_gone,
+            work: self.work.filter(|left| groups_gone && work::is_untouched(&self.assignment, left)),
         }
     }
 

@@ -16,6 +16,7 @@ mod table;
 mod timers;
 pub(crate) mod tree;
 mod verdict;
+mod work;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

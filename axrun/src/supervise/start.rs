@@ -1,26 +1,23 @@
 //! The start of an attempt as far as its supervisor makes it: groups, work folder, record, sockets, child.
 //! Whatever fails here becomes the attempt's result. The child's own part is in `launch`.
 
-use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
 use std::time::Duration;
 
-use ax_core::record::{Assignment, FORMAT, ProcessMark, Started};
+use ax_core::record::{FORMAT, ProcessMark, Started};
 use ax_sys::cgroup::Station;
 use ax_sys::lease::Lease;
 use ax_sys::path::Dir;
 use ax_sys::process::{ErrandError, errand};
 use ax_sys::shared_word::Fence;
 use ax_sys::socket::Interest;
-use ax_sys::{Result, SysError, clock, crash_point};
+use ax_sys::{Result, clock, crash_point};
 
 use super::attempt::{Attempt, REPORT};
 use super::launch::Launch;
 use super::table::Event;
 use super::tree::Tree;
 use super::verdict::LaunchError;
-use super::{LEAVE_AFTER, OVERDUE_MARGIN, boot_now, wall_now};
+use super::{LEAVE_AFTER, OVERDUE_MARGIN, boot_now, wall_now, work};
 use crate::failure::Failure;
 
 impl Attempt {
@@ -40,7 +37,7 @@ impl Attempt {
         crash_point!("cgroup");
         // Before anything is in it, and for as long as it is there: also when we and axd are gone.
         tree.fence(&self.assignment).map_err(|error| ("device fence", error.to_string()))?;
-        make_work_folder(&self.assignment).map_err(|error| ("work folder", error.to_string()))?;
+        self.work = work::prepare(&self.assignment).map_err(|error| ("work folder", error.to_string()))?;
         // Before the fork: the watchdog finds what it may have to kill through this record, so nothing may live
         // in the groups before it is written.
         self.record_start().map_err(|error| ("record", error.to_string()))?;
@@ -110,6 +107,8 @@ impl Attempt {
             parent: self.own.pid.unsigned_abs(),
             as_root: ax_sys::credentials::own().0 == 0,
         };
+        // What the job does to its work folder shows, or it counts as touched.
+        self.work = self.work.filter(|work| clock::stamps_are_past(work.changed_s, work.changed_ns));
         let child = tree.fork(|parent| {
             // The child's copy only: while it is open the lease is held, whoever else has died.
             drop(lease.take());
@@ -122,35 +121,5 @@ impl Attempt {
         let limit = self.assignment.ending.limit;
         self.timers.limit = limit.map(|limit| clock::boot_ms().saturating_add(limit.0));
         Ok(())
-    }
-}
-
-/// The attempt's own folder for the user. Its parents are root's and may be passed through, not listed.
-fn make_work_folder(assignment: &Assignment) -> Result<()> {
-    let path = Path::new(&assignment.work_dir);
-    let failed = |doing, error| SysError::new(doing, path.display(), error);
-    let make = || std::fs::DirBuilder::new().mode(0o700).create(path);
-    let made = match make() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let parent = path.parent().unwrap_or(path);
-            let parents = std::fs::DirBuilder::new().mode(0o711).recursive(true).create(parent);
-            parents.map_err(|error| failed("make the folders above", error))?;
-            make()
-        }
-        other => other,
-    };
-    let user = &assignment.user;
-    match made {
-        // Somebody prepared it. Only root could, but an odd one is no work folder.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let meta = std::fs::symlink_metadata(path).map_err(|error| failed("look at", error))?;
-            if meta.is_dir() && meta.uid() == user.uid.0 {
-                return Ok(());
-            }
-            Err(failed("use as work folder", error))
-        }
-        Err(error) => Err(failed("make work folder", error)),
-        Ok(()) => std::os::unix::fs::lchown(path, Some(user.uid.0), Some(user.gid.0))
-            .map_err(|error| failed("give to the user", error)),
     }
 }

@@ -1,7 +1,7 @@
 //! What administrators do: reload the configuration, check it and scripts,
 //! look after the database; and what nobody else may.
 
-use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, signal, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, ran, signal, wait_for};
 
 const LONG: &str = "#!/bin/sh\nsleep 600\n";
 
@@ -96,7 +96,8 @@ fn files_are_checked_without_a_daemon() {
     let line = cluster.refused(65, ALICE, "axctl", &["check", "bad.sh"]);
     assert!(line.contains("bad.sh:2:5: unknown option '--tmie'; did you mean '--time'?"), "{line}");
     cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: 2}\n");
-    cluster.ok(ALICE, "axctl", &["check", "c.yaml"]);
+    let said = cluster.ok(ALICE, "axctl", &["check", "c.yaml"]);
+    assert_eq!(said, "c.yaml: a configuration that axd accepts\n");
     cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: many}\n");
     let line = cluster.refused(78, ALICE, "axctl", &["check", "c.yaml"]);
     assert!(line.contains("c.yaml:2:"), "{line}");
@@ -108,6 +109,21 @@ fn files_are_checked_without_a_daemon() {
     std::fs::create_dir(cluster.home(ALICE).join("dir.yaml")).unwrap();
     let line = cluster.refused(78, ALICE, "axctl", &["check", "dir.yaml"]);
     assert!(line.contains("it is not a regular file"), "{line}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_line_and_74_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    for words in [&["check"][..], &["db", "check"], &["db", "events"], &["diag"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = cluster.command(ROOT, cluster.program("axctl"));
+        let ran = ran(command.args(words).stdout(full).output().unwrap());
+        assert_eq!((ran.code, ran.err.lines().count()), (74, 1), "{words:?}: {ran:?}");
+        assert!(ran.err.starts_with("axctl: cannot write the output: No space"), "{words:?}: {ran:?}");
+    }
 }
 
 #[test]
@@ -194,4 +210,23 @@ fn the_database_is_copied_and_checked_while_jobs_run() {
     std::fs::copy(&copy, state.join("ax.db")).unwrap();
     cluster.start();
     cluster.wait_state(&id, &["RUNNING"]);
+}
+
+#[test]
+fn the_founding_sample_runs_and_shows_who_has_never_come_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(
+        "cluster:\n  name: lab-cluster\n  heartbeat_timeout: 60\nresources:\n  gpu_nodes:\n    - host: gpu-01\n      \
+         gpus: 8\n      mem_per_gpu: 80\n    - host: gpu-02\n      gpus: 4\n      mem_per_gpu: 40\nqueues:\n  - name: \
+         default\n    max_running: 4\n    priority: 5\n  - name: high\n    max_running: 2\n    priority: 10\npolicy:\n  \
+         scheduler: fair_share\n  preemption: true\n  task_timeout: 86400\n  retry_count: 2\n",
+    );
+    let list = cluster.ok(ALICE, "ax", &["node", "list", "--wide"]);
+    assert_eq!(list.lines().filter(|line| line.contains("never registered")).count(), 2, "{list}");
+    let shown = cluster.ok(ALICE, "ax", &["node", "show", "gpu-01"]);
+    assert!(shown.contains("never registered") && shown.contains("it is declared"), "{shown}");
+    let job = cluster.job(&cluster.submit(ALICE, &["--hold", "-q", "high"], LONG));
+    assert_eq!((&job["time_limit_s"], &job["retries"]), (&86_400.into(), &2.into()), "{job}");
 }

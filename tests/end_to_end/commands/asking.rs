@@ -266,3 +266,29 @@ fn a_filter_that_can_fit_nothing_is_said_so() {
         assert!(line.contains("JOB"), "{line}");
     }
 }
+
+#[test]
+fn the_status_has_all_that_was_asked_for_but_no_values_of_variables_as_root() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let options = ["--hold", "--lease-timeout=20", "--retry-delay=3", "--signal=B:USR1@90", "--grace=7"];
+    let more = ["--env=TOKEN=secret", "--export=ALL,KEY=secret", "--chdir=/tmp", "-J", "a name"];
+    let id = cluster.submit(ALICE, &[&options[..], &more].concat(), "#!/bin/sh\ntrue\n#AX -t 5\n");
+    let job = cluster.job(&id);
+    let said: Vec<&str> = job["options"].as_array().unwrap().iter().map(|o| o.as_str().unwrap()).collect();
+    let expected =
+        ["--hold", "--retry-delay=3s", "--lease-timeout=20s", "--signal=B:USR1@1m30s", "--grace=7s"];
+    assert_eq!(said, [&expected[..], &["--export=...", "--env=TOKEN=..."]].concat());
+    assert_eq!(job["folder"], "/tmp");
+    let text = cluster.ok(BOB, "ax", &["status", &id]);
+    assert!(
+        !text.contains("secret") && !cluster.ok(BOB, "ax", &["status", "--json", &id]).contains("secret")
+    );
+    assert!(text.contains("options     --hold --retry-delay=3s --lease-timeout=20s"), "{text}");
+    assert!(
+        text.contains(":3:1: #AX after the first command is ignored"),
+        "what was warned of is kept: {text}"
+    );
+}

@@ -1,10 +1,11 @@
 //! A job's files: where its output goes and as whom it is made, its input, its
 //! folder, its own spool folder and its script.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use crate::cluster::{ALICE, BOB, Cluster, as_root, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, User, as_root, wait_for};
 
 const SAY: &str = "#!/bin/sh\necho out\necho err >&2\n";
 
@@ -140,4 +141,30 @@ fn the_attempt_has_a_spool_folder_of_its_own() {
     let meta = fs::metadata(&folder).unwrap();
     assert_eq!((meta.uid(), meta.mode() & 0o777), (ALICE.uid, 0o700));
     assert_eq!(fs::read_to_string(format!("{folder}/x")).unwrap(), "kept\n", "it stays for a while");
+}
+
+#[test]
+fn a_spool_folder_that_was_left_alone_is_had_by_the_same_user_s_next_job_and_nobody_else() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let inode_after = |user: User, deed: &str| {
+        let script = format!("#!/bin/sh\n{deed}\nls -A $AX_SPOOL_JOB_DIR; stat -c %i $AX_SPOOL_JOB_DIR\n");
+        let job = cluster.ends(user, &["-o", "o"], &script);
+        assert_eq!(job["state"], "SUCCEEDED", "{job:#} {}", cluster.read(user, "o"));
+        cluster.read(user, "o").trim().parse::<u64>().expect("an empty folder")
+    };
+    let mut had = BTreeSet::new();
+    // Not that of a job that began within the same tick of the kernel's clock as its folder was made.
+    wait_for("a folder to be had again", || !had.insert(inode_after(ALICE, "")));
+    for _ in 0..3 {
+        assert!(!had.contains(&inode_after(BOB, "")), "Alice's: she may have it open");
+    }
+    // Had by one that lets others look into it for a moment: who looked may look still.
+    let open = "chmod 755 $AX_SPOOL_JOB_DIR; chmod 700 $AX_SPOOL_JOB_DIR";
+    let opened = BTreeSet::from([inode_after(ALICE, open), inode_after(ALICE, open)]);
+    for _ in 0..4 {
+        assert!(!opened.contains(&inode_after(ALICE, "")));
+    }
 }

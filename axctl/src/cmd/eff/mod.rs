@@ -7,9 +7,9 @@ use ax_core::api::{CardView, UsageView};
 use ax_core::time::Span;
 use unicode_width::UnicodeWidthStr;
 
+use crate::client::named;
 use crate::failure::Failure;
 use crate::fields::{card_memory, megabytes};
-use crate::http::encode;
 use crate::session::Session;
 use crate::shown::shown;
 use crate::style::Paint;
@@ -60,7 +60,7 @@ fn facts_of(
     cards: &mut Option<Vec<CardView>>,
 ) -> Result<Facts, Failure> {
     let job = session.client.job(name)?;
-    let usage: UsageView = session.client.get(&format!("/api/v1/jobs/{}/usage", encode(name)))?;
+    let usage: UsageView = session.client.get(&format!("/api/v1/jobs/{}/usage", named(name)?))?;
     if cards.is_none() && !job.gpu_uuids.is_empty() {
         *cards = Some(session.client.get("/api/v1/cards")?);
     }

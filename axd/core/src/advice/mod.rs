@@ -5,12 +5,12 @@
 // controller, the next pass is made there, and the job starts in it. Of
 // each amount the search finds the least reduction that does. Steps are those in
 // which people write: whole minutes (seconds, of a minute), whole gigabytes of
-// host memory (megabytes, of one), tenths of a gigabyte of a card, CPUs, cards.
+// host memory (megabytes, of one), tenths of a gigabyte of a card, CPUs, cards, nodes.
 //
 // The cheapest change is the one that gives up the least part of what was asked
 // for: (before − after) / before, compared exactly. Another queue, another
 // type of card and other features give up nothing. Among equals the order is queue, time,
-// type, features, memory of cards, host memory, CPUs, cards; among queues that of the
+// type, features, memory of cards, host memory, CPUs, cards, nodes; among queues that of the
 // configuration, among types "any" first, then by name.
 //
 // How the search is exact without trying every step: what a pass finds when it
@@ -68,9 +68,11 @@ pub struct Advice {
 
 impl Advice {
     fn nothing(job: &Job) -> Advice {
-        // Whether it could do with fewer nodes nobody has tried.
-        let what = if job.request.several().is_some() { "asks for on each node" } else { "asks for" };
-        let text = format!("no single change of what it {what} would start it at once");
+        let text = match job.state {
+            JobState::Pending => "no shorter --time would start it at once",
+            _ => "no single change of what it asks for would start it at once",
+        };
+        let text = text.to_owned();
         Advice { remedy: None, option: None, node: None, cards: Vec::new(), text, room: None }
     }
 
@@ -104,6 +106,7 @@ impl Advice {
         let any = if *remedy == Remedy::Kind(None) { " (of any type)" } else { "" };
         let with = match remedy {
             Remedy::AnyFeatures => "without --constraint".to_owned(),
+            Remedy::Nodes(_) => format!("with {option}, as much on each,"),
             _ => format!("with {option}{any}"),
         };
         let text = format!("{with} at once on {place}");
@@ -115,10 +118,11 @@ impl Advice {
 
 impl Controller {
     /// The cheapest single change with which a waiting job would start in the next pass. `may_use` says which queues its
-    /// owner may use. Nothing for a job that waits for something of its own, that others are being ended for, or that
-    /// starts as it is.
+    /// owner may use. Nothing for a job that others are being ended for, that starts as it is, or that waits for something
+    /// of its own, unless it is that it is too long for what is left of its hours.
     pub fn advise(&self, now: Now, number: JobNumber, may_use: &dyn Fn(&Queue) -> bool) -> Option<Advice> {
-        let job = self.job(number).filter(|job| job.state == JobState::Ready)?;
+        let tried = |job: &&Job| job.state == JobState::Ready || self.is_too_long(job, now);
+        let job = self.job(number).filter(tried)?;
         let mut search = Search { controller: self, now, job, copy: None };
         if self.claim_of(number).is_some() || search.try_with(job.clone()).given.is_some() {
             return None;
@@ -144,6 +148,7 @@ impl Search<'_> {
     fn with(&self, remedy: &Remedy) -> Job {
         let mut job = self.job.clone();
         remedy.apply(&mut job);
+        self.controller.get_ready(&mut job, self.now);
         job
     }
 
@@ -158,7 +163,10 @@ impl Search<'_> {
     /// The cheapest change of all: what gives up nothing; then the amounts, that first which may give up least. Once one
     /// is found that is no dearer than any of the others could be, those are not tried.
     fn cheapest(&mut self, may_use: &dyn Fn(&Queue) -> bool) -> Option<Found> {
-        if let Some(found) = self.first_of(self.queues(may_use)) {
+        // Of what is too long for its hours nothing else helps.
+        let in_time = self.job.state == JobState::Ready;
+        let queues = if in_time { self.queues(may_use) } else { Vec::new() };
+        if let Some(found) = self.first_of(queues) {
             return Some(found);
         }
         // No other change opens a queue, or gives its owner a place.
@@ -168,7 +176,8 @@ impl Search<'_> {
             .filter(|queue| self.controller.may_start(queue))
             .filter(|_| self.controller.user_limit(self.job, &UserPlaces::default()).is_none())?;
         let features = self.job.request.features().map(|_| Remedy::AnyFeatures);
-        if let Some(found) = self.first_of(self.kinds().into_iter().chain(features).collect()) {
+        let others = self.kinds().into_iter().chain(features).filter(|_| in_time).collect();
+        if let Some(found) = self.first_of(others) {
             return Some(found);
         }
         let mut left = self.amounts();
@@ -179,6 +188,10 @@ impl Search<'_> {
                 break;
             }
             let Some((steps, given)) = self.least(&scale, most) else { continue };
+            // A limit below what it is expected to take is no advice.
+            if matches!(scale.remedy(steps), Remedy::Time(limit) if self.job.request.estimate > Some(limit)) {
+                continue;
+            }
             if best.as_ref().is_none_or(|(least, known, _)| scale.compare(steps, least, *known).is_lt()) {
                 best = Some((scale, steps, given));
             }
@@ -264,15 +277,16 @@ impl Search<'_> {
 
     fn has_room(&self, job: &Job) -> bool {
         let (nodes, nothing) = (self.controller.all_nodes(), Timeline::new(self.now.wall));
-        self.controller.rules().places(nodes, &nothing, job, self.now.wall, Span::ZERO).is_some()
+        job.state == JobState::Ready
+            && self.controller.rules().places(nodes, &nothing, job, self.now.wall, Span::ZERO).is_some()
     }
 }
 
 impl Look {
     fn has_room(&self, controller: &Controller, job: &Job) -> bool {
-        let (now, length) = (self.timeline.now(), controller.planned(job));
+        let (now, length) = (self.timeline.now(), controller.fitting(job, &self.timeline));
         let place = || controller.rules().places(&self.nodes, &self.timeline, job, now, length);
-        self.left.is_enough(job) && place().is_some()
+        job.state == JobState::Ready && self.left.is_enough(job) && place().is_some()
     }
 }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::id::QueueName;
 use crate::job::Job;
 use crate::job::request::CardRequest;
+use crate::job::spec::NodeCount;
+use crate::job::state::JobState;
 use crate::size::Megabytes;
 use crate::time::Span;
 
@@ -29,6 +31,8 @@ pub enum Remedy {
     Cpus(u32),
     /// Fewer cards.
     Gpus(u32),
+    /// Fewer nodes, with as much on each.
+    Nodes(u32),
 }
 
 /// The bytes of the step in which memory of cards is tried: a tenth of a gigabyte, as cards are sold.
@@ -53,6 +57,9 @@ impl Remedy {
             Remedy::Ram(ram) => request.ram = *ram,
             Remedy::Cpus(cpus) => request.cpus = *cpus,
             Remedy::Gpus(count) => cards.iter_mut().for_each(|cards| cards.count = *count),
+            Remedy::Nodes(nodes) => request.set_special(|special| {
+                special.nodes = (*nodes > 1).then_some(NodeCount { min: *nodes, max: *nodes });
+            }),
         }
     }
 
@@ -80,6 +87,7 @@ impl Remedy {
             Remedy::Ram(Megabytes(mb)) => format!("--ram {mb}M"),
             Remedy::Cpus(cpus) => format!("--cpus-per-task {cpus}"),
             Remedy::Gpus(count) => format!("--gpus {count}"),
+            Remedy::Nodes(nodes) => format!("--nodes {nodes}"),
         }
     }
 }
@@ -92,10 +100,12 @@ pub(super) enum Amount {
     Ram,
     Cpus,
     Gpus,
+    Nodes,
 }
 
 /// All of them.
-pub(super) const AMOUNTS: [Amount; 5] = [Amount::Time, Amount::Mem, Amount::Ram, Amount::Cpus, Amount::Gpus];
+pub(super) const AMOUNTS: [Amount; 6] =
+    [Amount::Time, Amount::Mem, Amount::Ram, Amount::Cpus, Amount::Gpus, Amount::Nodes];
 
 /// How an amount of one job can be made less: by whole steps, of which at least one is left.
 #[derive(Debug, Clone, Copy)]
@@ -116,19 +126,20 @@ impl Scale {
         let request = &job.request;
         let cards = request.cards.as_ref();
         let now = match amount {
-            // An estimate is what is planned with: a shorter limit changes nothing.
-            Amount::Time if request.estimate.is_some() => return None,
+            // An estimate is what is planned with: a shorter limit changes nothing, unless hours are too short for it.
+            Amount::Time if request.estimate.is_some() && job.state != JobState::Pending => return None,
             Amount::Time => request.time_limit.unwrap_or(whole.length).0,
             Amount::Mem => cards?.slice.unwrap_or(whole.card).0,
             Amount::Ram => request.ram.0,
             Amount::Cpus => u64::from(request.cpus),
             Amount::Gpus => u64::from(cards?.count),
+            Amount::Nodes => u64::from(request.nodes().min),
         };
         let unit = match amount {
             Amount::Time if now > 60_000 => 60_000,
             Amount::Time => 1000,
             Amount::Ram if now > 1024 => 1024,
-            Amount::Ram | Amount::Cpus | Amount::Gpus | Amount::Mem => 1,
+            Amount::Ram | Amount::Cpus | Amount::Gpus | Amount::Nodes | Amount::Mem => 1,
         };
         let most = match amount {
             // The most tenths that make less megabytes.
@@ -148,6 +159,7 @@ impl Scale {
             Amount::Ram => Remedy::Ram(Megabytes(value)),
             Amount::Cpus => Remedy::Cpus(number()),
             Amount::Gpus => Remedy::Gpus(number()),
+            Amount::Nodes => Remedy::Nodes(number()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a pass has found out: which jobs need not be looked at any more.
 
 use crate::schedule::lane::Worth;
-use crate::schedule::order::{ShapeId, Waiting};
+use crate::schedule::order::{Lengths, ShapeId, Waiting};
 use crate::time::Span;
 
 /// What a pass has found out about the shapes of jobs: as long as nothing ends, what did not fit will not fit.
@@ -26,8 +26,10 @@ pub(super) struct OfShape {
 impl Blocked {
     const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0, barred: false };
 
-    pub(super) fn covers(&self, waiting: &Waiting) -> bool {
-        self.of(waiting.shape).length <= waiting.length
+    const NONE: Worth = Worth { shorter_than: Span(0), by: Lengths::Planned, from_priority: u8::MAX };
+
+    pub(super) fn covers(&self, waiting: &Waiting, by: Lengths) -> bool {
+        self.of(waiting.shape).length <= waiting.by(by)
     }
 
     pub(super) fn of(&self, shape: ShapeId) -> OfShape {
@@ -55,18 +57,18 @@ impl Blocked {
     /// All jobs but those that limits hold back.
     pub(super) fn unbarred(&self, shape: ShapeId) -> Worth {
         match self.of(shape).barred {
-            true => Worth { shorter_than: Span(0), from_priority: u8::MAX },
-            false => Worth { shorter_than: Span(u64::MAX), from_priority: 0 },
+            true => Self::NONE,
+            false => Worth { shorter_than: Span(u64::MAX), by: Lengths::Planned, from_priority: 0 },
         }
     }
 
     /// Which jobs of a shape could still be started, or have others go.
-    pub(super) fn worth(&self, shape: ShapeId) -> Worth {
+    pub(super) fn worth(&self, shape: ShapeId, by: Lengths) -> Worth {
         let OfShape { length, no_victims_below, barred } = self.of(shape);
         if barred {
-            return Worth { shorter_than: Span(0), from_priority: u8::MAX };
+            return Self::NONE;
         }
         let from_priority = self.urgent.map_or(u8::MAX, |urgent| urgent.max(no_victims_below));
-        Worth { shorter_than: length, from_priority }
+        Worth { shorter_than: length, by, from_priority }
     }
 }

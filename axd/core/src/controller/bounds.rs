@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, Most};
 use crate::id::{JobId, QueueName, Uid};
 use crate::job::Job;
-use crate::job::bounds::{Bounds, Cards, SumId};
+use crate::job::bounds::{Bounds, Cards, SumId, WholeNode};
 use crate::node::Nodes;
 use crate::size::Megabytes;
 use crate::text;
@@ -49,21 +49,24 @@ impl Counted {
         }
     }
 
-    /// So much of it a job asks for on all of its nodes.
+    /// So much of it a job holds on all of its nodes, or asks for: of whole nodes all that they have.
     pub(crate) fn of(self, job: &Job) -> u64 {
-        match self {
-            Counted::Jobs => 1,
+        let whole = job.attempt.as_deref().filter(|_| job.request.exclusive && job.state.is_active());
+        match (self, whole) {
+            (Counted::Jobs, _) => 1,
+            (Counted::Cpus, Some(attempt)) => attempt.parts().map(|part| part.cpus.len() as u64).sum(),
+            (Counted::Ram, Some(attempt)) => attempt.parts().map(|part| part.ram.0).sum(),
             _ => self.on_each(job).saturating_mul(u64::from(job.width())),
         }
     }
 
     /// So much of it a job asks for on each of its nodes; a job is one whatever these are.
     fn on_each(self, job: &Job) -> u64 {
-        let request = &job.request;
+        let (request, whole) = (&job.request, job.bounds.as_ref().and_then(|bounds| bounds.whole));
         match self {
             Counted::Cards => request.cards.as_ref().map_or(0, |cards| u64::from(cards.count)),
-            Counted::Cpus => u64::from(request.cpus),
-            Counted::Ram => request.ram.0,
+            Counted::Cpus => u64::from(whole.map_or(request.cpus, |whole| whole.cpus)),
+            Counted::Ram => whole.map_or(request.ram, |whole| whole.ram).0,
             Counted::Jobs => 0,
         }
     }
@@ -112,8 +115,8 @@ struct Limit {
     max: Option<u64>,
 }
 
-/// Which limits concern a job, in which sums it counts, for whom its slice is under MPS.
-type Concerned = (Vec<usize>, Vec<SumId>, Option<Uid>);
+/// Which limits concern a job, in which sums it counts, for whom its slice is under MPS, how large its whole nodes may be.
+type Concerned = (Vec<usize>, Vec<SumId>, Option<Uid>, Option<WholeNode>);
 
 /// All limits, and what is held under them.
 #[derive(Debug, Clone, Default)]
@@ -238,7 +241,7 @@ impl Limits {
     }
 
     /// What a job is bound to; nothing: no limit concerns it.
-    pub(crate) fn bounds(&mut self, job: &Job) -> Option<Arc<Bounds>> {
+    pub(crate) fn bounds(&mut self, job: &Job, nodes: &Nodes) -> Option<Arc<Bounds>> {
         if self.limits.is_empty() && self.mps.is_empty() {
             return None;
         }
@@ -252,11 +255,12 @@ impl Limits {
             return None;
         }
         let sums: Vec<SumId> = own.iter().filter_map(|at| self.sum(*at, job)).collect();
-        let key = (own, sums, mps);
+        let whole = self.whole_node(job, &own, nodes);
+        let key = (own, sums, mps, whole);
         if let Some(known) = self.known.get(&key) {
             return Some(Arc::clone(known));
         }
-        let mut bounds = Bounds { mps, sums: key.1.clone(), ..Bounds::default() };
+        let mut bounds = Bounds { mps, whole, sums: key.1.clone(), only: None };
         for limit in key.0.iter().map(|at| &self.limits[*at]) {
             bounds.only = match (bounds.only.take(), &limit.only) {
                 (Some(a), Some(b)) => Some(both(&a, b)),
@@ -266,6 +270,35 @@ impl Limits {
         let bounds = Arc::new(bounds);
         self.known.insert(key, Arc::clone(&bounds));
         Some(bounds)
+    }
+
+    /// How large the nodes may be that a job has for itself: so many of them as it needs are never more than its limits
+    /// let one hold. Of those the largest, so that whichever it gets there is room for it; if they are too few, so large
+    /// that it is no use to wait.
+    fn whole_node(&self, job: &Job, own: &[usize], nodes: &Nodes) -> Option<WholeNode> {
+        let of = |what| own.iter().map(|at| &self.limits[*at]).filter(move |limit| limit.what == what);
+        let count = job.request.nodes().min;
+        let most =
+            |what| of(what).filter_map(|limit| limit.max).min().map(|max| max / u64::from(count.max(1)));
+        let (cpus, ram) = (most(Counted::Cpus), most(Counted::Ram));
+        if !job.request.exclusive || (cpus, ram) == (None, None) {
+            return None;
+        }
+        let could =
+            nodes.iter().filter(|node| node.could_ever_hold(&*job.request, 0)).map(|node| &node.inventory);
+        let mut could: Vec<WholeNode> = could.map(|has| WholeNode { cpus: has.cpus, ram: has.ram }).collect();
+        could.sort_unstable();
+        let may = |whole: &&WholeNode| {
+            cpus.is_none_or(|most| u64::from(whole.cpus) <= most)
+                && ram.is_none_or(|most| whole.ram.0 <= most)
+        };
+        let allowed: Vec<&WholeNode> = could.iter().filter(may).collect();
+        if allowed.len() < count as usize {
+            return could.iter().find(|whole| !may(whole)).copied();
+        }
+        let (cpus, ram) =
+            (allowed.iter().map(|has| has.cpus).max()?, allowed.iter().map(|has| has.ram).max()?);
+        Some(WholeNode { cpus, ram })
     }
 
     /// The sum in which a job counts under a limit, if that limits a number.
@@ -311,6 +344,12 @@ impl Limits {
     /// What is counted together.
     pub(crate) fn sum_of(&self, id: SumId) -> Option<&Sum> {
         self.sums.get(&id)
+    }
+
+    /// Of each sum in which a job counts: the most, and what it counts.
+    pub(crate) fn amounts(&self, job: &Job) -> impl Iterator<Item = (SumId, u64, u64)> {
+        let sums = sums_of(job).iter().filter_map(|id| Some((*id, self.sums.get(id)?)));
+        sums.map(|(id, sum)| (id, sum.max, sum.what.of(job)))
     }
 
     /// Who confines a job to certain cards.

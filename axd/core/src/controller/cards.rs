@@ -1,7 +1,6 @@
 //! What becomes of cards and nodes beside what jobs hold of them: what is seen on a card, what is wrong with one, and
 //! what people take out of use and give back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::ErrorClass;
@@ -9,11 +8,12 @@ use crate::gpu::{CardName, CardState, Health};
 use crate::id::{HostName, JobId, JobNumber};
 use crate::job::state::Outcome;
 use crate::job::{Actor, AttemptEnd, Job};
-use crate::node::{Allocation, Card, Node};
+use crate::node::{Allocation, Card};
 use crate::size::Megabytes;
 use crate::text::listed;
 
 use super::event::NodeWish;
+use super::renaming::number_of;
 use super::{Controller, Decision};
 
 impl Controller {
@@ -26,22 +26,6 @@ impl Controller {
     pub(super) fn weigh_cards(&mut self) {
         let bound = self.foreign_bound();
         self.nodes.iter_mut().for_each(|node| node.weigh(bound));
-    }
-
-    /// A node that is new, or comes again, is known by what was known of it.
-    pub(super) fn remember(&mut self, node: &mut Node, out: &mut Vec<Decision>) {
-        let name = node.inventory.name.clone();
-        let bound = self.foreign_bound();
-        let mut known = self.absent.remove(&name).unwrap_or_default();
-        if let Some(before) = self.nodes.get(&name) {
-            known.cards.extend(before.card_states().clone());
-            known.drained = before.drained().map(Into::into);
-        }
-        for card in &node.inventory.cards {
-            take_over(&name, card, &mut known.cards, out);
-        }
-        node.know_cards(known.cards, bound);
-        node.drain(known.drained);
     }
 
     /// What is known of a card has changed.
@@ -64,6 +48,8 @@ impl Controller {
                 health: before.health,
                 why: before.why,
                 faulty: before.faulty || state.faulty,
+                number: before.number,
+                formerly: before.formerly,
                 ..state
             };
         }
@@ -74,13 +60,17 @@ impl Controller {
         &mut self,
         name: &HostName,
         uuid: &str,
-        state: CardState,
+        mut state: CardState,
         actor: &Actor,
         out: &mut Vec<Decision>,
     ) {
         let bound = self.foreign_bound();
         let Some(node) = self.nodes.get(name) else { return };
         let before = node.card_state(uuid).cloned().unwrap_or_default();
+        if state.health == Health::Drained && before.health != Health::Drained {
+            let card = node.inventory.cards.iter().find(|card| card.uuid == uuid);
+            state.number = card.and_then(|card| number_of(card, name));
+        }
         if before == state {
             return;
         }
@@ -176,7 +166,10 @@ impl Controller {
                 let healthy = CardState { health: Health::Healthy, ..before };
                 return refused(format!("{who} is not clean: {}", healthy.outside_in_words()));
             }
-            NodeWish::Resume => CardState { health: Health::Healthy, why: None, faulty: false, ..before },
+            NodeWish::Resume => {
+                let (number, formerly) = (None, None);
+                CardState { health: Health::Healthy, why: None, faulty: false, number, formerly, ..before }
+            }
         };
         self.set_card(name, &uuid, state, actor, out);
         Ok(())
@@ -200,24 +193,30 @@ impl Controller {
         out.push(Decision::NodeMoved { node: name.clone(), drained, actor, what });
     }
 
-    /// Who ran out of a card's memory and was seen to use far less than was its own: then the card is what is odd.
+    /// Who failed by itself far below its slice, of a card that had not so much left for it, since memory is in use there of
+    /// which nobody says whose it is: then the card is what is odd. What others hold makes no card suspect: they are named.
     pub(super) fn suspect_cards(&mut self, number: JobNumber, end: &AttemptEnd, out: &mut Vec<Decision>) {
-        let Some(job) = self.jobs.get(&number).filter(|_| end.outcome == Outcome::OutOfMemory) else {
-            return;
-        };
+        let failed = end.outcome == Outcome::Failed;
+        let Some(job) = self.jobs.get(&number).filter(|_| failed) else { return };
         let (Some(attempt), Some(peak)) = (job.attempt.as_deref(), end.card_peak) else { return };
-        // By itself a job runs out of the host's memory.
-        if attempt.ending.as_ref().is_none_or(|(outcome, _)| *outcome != Outcome::OutOfMemory) {
+        if attempt.ending.is_some() {
             return;
         }
         let (id, held): (_, Vec<Allocation>) = (job.id, attempt.parts().cloned().collect());
         for (node, share) in held.iter().flat_map(|part| part.cards.iter().map(|share| (&part.node, share))) {
             let Some(slice) = share.slice.filter(|slice| peak.0 < slice.0 / 2) else { continue };
             let known = self.nodes.get(node).and_then(|node| node.card_state(&share.uuid));
-            let known = known.cloned().unwrap_or_default();
-            if known.health == Health::Healthy {
-                let (peak, slice) = (peak.of_card(), slice.of_card());
-                let why = Some(format!("{id} ran out of its {slice} there and was seen to use {peak}"));
+            let Some(known) = known.filter(|known| known.health == Health::Healthy).cloned() else {
+                continue;
+            };
+            let Some(had) = known.free.map(|free| peak + free) else { continue };
+            let lacking = slice - had;
+            if lacking > Megabytes::ZERO && known.unexplained >= lacking {
+                let (peak, slice, had) = (peak.of_card(), slice.of_card(), had.of_card());
+                let why = Some(format!(
+                    "{id} failed there having used {peak} of its {slice}, of which the card had {had}: {}",
+                    known.unexplained_in_words()
+                ));
                 let state = CardState { health: Health::Suspect, why, ..known };
                 self.set_card(node, &share.uuid, state, &Actor::Ax, out);
             }
@@ -243,23 +242,4 @@ impl Controller {
         let card = card.and_then(|node| node.inventory.cards.iter().find(|card| card.uuid == uuid));
         held.cards.iter().any(|share| share.uuid == uuid || card.is_some_and(|card| card.is_of(share, name)))
     }
-}
-
-/// What a card was drained for while it had no UUID, it stays drained for.
-fn take_over(name: &HostName, card: &Card, known: &mut BTreeMap<String, CardState>, out: &mut Vec<Decision>) {
-    let declared = Card::declared_name(name, card.index);
-    let drained = |state: &CardState| state.health == Health::Drained;
-    if card.uuid == declared || !known.get(&declared).is_some_and(drained) {
-        return;
-    }
-    let Some(state) = known.insert(declared.clone(), CardState::default()) else { return };
-    let actor: Arc<str> = Arc::from(Actor::Ax.name());
-    let mut moved = |uuid: &str, state: &CardState, what: String| {
-        let (node, state) = (name.clone(), Box::new(state.clone()));
-        out.push(Decision::CardMoved { node, uuid: uuid.to_owned(), state, actor: Arc::clone(&actor), what });
-    };
-    moved(&declared, &CardState::default(), format!("{name} card {} is {} now", card.index, card.uuid));
-    let why = state.why.as_deref().unwrap_or("without a reason");
-    moved(&card.uuid, &state, format!("{name} card {}, {}, stays drained: {why}", card.index, card.uuid));
-    known.insert(card.uuid.clone(), state);
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::config::Scheduler;
 use crate::id::QueueName;
 use crate::job::Job;
+use crate::job::shared::Shared;
 use crate::job::state::JobState;
 
 use super::Controller;
@@ -20,10 +21,7 @@ impl Controller {
         self.limits = Limits::of(&self.config, &self.nodes);
         let mut jobs = std::mem::take(&mut self.jobs);
         for job in jobs.values_mut() {
-            let bounds = self.limits.bounds(job);
-            if job.bounds != bounds {
-                Arc::make_mut(job).bounds = bounds;
-            }
+            self.bind(job);
             if job.state.is_active() {
                 self.limits.started(job);
             }
@@ -52,6 +50,17 @@ impl Controller {
         }
     }
 
+    /// Gives a job what limits leave it by now, and has it share what others have the same.
+    pub(super) fn bind(&mut self, job: &mut Arc<Job>) {
+        let bounds = self.limits.bounds(job, &self.nodes);
+        if job.bounds != bounds {
+            Arc::make_mut(job).bounds = bounds;
+        }
+        if Shared::lacks(job) {
+            self.shared.share(Arc::make_mut(job));
+        }
+    }
+
     /// Enters a job into the order, if it is ready or active.
     pub(super) fn enter_order(&mut self, job: &Job) {
         if job.state == JobState::Ready {
@@ -59,7 +68,8 @@ impl Controller {
                 self.order.insert_misfit(job.id.number);
             } else {
                 let (share, size) = (self.share(job), self.size(job));
-                self.order.insert(job, &self.config, self.planned(job), share, size);
+                let lengths = (self.planned(job), self.declared(job));
+                self.order.insert(job, &self.config, lengths, share, size);
             }
         }
         if job.state.is_active() {

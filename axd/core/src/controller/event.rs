@@ -15,7 +15,7 @@ use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, AttemptEnd, Owner};
 use crate::node::{Allocation, Inventory};
 use crate::size::Megabytes;
-use crate::time::{Span, WallTime};
+use crate::time::{Span, WallTime, Zone};
 
 /// Something happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ use crate::time::{Span, WallTime};
 pub enum Event {
     /// The configuration was read, at the start or again.
     ConfigLoaded(Box<Config>),
+    /// The clock on the wall goes otherwise than was known: somebody changed the rules of the place.
+    ZoneRead(Box<Zone>),
     /// A node is here with these resources.
     NodeRegistered(Inventory),
     /// A checked submission.

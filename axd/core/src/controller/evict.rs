@@ -136,7 +136,7 @@ impl Controller {
         blocked: &mut Blocked,
     ) -> Option<Eviction> {
         // Whoever can't make others go could not if it were less urgent either.
-        if job.request.priority < blocked.worth(shape).from_priority {
+        if job.request.priority < blocked.worth(shape, timeline.lengths()).from_priority {
             return None;
         }
         // They may take that long, and it may be too late for it then.

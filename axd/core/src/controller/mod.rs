@@ -15,10 +15,10 @@ mod idle;
 mod keys;
 mod learn;
 mod moments;
-mod once;
 mod overuse;
 mod person;
 mod places;
+mod renaming;
 mod schedule;
 mod sketch;
 mod snapshot;
@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, Scheduler};
 use crate::id::{Epoch, HostName, JobId, JobNumber, SubmissionKey, Uid};
+use crate::job::shared::Shared;
 use crate::job::state::{Cause, JobState, Outcome, allowed};
 use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
@@ -54,7 +55,6 @@ use attempt::hold_what_jobs_hold;
 use bounds::Limits;
 use keys::Keys;
 use moments::Moments;
-use once::Shared;
 use person::Asked;
 
 /// How long a finished job stays in memory, so that what is on its way about it
@@ -195,6 +195,7 @@ impl Controller {
         self.pass_moments(now, set_back, &mut out);
         match event {
             Event::ConfigLoaded(config) => self.config_loaded(*config),
+            Event::ZoneRead(zone) => self.zone_read(now, *zone, &mut out),
             Event::NodeRegistered(inventory) => self.node_registered(inventory, &mut out),
             Event::Submitted(submission) => self.submitted(now, *submission, &mut out),
             Event::Wished { job, actor, wish, why } => {
@@ -296,13 +297,13 @@ impl Controller {
         let job = Arc::make_mut(&mut kept);
         job.state = to;
         job.rare.change(|rare| {
+            // A running job's note stays the reason for which it, and there, was started.
+            if cause != Cause::Confirmed {
+                rare.note = (!why.is_empty()).then(|| why.into());
+            }
             rare.claim = rare.claim.take().filter(|_| to == JobState::Ready);
             rare.ended_at = to.is_final().then_some(now.wall);
         });
-        // A running job's note stays the reason for which it, and there, was started.
-        if cause != Cause::Confirmed {
-            job.note = (!why.is_empty()).then(|| why.into());
-        }
         match to {
             JobState::Ready => {
                 job.eligible_at = Some(now.wall);
@@ -323,11 +324,7 @@ impl Controller {
     /// Enters a job into everything that is derived from it.
     fn index(&mut self, mut job: Arc<Job>) {
         let number = job.id.number;
-        let bounds = self.limits.bounds(&job);
-        if job.bounds != bounds {
-            Arc::make_mut(&mut job).bounds = bounds;
-        }
-        self.shared.share(&mut job);
+        self.bind(&mut job);
         if job.state.is_active() {
             self.limits.started(&job);
         }

@@ -1,6 +1,7 @@
 //! Jobs whose hours open or close, or whose deadline can no longer be met, while they wait: when that is, and what follows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::config::{QueueState, Scheduler};
 use crate::id::JobNumber;
@@ -10,7 +11,7 @@ use crate::job::state::{Cause, JobState};
 use crate::schedule::gang::Places;
 use crate::schedule::placement::Rules;
 use crate::schedule::timeline::{Reservation, Timeline};
-use crate::time::{Now, Span, WallTime};
+use crate::time::{Now, Span, WallTime, Zone};
 
 use super::{Controller, Decision, Move};
 
@@ -155,9 +156,9 @@ impl Controller {
     pub(super) fn kept_between_hours(&self, timeline: &Timeline) -> Vec<Reservation> {
         let Some(job) = self.between_hours() else { return Vec::new() };
         let rules = self.rules();
-        let found = self
-            .opens(job, timeline.now())
-            .and_then(|opens| self.earliest_in_time(&rules, timeline, job, (opens, self.planned(job))));
+        let found = self.opens(job, timeline.now()).and_then(|opens| {
+            self.earliest_in_time(&rules, timeline, job, (opens, self.fitting(job, timeline)))
+        });
         let Some((from, places)) = found else { return Vec::new() };
         places.iter().map(|place| self.reservation(job, place, from)).collect()
     }
@@ -177,6 +178,17 @@ impl Controller {
                 self.jobs.insert(number, job);
             }
         }
+    }
+
+    /// The clock goes otherwise: of all jobs that wait with hours it is seen anew whether these have come.
+    pub(super) fn zone_read(&mut self, now: Now, zone: Zone, out: &mut Vec<Decision>) {
+        self.zone = Arc::new(zone);
+        self.pass_moments(now, true, out);
+    }
+
+    /// How the clock of the place goes.
+    pub fn zone(&self) -> &Zone {
+        &self.zone
     }
 
     /// Ends a waiting job that can't be over by its deadline any more; whether it was one.

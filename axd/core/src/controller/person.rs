@@ -54,7 +54,11 @@ impl Controller {
     fn own(&self, id: JobId, actor: &Actor, out: &mut Vec<Decision>) -> Option<&Job> {
         let refuse = |class, why| Decision::Refused { class, why };
         match self.jobs.get(&id.number) {
-            None => out.push(refuse(ErrorClass::Refused, format!("{id} is over, or was never here"))),
+            None if id.number < self.next_number => {
+                let why = format!("{id} is over; 'ax status {id}' says what came of it");
+                out.push(refuse(ErrorClass::Refused, why));
+            }
+            None => out.push(refuse(ErrorClass::Refused, format!("there is no job {id}"))),
             Some(job) if !actor.may_act_on(&job.owner) => {
                 let why = format!(
                     "{id} belongs to {}; only its owner and administrators may do that",

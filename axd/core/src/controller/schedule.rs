@@ -13,7 +13,7 @@ use crate::job::state::{Cause, JobState};
 use crate::job::{Attempt, Job, Learnt};
 use crate::node::{Allocation, Nodes};
 use crate::schedule::gang::Places;
-use crate::schedule::order::Waiting;
+use crate::schedule::order::{Lengths, Waiting, since};
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::share::{Charged, Share, VirtualTime, price};
 use crate::schedule::timeline::{Reservation, Timeline};
@@ -116,12 +116,34 @@ impl Controller {
             company: place.company,
             cpus: has.map_or(0, |has| has.cpus_for(&job.request)),
             ram: has.map_or_else(Default::default, |has| has.ram_for(&job.request)),
+            firm: self.is_firm(job),
         }
+    }
+
+    /// Whether what others declare counts before the place that is kept for a job, and not what was learnt of them: from
+    /// when it has waited for the starvation bound, for that is how long it may wait at most for what may happen; where
+    /// nothing ages always, unless the policy counts on what was learnt.
+    fn is_firm(&self, job: &Job) -> bool {
+        let policy = &self.config.policy;
+        policy.starvation_bound.map_or(!policy.learnt_ends, |bound| self.seen - since(job) >= bound)
     }
 
     /// How long a job is planned to run.
     pub(crate) fn planned(&self, job: &Job) -> Span {
         self.planned_with(job, job.length())
+    }
+
+    /// How long it runs if it takes what it declares; never less than is planned.
+    pub(crate) fn declared(&self, job: &Job) -> Span {
+        self.planned_with(job, job.declared()).max(self.planned(job))
+    }
+
+    /// With which length it must fit in beside the places that are kept for those before it.
+    pub(crate) fn fitting(&self, job: &Job, timeline: &Timeline) -> Span {
+        match timeline.lengths() {
+            Lengths::Planned => self.planned(job),
+            Lengths::Declared => self.declared(job),
+        }
     }
 
     pub(super) fn planned_with(&self, job: &Job, length: Option<Span>) -> Span {
@@ -173,7 +195,10 @@ impl Controller {
                 break;
             }
             let next = match some_only {
-                true => walk.next_worthy(&self.order, &|shape| standing.blocked.worth(shape)),
+                true => {
+                    let by = standing.timeline.lengths();
+                    walk.next_worthy(&self.order, &|shape| standing.blocked.worth(shape, by))
+                }
                 // Whoever is first behind very many that a limit holds back is found all the same.
                 false if standing.blocked.some_barred && !witness.waits_for_one() => {
                     walk.next_worthy(&self.order, &|shape| standing.blocked.unbarred(shape))
@@ -261,16 +286,17 @@ impl Controller {
         (waiting, left): (&Waiting, Left),
         standing: &mut Standing,
     ) -> Option<Places> {
-        if standing.blocked.covers(waiting) {
+        let by = standing.timeline.lengths();
+        if standing.blocked.covers(waiting, by) {
             return None;
         }
         let (wanted, now) = (Asks::from(job).at_most(left.nodes(job)), standing.timeline.now());
-        let place = rules.places(&self.nodes, &standing.timeline, wanted, now, waiting.length);
+        let place = rules.places(&self.nodes, &standing.timeline, wanted, now, waiting.by(by));
         if place.is_none() {
             let empty = Timeline::new(now);
             let alone = standing.left < standing.most
                 && rules.places(&self.nodes, &empty, wanted, now, Span(0)).is_some();
-            standing.blocked.add(waiting.shape, if alone { waiting.length } else { Span(0) });
+            standing.blocked.add(waiting.shape, if alone { waiting.by(by) } else { Span(0) });
         }
         place
     }
@@ -285,7 +311,7 @@ impl Controller {
         standing: &mut Standing,
     ) -> Option<Vec<Reservation>> {
         let left = standing.left.checked_sub(1)?;
-        let span = (standing.timeline.now(), waiting.length);
+        let span = (standing.timeline.now(), waiting.by(standing.timeline.lengths()));
         let Some((from, places)) = self.earliest_in_time(rules, &standing.timeline, job, span) else {
             // All that is there comes too late for it. Very many of these must not be looked into one by one.
             standing.fruitless += usize::from(job.hours().is_some());
@@ -306,14 +332,15 @@ impl Controller {
     /// by the shortest of each shape.
     fn try_shapes(&self, rules: &Rules, walk: &Walk, standing: &mut Standing) -> bool {
         let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
+        let by = timeline.lengths();
         let mut some = false;
-        for waiting in walk.shortest_of_each(&self.order, &|shape| blocked.worth(shape)) {
+        for waiting in walk.shortest_of_each(&self.order, by, &|shape| blocked.worth(shape, by)) {
             let Some(job) = self.job(waiting.number) else { continue };
-            let fits = || rules.places(&self.nodes, timeline, job, timeline.now(), waiting.length);
-            if !blocked.covers(&waiting) && fits().is_none() {
-                blocked.add(waiting.shape, waiting.length);
+            let fits = || rules.places(&self.nodes, timeline, job, timeline.now(), waiting.by(by));
+            if !blocked.covers(&waiting, by) && fits().is_none() {
+                blocked.add(waiting.shape, waiting.by(by));
             }
-            some |= blocked.urgent.is_some() || !blocked.covers(&waiting);
+            some |= blocked.urgent.is_some() || !blocked.covers(&waiting, by);
         }
         some
     }

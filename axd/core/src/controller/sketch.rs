@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::explain::PLANNED;
 use crate::id::JobNumber;
+use crate::job::shared::Shared;
 
 use super::keys::Keys;
 use super::moments::Moments;
-use super::once::Shared;
 use super::{Controller, Troubles, WaitingOrder};
 
 impl Controller {

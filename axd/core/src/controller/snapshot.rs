@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::gpu::CardState;
 use crate::id::{Epoch, HostName, JobNumber};
 use crate::job::Job;
+use crate::job::shared::Shared;
 use crate::node::{Inventory, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
 use crate::schedule::history::History;
@@ -22,7 +23,6 @@ use super::attempt::hold_what_jobs_hold;
 use super::bounds::Limits;
 use super::keys::Keys;
 use super::moments::Moments;
-use super::once::Shared;
 use super::{Controller, Troubles};
 
 /// What is known of a node beyond what it registers with and what jobs hold of it.
@@ -129,6 +129,7 @@ impl Controller {
         for mut kept in snapshot.jobs {
             let job = Arc::make_mut(&mut kept);
             // Ten thousand jobs of one queue share its name, as they did when they came.
+            this.shared.share(job);
             if let Some(queue) = this.config.queue(job.queue.as_str()) {
                 job.queue = queue.name.clone();
             }

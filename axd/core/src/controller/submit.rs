@@ -49,10 +49,9 @@ impl Controller {
             learnt: None,
             rare: Rarely::from(Rare { groups, hold, ..Rare::default() }),
             attempt: None,
-            note: None,
             owner: Arc::new(owner),
         };
-        job.bounds = self.limits.bounds(&job);
+        job.bounds = self.limits.bounds(&job, &self.nodes);
         if let Some(why) = self.out_of_bounds(&job).or_else(|| self.lapsed(&job, now.wall)) {
             self.next_number = id.number;
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
@@ -67,10 +66,8 @@ impl Controller {
             job.eligible_at = Some(now.wall);
             self.wake_queue(&job);
         }
-        if let Some(wanted) =
-            job.request.cards.as_ref().filter(|_| self.config.policy.packing == Packing::Fgd)
-        {
-            self.mix.count(wanted);
+        if self.config.policy.packing == Packing::Fgd {
+            self.mix.count(&job.request);
         }
         let to = job.state;
         self.index(Arc::new(job));

@@ -16,7 +16,7 @@ use crate::schedule::gang::Places;
 use crate::schedule::share::Share;
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
-use crate::time::{Now, WallTime};
+use crate::time::{Now, Span, WallTime};
 
 use super::bounds::{Left, Limits};
 use super::{Controller, Decision, Event};
@@ -124,8 +124,7 @@ impl Controller {
     /// for another try.
     pub(crate) fn try_with(&mut self, now: Now, job: Job) -> Trial {
         let number = job.id.number;
-        self.unindex(number);
-        self.index(Arc::new(job));
+        self.exchange(job);
         let mut witness = Witness { asked: Some(number), ..Witness::default() };
         let mut out = self.apply(now, Event::Tick);
         self.schedule_before(now, &mut out, &mut witness);
@@ -141,14 +140,42 @@ impl Controller {
     }
 
     /// The controller as it would be if a waiting job had asked for something else from the start. For trying out what
-    /// [`Controller::advise`] says; nothing when the job does not wait.
+    /// [`Controller::advise`] says; nothing when the job does not wait, or for something of its own even then.
     #[must_use]
-    pub fn as_if(mut self, number: JobNumber, remedy: &Remedy) -> Option<Controller> {
-        self.job(number).filter(|job| job.state == JobState::Ready)?;
-        let mut job = self.unindex(number)?;
-        remedy.apply(Arc::make_mut(&mut job));
-        self.index(job);
-        Some(self)
+    pub fn as_if(mut self, now: Now, number: JobNumber, remedy: &Remedy) -> Option<Controller> {
+        let mut job = self.job(number).filter(|job| job.state.is_waiting())?.clone();
+        remedy.apply(&mut job);
+        self.get_ready(&mut job, now);
+        let is_ready = job.state == JobState::Ready;
+        self.exchange(job);
+        is_ready.then_some(self)
+    }
+
+    /// Puts a job in the place of what it was.
+    fn exchange(&mut self, job: Job) {
+        let was = self.unindex(job.id.number);
+        if was.is_some_and(|was| was.state == JobState::Pending) && job.state == JobState::Ready {
+            self.wake_queue(&job);
+        }
+        self.index(Arc::new(job));
+    }
+
+    /// A job that waits for nothing of its own any more is ready.
+    pub(crate) fn get_ready(&self, job: &mut Job, now: Now) {
+        if job.state == JobState::Pending && self.own_conditions_met(job, now) {
+            job.state = JobState::Ready;
+            job.eligible_at = Some(now.wall);
+        }
+    }
+
+    /// Whether a waiting job's hours have come, and only it is too long for what is left of them.
+    pub(crate) fn is_too_long(&self, job: &Job, now: Now) -> bool {
+        let mut shorter = job.clone();
+        let request = Arc::make_mut(&mut shorter.request);
+        (request.time_limit, request.estimate) = (Some(Span(1)), None);
+        job.state == JobState::Pending
+            && self.is_open(job, now.wall)
+            && self.own_conditions_met(&shorter, now)
     }
 
     /// The time of the last event.

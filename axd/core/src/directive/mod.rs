@@ -26,6 +26,7 @@ pub use options::OptionDef;
 pub use print::print;
 pub use script::{MAX_SCRIPT, ScriptDirectives, is_program, parse_script};
 pub use syntax::MAX_ELEMENTS;
+pub(crate) use syntax::window;
 pub use table::OPTIONS;
 pub use words::quote;
 

@@ -104,7 +104,7 @@ fn is_job(text: &str) -> bool {
 }
 
 /// Reads daily hours, `22:00-08:00`.
-pub(super) fn window(text: &str) -> Option<Window> {
+pub(crate) fn window(text: &str) -> Option<Window> {
     let minutes = |text: &str| -> Option<u16> {
         let (hour, minute) = text.split_once(':')?;
         let field = |t: &str| number(t).filter(|_| t.len() <= 2);

@@ -209,8 +209,11 @@ pub enum Condition {
         cards: Vec<u32>,
         /// From when on; absent: others are being ended for that job, and it starts when they are gone.
         from: Option<WallTime>,
-        /// How long this job is planned to run.
+        /// How long this job counts as running before that.
         planned: Span,
+        /// How long its last runs took, if that no longer counts before a job that has waited as long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usual: Option<Span>,
         /// So many other nodes on which it fits are kept for others.
         more: u32,
     },
@@ -452,7 +455,9 @@ impl Condition {
     }
 
     fn kept_in_words(&self, now: WallTime) -> String {
-        let Condition::Kept { job, node, cards, from, planned, more } = self else { return String::new() };
+        let Condition::Kept { job, node, cards, from, planned, usual, more } = self else {
+            return String::new();
+        };
         let numbers = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let on = match cards.len() {
             0 => String::new(),
@@ -463,9 +468,14 @@ impl Condition {
             0 => String::new(),
             more => format!("; so it is on {}", count(*more, "other node")),
         };
+        let usual = usual.map_or(String::new(), |usual| {
+            format!(
+                " by what it says ({usual} by its last runs, but {job} has waited too long for that to count)"
+            )
+        });
         match from {
             Some(from) => format!(
-                "fits on {node} now, but takes {planned} and would delay {job}, for which {node}{on} is kept in {}{others}",
+                "fits on {node} now, but takes {planned}{usual} and would delay {job}, for which {node}{on} is kept in {}{others}",
                 *from - now
             ),
             None => format!("fits on {node} now, but others are being ended there for {job}{others}"),

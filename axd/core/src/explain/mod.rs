@@ -3,6 +3,7 @@
 //! the scheduler itself goes by: the next pass is made on a copy.
 
 mod condition;
+mod limits;
 mod nodes;
 mod pending;
 mod plan;
@@ -15,7 +16,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{QueueState, Scheduler};
-use crate::controller::bounds::{Sum, Turns, counts_in};
+use crate::controller::bounds::{Barred, Turns};
 use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
@@ -262,18 +263,19 @@ impl<'a> Story<'a> {
     /// The next job in the order; its conditions only where they are wanted.
     fn next(&mut self, job: &Job, wanted: bool) -> Explanation {
         let misfit = self.controller.is_misfit(job.id.number);
-        let limited = self.limited(job, misfit);
-        let is_limited = limited.is_some();
-        let conditions = if wanted { self.conditions(job, misfit, limited) } else { Vec::new() };
+        let barred = self.barred(job, misfit);
+        let is_limited = barred.is_some();
+        let conditions = if wanted { self.conditions(job, misfit, barred) } else { Vec::new() };
         if is_limited {
+            let expected = self.foretell(job, true);
             self.before += 1;
             self.first.get_or_insert(job.id);
-            return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Limit));
+            return Explanation::new(self.now.wall, conditions, expected);
         }
         if misfit {
             return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
         }
-        let expected = self.foretell(job);
+        let expected = self.foretell(job, false);
         self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
@@ -289,9 +291,9 @@ impl<'a> Story<'a> {
     }
 
     /// All that a ready job waits for.
-    fn conditions(&mut self, job: &Job, misfit: bool, limited: Option<Condition>) -> Vec<Condition> {
+    fn conditions(&mut self, job: &Job, misfit: bool, barred: Option<Barred>) -> Vec<Condition> {
         let mut found = self.controller.queue_conditions(job);
-        found.extend(limited);
+        found.extend(barred.and_then(|barred| self.limit_full(job, &barred)));
         found.extend(self.place_in_queue(job).filter(|_| found.is_empty() && !misfit));
         found.extend(self.controller.user_full(job, &self.users_kept).filter(|_| !misfit));
         if self.controller.nodes().next().is_none() {
@@ -314,25 +316,6 @@ impl<'a> Story<'a> {
             return vec![resting.unwrap_or(Condition::StartsNow)];
         }
         resting.into_iter().chain(found).collect()
-    }
-
-    /// What limits on what is held say to a job that could start otherwise.
-    fn limited(&mut self, job: &Job, misfit: bool) -> Option<Condition> {
-        let queue = self.controller.config().queue(job.queue.as_str());
-        let stands = misfit
-            || queue.is_none_or(|queue| !self.controller.may_start(queue))
-            || self.controller.user_limit(job, &self.users_kept).is_some();
-        if stands || self.pass.started(job.id.number) || self.pass.after.claim_of(job.id.number).is_some() {
-            return None;
-        }
-        let limits = self.pass.after.card_limits();
-        let barred = self.turns.take(limits, job).err()?;
-        let Sum { whose, key, what, max, held } = limits.sum_of(barred.sum)?.clone();
-        let counts = |job: &Job| counts_in(job, barred.sum);
-        let (jobs, holders) = (self.pass.after.first_active(counts), self.pass.after.active_jobs());
-        let holders = holders.filter(|job| counts(job)).count() as u32;
-        let (wanted, first) = (what.of(job), barred.first);
-        Some(Condition::LimitFull { whose, key, what, held, max, wanted, jobs, holders, first })
     }
 
     /// For whom the last places of its queue are kept.
@@ -446,7 +429,7 @@ impl<'a> Story<'a> {
 
     /// On which of the nodes where it would fit it may run longest, and whose place ends that.
     fn kept_for_others(&self, job: &Job, fitting: &[usize]) -> Option<Condition> {
-        let planned = self.controller.planned(job);
+        let planned = self.controller.fitting(job, &self.timeline);
         let nodes = self.pass.after.all_nodes().as_slice();
         let in_the_way = |at: &usize| {
             let node = nodes.get(*at)?;
@@ -467,6 +450,7 @@ impl<'a> Story<'a> {
             cards: place.cards.iter().filter_map(number).collect(),
             from: (place.from > self.now.wall).then_some(place.from),
             planned,
+            usual: Some(self.controller.planned(job)).filter(|usual| *usual < planned),
             more: barred.len() as u32 - 1,
         })
     }
@@ -481,14 +465,17 @@ impl<'a> Story<'a> {
         })
     }
 
-    fn foretell(&mut self, job: &Job) -> Expected {
+    /// `limited`: a limit on what is held bars it now.
+    fn foretell(&mut self, job: &Job, limited: bool) -> Expected {
         let now = self.now.wall;
         if self.pass.after.claim_of(job.id.number).is_some() {
-            return Expected::at(now + self.controller.config().policy.kill_wait, Basis::MakingRoom);
+            let start = now + self.controller.config().policy.kill_wait;
+            self.plan.claims(self.controller, job, start);
+            return Expected::at(start, Basis::MakingRoom);
         }
         if self.before >= PLANNED {
             return Expected::never(Basis::TooFar);
         }
-        self.plan.expect(self.controller, job)
+        self.plan.expect(self.controller, job, limited)
     }
 }

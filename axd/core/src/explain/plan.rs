@@ -2,135 +2,21 @@
 //! jobs end at their estimates or limits, waiting ones have their places kept in
 //! their order.
 
+mod basis;
+mod sums;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Queue, QueueState, Scheduler};
 use crate::controller::Controller;
-use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
+use crate::id::{JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
-use crate::schedule::history::LENGTHS;
 use crate::schedule::placement::Place;
 use crate::schedule::timeline::Timeline;
-use crate::text::count;
-use crate::time::{Span, WallTime};
+use crate::time::WallTime;
 
-/// Who says how long a job takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
-    /// Its estimate.
-    Estimate,
-    /// The last runs of the same thing.
-    Learnt {
-        /// How long they took.
-        length: Span,
-    },
-    /// Its time limit.
-    Limit,
-    /// One of them did, and it is over: it may end at any moment.
-    Overrun,
-}
-
-/// What an expected start rests on, or why there is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Basis {
-    /// Its own begin time, or its pause after a failure.
-    Itself,
-    /// The end of others under the same limit.
-    Limit,
-    /// Nothing is in its way.
-    Free,
-    /// The end of a job that runs where it is to start.
-    End {
-        /// The job.
-        job: JobId,
-        /// Where.
-        node: HostName,
-        /// By whose word.
-        said: Said,
-    },
-    /// The end of a job that waits itself.
-    PlannedEnd {
-        /// The job.
-        job: JobId,
-        /// Where.
-        node: HostName,
-    },
-    /// The end of a job of its queue, which runs no more at a time.
-    QueuePlace {
-        /// The job.
-        job: JobId,
-    },
-    /// The end of a job of its owner, who runs no more at a time.
-    UserPlace {
-        /// The job.
-        job: JobId,
-    },
-    /// The start of another, where nobody passes.
-    Follows {
-        /// The job.
-        job: JobId,
-    },
-    /// Its daily hours: what it waits for comes too late in those before.
-    Hours,
-    /// No start: what it waits for comes too late for its deadline.
-    TooLate,
-    /// Others are being ended for it, and have until then.
-    MakingRoom,
-    /// No start: nobody says how long a job takes.
-    Unsaid {
-        /// The job.
-        job: JobId,
-    },
-    /// No start: a job goes before it of which nobody can say when it starts.
-    Behind {
-        /// The job.
-        job: JobId,
-    },
-    /// No start: too many are before it.
-    TooFar,
-    /// No start: somebody has to do something first.
-    Somebody,
-}
-
-impl Basis {
-    /// In words, to stand beside the time.
-    pub fn words(&self) -> String {
-        match self {
-            Basis::Itself => "its own time".to_owned(),
-            Basis::Free => "there is room by the plan".to_owned(),
-            Basis::End { job, node, said } => match said {
-                Said::Estimate => format!("{job} ends on {node} then, by its estimate"),
-                Said::Learnt { length } => {
-                    format!("{job} ends on {node} then, {}", learnt_in_words(*length))
-                }
-                Said::Limit => format!("{job} ends on {node} then, by its time limit"),
-                Said::Overrun => {
-                    format!("{job} on {node} is past what was planned and may end at any moment")
-                }
-            },
-            Basis::PlannedEnd { job, node } => {
-                format!("{job}, which goes before it, ends on {node} then, by the plan")
-            }
-            Basis::QueuePlace { job } => format!("{job} ends then and leaves its place in the queue"),
-            Basis::UserPlace { job } => format!("{job} ends then, and its owner may start another"),
-            Basis::Follows { job } => format!("{job} starts then, and nobody passes it"),
-            Basis::Hours => "its next daily hours in which there is room by the plan".to_owned(),
-            Basis::TooLate => "by the plan it can't be over by its deadline".to_owned(),
-            Basis::MakingRoom => {
-                "at the latest: those that are being ended for it are killed then".to_owned()
-            }
-            Basis::Unsaid { job } => format!("nobody says how long {job} takes"),
-            Basis::Behind { job } => {
-                format!("nobody can say when {job} starts, which goes before it")
-            }
-            Basis::TooFar => {
-                format!("only {} are planned", count(super::PLANNED as u64, "job"))
-            }
-            Basis::Limit => "others under the same limit have to end first".to_owned(),
-            Basis::Somebody => "somebody has to act first".to_owned(),
-        }
-    }
-}
+pub use basis::{Basis, Said, learnt_in_words};
+use sums::Sums;
 
 /// When a job is expected to start, if that can be said, and what that rests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,6 +38,10 @@ impl Expected {
 /// The nodes as they will be.
 pub(super) struct Plan {
     timeline: Timeline,
+    /// The same with those whom a limit lets start only later. They stand in nobody's way but each other's.
+    with_limited: Timeline,
+    /// What is held under limits, and when it is given back.
+    sums: Sums,
     /// Of each node, by position: from when on its future rests on a job of which nobody says how long it takes.
     unknown: BTreeMap<usize, (WallTime, JobId)>,
     /// Under strict order: nobody starts before whoever is before them.
@@ -204,20 +94,6 @@ impl Places {
     }
 }
 
-/// In the unit that says enough of an expectation.
-fn in_minutes(length: Span) -> String {
-    match length.as_seconds() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds.div_ceil(60)),
-        _ => length.to_string(),
-    }
-}
-
-/// How a learnt length is told.
-pub fn learnt_in_words(length: Span) -> String {
-    format!("learnt from its last {LENGTHS} runs: {}", in_minutes(length))
-}
-
 /// The daily hours of a job are looked through so often for room.
 const DAYS: usize = 7;
 
@@ -231,8 +107,11 @@ impl Plan {
         };
         let queues = controller.config().queues.iter().filter_map(places).collect();
         let strict = controller.config().policy.scheduler == Scheduler::FifoStrict;
+        let timeline = controller.timeline(now).as_is_likely();
         let mut plan = Plan {
-            timeline: controller.timeline(now).as_is_likely(),
+            with_limited: timeline.clone(),
+            timeline,
+            sums: Sums::default(),
             unknown: BTreeMap::new(),
             last: strict.then_some((now, None)),
             queues,
@@ -250,6 +129,7 @@ impl Plan {
         let ends = attempt.ends_from(attempt.started_at.unwrap_or(now));
         let end = if ends.likely > now { ends.likely } else { ends.until };
         let said = job.length().is_some();
+        self.sums.hold(controller, job, said.then_some(end.max(now)));
         for places in self.places_of_user(controller, job) {
             places.add(said.then_some(end.max(now)), job.id);
         }
@@ -273,8 +153,8 @@ impl Plan {
         *known = (from, job).min(*known);
     }
 
-    /// When a job is expected to start; its place is kept from then on.
-    pub(super) fn expect(&mut self, controller: &Controller, job: &Job) -> Expected {
+    /// When a job is expected to start; its place is kept from then on. `limited`: a limit on what is held bars it now.
+    pub(super) fn expect(&mut self, controller: &Controller, job: &Job, limited: bool) -> Expected {
         let now = self.timeline.now();
         if let Some(job) = self.stuck {
             return Expected::never(Basis::Behind { job });
@@ -288,18 +168,57 @@ impl Plan {
         };
         match in_queue.and_then(|in_queue| Ok(later(in_queue, of_user?))) {
             Err(basis) => Expected::never(basis),
-            Ok(Some((start, basis))) if start > now => {
-                let Some(opens) = controller.opens(job, start) else {
-                    return Expected::never(Basis::TooLate);
+            Ok(start) if limited || start.as_ref().is_some_and(|(start, _)| *start > now) => {
+                let under_limits = match self.sums.room_for(controller, job, now) {
+                    Ok(under_limits) => later(start, under_limits),
+                    Err(basis) => return Expected::never(basis),
                 };
-                self.ends_in_queue(controller, job, opens);
-                Expected::at(opens, if opens > start { Basis::Hours } else { basis })
+                match under_limits.filter(|(start, _)| *start > now) {
+                    Some(start) => self.start_limited(controller, job, start),
+                    // Who comes before it keeps what it would need: how long is not known.
+                    None => Expected::never(Basis::Limit),
+                }
             }
             Ok(_) => self.start(controller, job).unwrap_or_else(|basis| {
                 self.stuck = Some(job.id);
                 Expected::never(basis)
             }),
         }
+    }
+
+    /// When a job starts that limits let start then, for that reason.
+    fn start_limited(
+        &mut self,
+        controller: &Controller,
+        job: &Job,
+        (start, basis): (WallTime, Basis),
+    ) -> Expected {
+        let Some(opens) = controller.opens(job, start) else { return Expected::never(Basis::TooLate) };
+        let (rules, nodes) = (controller.rules(), controller.all_nodes());
+        let (timeline, length) = (&self.with_limited, controller.planned(job));
+        let at_first = rules.places(nodes, timeline, job, opens, length).map(|places| (opens, places));
+        let found = at_first.or_else(|| rules.earliest_places(nodes, timeline, job, opens, length));
+        let Some((from, places)) = found else { return Expected::never(Basis::Somebody) };
+        let unknown = |place: &Place| self.unknown.get(&place.node).filter(|(unknown, _)| *unknown <= from);
+        if let Some((_, job)) = places.iter().find_map(unknown) {
+            return Expected::never(Basis::Unsaid { job: *job });
+        }
+        let basis = match () {
+            () if controller.opens(job, from) != Some(from) => {
+                return self.in_later_hours(controller, job, from);
+            }
+            () if from == start => basis,
+            () if from == opens => Basis::Hours,
+            () => self.basis(controller, from, &places.first),
+        };
+        self.is_planned(controller, job, from);
+        places.iter().for_each(|place| self.with_limited.reserve(controller.reservation(job, place, from)));
+        Expected::at(from, basis)
+    }
+
+    /// A job that others are being ended for starts then at the latest.
+    pub(super) fn claims(&mut self, controller: &Controller, job: &Job, start: WallTime) {
+        self.sums.hold(controller, job, job.length().map(|length| start + length));
     }
 
     /// The first instant at which the job's queue lets it start, if not at once; takes that place.
@@ -353,9 +272,10 @@ impl Plan {
         }))
     }
 
-    /// Gives its place in its queue back when it ends, if that can be said.
-    fn ends_in_queue(&mut self, controller: &Controller, job: &Job, start: WallTime) {
+    /// Gives its place in its queue, and what it holds under limits, back when it ends, if that can be said.
+    fn is_planned(&mut self, controller: &Controller, job: &Job, start: WallTime) {
         let end = job.length().map(|length| start + length);
+        self.sums.hold(controller, job, end);
         for places in self.places_of_user(controller, job) {
             places.add(end, job.id);
         }
@@ -366,7 +286,8 @@ impl Plan {
 
     /// The first instant at which the job fits somewhere, its place kept from then on.
     fn start(&mut self, controller: &Controller, job: &Job) -> Result<Expected, Basis> {
-        let (rules, length, now) = (controller.rules(), controller.planned(job), self.timeline.now());
+        let (rules, length) = (controller.rules(), controller.fitting(job, &self.timeline));
+        let now = self.timeline.now();
         let nodes = controller.all_nodes();
         let not_before = self.last.map_or(now, |(at, _)| at);
         let at_once = (not_before <= now)
@@ -392,13 +313,14 @@ impl Plan {
         if self.last.is_some_and(|(last, _)| from >= last) {
             self.last = Some((from, Some(job.id)));
         }
-        self.ends_in_queue(controller, job, from);
+        self.is_planned(controller, job, from);
         for place in places.iter() {
             let reservation = controller.reservation(job, place, from);
             if job.length().is_none() {
                 self.rests_on_unknown(place.node, reservation.until, job.id);
             }
-            self.timeline.reserve(reservation);
+            self.timeline.reserve(reservation.clone());
+            self.with_limited.reserve(reservation);
         }
         Ok(Expected::at(from, basis))
     }
@@ -406,7 +328,7 @@ impl Plan {
     /// The same in hours of its own that come later still. No place is kept for it there, so others are not planned around
     /// it.
     fn in_later_hours(&self, controller: &Controller, job: &Job, mut after: WallTime) -> Expected {
-        let (rules, length) = (controller.rules(), controller.planned(job));
+        let (rules, length) = (controller.rules(), controller.fitting(job, &self.timeline));
         for _ in 0..DAYS {
             let Some(opens) = controller.opens(job, after) else { return Expected::never(Basis::TooLate) };
             let found = rules.earliest_places(controller.all_nodes(), &self.timeline, job, opens, length);

@@ -9,7 +9,7 @@ use crate::time::{BootTime, Span};
 
 use super::health::{Memory, Signs, Verdict};
 use super::holders::{Accounts, Stranger, in_words, stranger, who};
-use super::{CardSeen, CardState, Health, Sample, Unseen};
+use super::{CardSeen, CardState, Sample, Unseen};
 
 /// Samples in the window.
 pub const WINDOW: usize = 60;
@@ -341,15 +341,13 @@ impl OneCard {
             holders.push(format!("{} held by processes that come and go, not jobs", foreign.of_card()));
         }
         let state = CardState {
-            health: Health::Healthy,
-            why: None,
             foreign,
             unexplained,
             holders,
             openers: if unexplained >= NAMED { openers(seen, around) } else { Vec::new() },
             free: Some(all - jobs - foreign - unexplained - driver),
             taken: (foreign + unexplained + driver) - (all - given.mem),
-            faulty: false,
+            ..CardState::default()
         };
         (state, named.map(|(who, _)| *who).collect())
     }

@@ -157,12 +157,40 @@ pub struct CardState {
     /// Its health is lost for an error of the card itself: what failed on it meanwhile may not be the job's fault.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub faulty: bool,
+    /// Of a drained card with a UUID: its number, by which it is known where no driver tells that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// Of one that is only declared and was drained when it had a UUID: that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formerly: Option<String>,
 }
 
 impl CardState {
+    /// What of it is not seen anew at each look.
+    #[must_use]
+    pub fn lasting(&self) -> CardState {
+        CardState {
+            health: self.health,
+            why: self.why.clone(),
+            faulty: self.faulty,
+            number: self.number,
+            formerly: self.formerly.clone(),
+            ..CardState::default()
+        }
+    }
+
     /// Memory that neither jobs nor the driver account for.
     pub fn outside(&self) -> Megabytes {
         self.foreign + self.unexplained
+    }
+
+    /// What nobody accounts for: `31 GB in use that no process accounts for`, and who has the card open.
+    pub fn unexplained_in_words(&self) -> String {
+        let by = match self.openers.is_empty() {
+            true => String::new(),
+            false => format!(" (open by {})", listed(&self.openers)),
+        };
+        format!("{} in use that no process accounts for{by}", self.unexplained.of_card())
     }
 
     /// Who has that memory: `21 GB held by pid 4711 python of user li, not a job`.
@@ -172,11 +200,7 @@ impl CardState {
             parts.push(format!("{} more", self.holders.len() - HOLDERS));
         }
         if self.unexplained > Megabytes::ZERO {
-            let by = match self.openers.is_empty() {
-                true => String::new(),
-                false => format!(" (open by {})", listed(&self.openers)),
-            };
-            parts.push(format!("{} in use that no process accounts for{by}", self.unexplained.of_card()));
+            parts.push(self.unexplained_in_words());
         }
         match parts.is_empty() {
             true => format!("{} are not free", self.taken.of_card()),

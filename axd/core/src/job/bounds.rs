@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{HostName, Uid};
 use crate::node::{Card, Company, Node};
+use crate::size::Megabytes;
 
 use super::Job;
 use super::request::Request;
@@ -32,6 +33,17 @@ pub struct Bounds {
     pub sums: Vec<SumId>,
     /// Its slice is under MPS for its user, where that can be had.
     pub mps: Option<Uid>,
+    /// No larger whole node than this, where it wants whole ones; each counts as this until it has one.
+    pub whole: Option<WholeNode>,
+}
+
+/// The CPUs and the memory of a node, all of which one job has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WholeNode {
+    /// CPUs.
+    pub cpus: u32,
+    /// Host memory.
+    pub ram: Megabytes,
 }
 
 /// What is asked of nodes: by whom is in it only as far as that decides about places.
@@ -45,11 +57,13 @@ pub struct Asks<'a> {
     pub nodes: NodeCount,
     /// Under MPS for this user, where that can be had.
     pub mps: Option<Uid>,
+    /// No larger node than this.
+    pub whole: Option<WholeNode>,
 }
 
 impl<'a> From<&'a Request> for Asks<'a> {
     fn from(request: &'a Request) -> Self {
-        Asks { request, only: None, nodes: request.nodes(), mps: None }
+        Asks { request, only: None, nodes: request.nodes(), mps: None, whole: None }
     }
 }
 
@@ -61,6 +75,7 @@ impl<'a> From<&'a Job> for Asks<'a> {
             only: bounds.and_then(|bounds| bounds.only.as_ref()),
             nodes: job.request.nodes(),
             mps: bounds.and_then(|bounds| bounds.mps),
+            whole: bounds.and_then(|bounds| bounds.whole),
         }
     }
 }
@@ -71,6 +86,12 @@ impl Asks<'_> {
     pub fn at_most(mut self, nodes: u32) -> Self {
         self.nodes.max = self.nodes.max.min(nodes).max(self.nodes.min);
         self
+    }
+
+    /// Whether a node is not larger than it may have.
+    pub fn may_fill(&self, node: &Node) -> bool {
+        let has = &node.inventory;
+        self.whole.is_none_or(|most| has.cpus <= most.cpus && has.ram <= most.ram)
     }
 
     /// Whether a card of a node may serve.

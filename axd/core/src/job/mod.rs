@@ -8,6 +8,7 @@ pub mod hours;
 pub mod idle;
 pub mod rare;
 pub mod request;
+pub mod shared;
 pub mod spec;
 pub mod state;
 
@@ -112,8 +113,6 @@ pub struct Job {
     pub rare: Rarely,
     /// The living attempt, or the last.
     pub attempt: Option<Box<Attempt>>,
-    /// Why it stands where it stands: of an end, a requeue, a wait.
-    pub note: Option<Box<str>>,
 }
 
 /// What earlier runs of the same thing say of a job.
@@ -277,7 +276,7 @@ mod tests {
     /// is kept once.
     #[test]
     fn a_job_is_small() {
-        assert!(size_of::<Job>() <= 176, "{}", size_of::<Job>());
+        assert!(size_of::<Job>() <= 144, "{}", size_of::<Job>());
         assert!(size_of::<Request>() <= 208, "{}", size_of::<Request>());
     }
 }

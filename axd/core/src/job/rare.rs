@@ -39,6 +39,9 @@ pub struct Rare {
     /// Until then somebody answers for its cards if they do nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_until: Option<WallTime>,
+    /// Why it stands where it stands: of an end, a requeue, a wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<Box<str>>,
 }
 
 impl Rare {
@@ -53,6 +56,7 @@ impl Rare {
         saved: Span(0),
         claim: None,
         kept_until: None,
+        note: None,
     };
 }
 

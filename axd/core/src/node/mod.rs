@@ -283,7 +283,7 @@ impl Node {
             let serves = |card: &&Card| card.demand(wanted, reserve).is_some() && asks.may_have(self, card);
             has.cards.iter().filter(serves).count() >= wanted.count as usize
         };
-        has.admits(request)
+        (has.admits(request) && asks.may_fill(self))
             && request.cpus <= has.cpus
             && request.ram <= has.ram
             && request.cards.as_ref().is_none_or(enough)

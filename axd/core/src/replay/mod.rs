@@ -20,6 +20,7 @@ use crate::time::Now;
 
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are steps, and one is there at a time")]
 pub enum Recorded {
     /// The whole controller, at the start and from time to time.
     Snapshot(Box<Snapshot>),
@@ -217,15 +218,9 @@ fn known(snapshot: &Snapshot, found: Found) -> Cow<'_, BTreeMap<HostName, Known>
     if found == Found::Running {
         return Cow::Borrowed(&snapshot.known);
     }
-    let written = |state: &CardState| CardState {
-        health: state.health,
-        why: state.why.clone(),
-        faulty: state.faulty,
-        ..CardState::default()
-    };
     let mut all = snapshot.known.clone();
     for known in all.values_mut() {
-        known.cards.values_mut().for_each(|state| *state = written(state));
+        known.cards.values_mut().for_each(|state| *state = state.lasting());
         known.cards.retain(|_, state| *state != CardState::default());
     }
     all.retain(|_, known| *known != Known::default());

@@ -209,7 +209,7 @@ impl Search<'_> {
     /// When a node that has no room now, and nothing reserved, has it by the ends of what it holds.
     fn free_from(&self, position: usize) -> Option<WallTime> {
         let node: &Node = &self.nodes[position];
-        if !self.rules.could_hold(node, self.asks.request) {
+        if !self.rules.could_hold(node, self.asks) {
             return None;
         }
         let mut ends = Ends::of(node, self.timeline);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::id::JobNumber;
 use crate::time::{Span, WallTime};
 
-use super::order::{Rank, ShapeId, Waiting};
+use super::order::{Lengths, Rank, ShapeId, Waiting};
 use super::share::{Share, VirtualTime};
 
 /// Which jobs of a shape are worth a look: the shorter ones, and urgent ones whatever their length.
@@ -20,6 +20,8 @@ use super::share::{Share, VirtualTime};
 pub struct Worth {
     /// Jobs that are shorter than this.
     pub shorter_than: Span,
+    /// By which of their lengths.
+    pub by: Lengths,
     /// Jobs of this priority and above.
     pub from_priority: u8,
 }
@@ -27,7 +29,7 @@ pub struct Worth {
 impl Worth {
     /// Whether a job is.
     pub fn covers(&self, waiting: &Waiting) -> bool {
-        waiting.length < self.shorter_than || waiting.priority >= self.from_priority
+        waiting.by(self.by) < self.shorter_than || waiting.priority >= self.from_priority
     }
 }
 
@@ -47,11 +49,12 @@ struct Knot {
     value: i64,
     since: WallTime,
     length: Span,
+    declared: Span,
     share: Share,
     /// In the tree of all: of this knot and those below it. Its own is what those below it leave of that.
     charges: Halves,
-    /// In the tree of the shape: the shortest of this knot and those below it.
-    shortest: Span,
+    /// In the tree of the shape: the shortest of this knot and those below it, by either length.
+    shortest: [Span; 2],
     number: JobNumber,
     shape: ShapeId,
     links: [[Option<Link>; 2]; 2],
@@ -63,23 +66,22 @@ struct Knot {
 
 impl Knot {
     fn new(rank: Rank, waiting: Waiting, charge: VirtualTime) -> Knot {
-        let Waiting { number, shape, length, share, priority } = waiting;
+        let Waiting { number, shape, length, declared, share, priority } = waiting;
         let Rank { class, value, since, .. } = rank;
-        let (charges, links) = (Halves::of(charge), [[None; 2]; 2]);
-        let (shortest, highest) = (length, priority);
         Knot {
             value,
             since,
             length,
+            declared,
             share,
-            charges,
-            shortest,
+            charges: Halves::of(charge),
+            shortest: lengths(&waiting),
             number,
             shape,
-            links,
+            links: [[None; 2]; 2],
             class,
             priority,
-            highest,
+            highest: priority,
         }
     }
 
@@ -88,8 +90,8 @@ impl Knot {
     }
 
     fn waiting(&self) -> Waiting {
-        let Knot { number, shape, length, share, priority, .. } = *self;
-        Waiting { number, shape, length, share, priority }
+        let Knot { number, shape, length, declared, share, priority, .. } = *self;
+        Waiting { number, shape, length, declared, share, priority }
     }
 }
 
@@ -124,7 +126,11 @@ type Root = Option<u32>;
 #[derive(Debug, Clone, Copy)]
 enum Own {
     Charge(VirtualTime),
-    Worth(Span, u8),
+    Worth([Span; 2], u8),
+}
+
+fn lengths(waiting: &Waiting) -> [Span; 2] {
+    [Lengths::Planned, Lengths::Declared].map(|lengths| waiting.by(lengths))
 }
 
 /// Equal shares of all numbers, in no order that anybody would submit in.
@@ -245,13 +251,15 @@ impl Lane {
     }
 
     /// The length of the shortest job of each shape.
-    pub fn shortest_of_each(&self) -> impl Iterator<Item = (ShapeId, Span)> + '_ {
-        self.shapes.iter().map(|(shape, root)| (*shape, self.knots[*root as usize].shortest))
+    pub fn shortest_of_each(&self, by: Lengths) -> impl Iterator<Item = (ShapeId, Span)> + '_ {
+        self.shapes
+            .iter()
+            .map(move |(shape, root)| (*shape, self.knots[*root as usize].shortest[by as usize]))
     }
 
     fn some(&self, at: u32, worth: &Worth) -> bool {
         let knot = &self.knots[at as usize];
-        knot.shortest < worth.shorter_than || knot.highest >= worth.from_priority
+        knot.shortest[worth.by as usize] < worth.shorter_than || knot.highest >= worth.from_priority
     }
 
     fn first(&self, root: Root, after: Option<&Rank>, worth: &Worth) -> Root {
@@ -308,7 +316,7 @@ impl Lane {
             }
             Tree::Shape => {
                 let knot = &self.knots[at as usize];
-                Own::Worth(knot.length, knot.priority)
+                Own::Worth(lengths(&knot.waiting()), knot.priority)
             }
         }
     }
@@ -323,8 +331,9 @@ impl Lane {
             }
             Own::Worth(mut shortest, mut highest) => {
                 for below in below.into_iter().flatten() {
-                    shortest = shortest.min(self.knots[below as usize].shortest);
-                    highest = highest.max(self.knots[below as usize].highest);
+                    let below = &self.knots[below as usize];
+                    shortest = [0, 1].map(|by| shortest[by].min(below.shortest[by]));
+                    highest = highest.max(below.highest);
                 }
                 let knot = &mut self.knots[at as usize];
                 (knot.shortest, knot.highest) = (shortest, highest);
@@ -402,86 +411,4 @@ impl Lane {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn job(number: u32, value: i64, shape: u32, length: u64, priority: u8) -> (Rank, Waiting) {
-        let number = JobNumber(number);
-        let rank = Rank { class: 0, value, since: WallTime(0), number };
-        let waiting =
-            Waiting { number, shape: ShapeId(shape), length: Span(length), share: Share(1), priority };
-        (rank, waiting)
-    }
-
-    #[test]
-    fn a_knot_is_small() {
-        assert!(size_of::<Knot>() <= 88, "{}", size_of::<Knot>());
-    }
-
-    #[test]
-    fn halves_are_the_whole() {
-        for time in [0, 1, -1, 1 << 64, i128::MAX, i128::MIN, u64::MAX.into()].map(VirtualTime) {
-            assert_eq!(Halves::of(time).whole(), time);
-        }
-    }
-
-    fn jobs() -> impl Strategy<Value = Vec<(bool, i64, u32, u64, u8)>> {
-        proptest::collection::vec((any::<bool>(), 0..20_i64, 0..3_u32, 0..20_u64, 0..5_u8), 1..200)
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn it_answers_like_a_plain_list(history in jobs(), after in 0..20_i64, shorter in 0..21_u64, from in 0..6_u8) {
-            let mut lane = Lane::default();
-            let mut plain: BTreeMap<Rank, (Waiting, i128)> = BTreeMap::new();
-            for (number, (enters, value, shape, length, priority)) in history.into_iter().enumerate() {
-                let (rank, waiting) = job(number as u32, value, shape, length, priority);
-                if enters || plain.is_empty() {
-                    let charge = i128::from(length) * 3 + 1;
-                    lane.insert(rank, waiting, VirtualTime(charge));
-                    plain.insert(rank, (waiting, charge));
-                } else {
-                    let some = *plain.keys().nth(number % plain.len()).unwrap();
-                    prop_assert!(lane.remove(&some) && !lane.remove(&some));
-                    plain.remove(&some);
-                }
-            }
-            let rank = job(u32::MAX, after, 0, 0, 0).0;
-            let mut read = Vec::new();
-            lane.read(Some(&rank), 50, |rank, waiting| read.push((rank, waiting)));
-            let expected: Vec<_> = plain.range(rank..).take(50).map(|(rank, (waiting, _))| (*rank, *waiting)).collect();
-            prop_assert_eq!(read, expected);
-            let before: i128 = plain.range(..rank).map(|(_, (_, charge))| charge).sum();
-            prop_assert_eq!(lane.charges_before(&rank), VirtualTime(before));
-            let worth = Worth { shorter_than: Span(shorter), from_priority: from };
-            for shape in (0..3).map(ShapeId) {
-                let of_shape = || plain.iter().filter(|(_, (waiting, _))| waiting.shape == shape);
-                let mut worthy = of_shape().filter(|(own, (waiting, _))| **own > rank && worth.covers(waiting));
-                let first = worthy.next().map(|(rank, (waiting, _))| (*rank, *waiting));
-                prop_assert_eq!(lane.next(shape, Some(&rank), &worth), first);
-                let shortest = of_shape().map(|(_, (waiting, _))| waiting.length).min();
-                prop_assert_eq!(lane.shortest_of_each().find(|(own, _)| *own == shape).map(|(_, length)| length), shortest);
-                let some = of_shape().any(|(_, (waiting, _))| worth.covers(waiting));
-                prop_assert_eq!(lane.shapes(&|_| worth).any(|(own, _)| own == shape), some);
-            }
-            prop_assert_eq!(lane.is_empty(), plain.is_empty());
-        }
-    }
-
-    #[test]
-    fn many_in_a_row_make_no_deep_tree() {
-        let mut lane = Lane::default();
-        for number in 0..20_000 {
-            let (rank, waiting) = job(number, i64::from(number), number % 7, 5, 50);
-            lane.insert(rank, waiting, VirtualTime(1));
-        }
-        fn depth(lane: &Lane, root: Root) -> usize {
-            let below = |side| root.map_or(0, |at| depth(lane, lane.child(Tree::All, at, side)));
-            root.map_or(0, |_| 1 + below(0).max(below(1)))
-        }
-        assert!(depth(&lane, lane.all) < 50, "{}", depth(&lane, lane.all));
-    }
-}
+mod tests;

@@ -85,10 +85,36 @@ pub struct Waiting {
     pub shape: ShapeId,
     /// Its planned length.
     pub length: Span,
+    /// What it declares, if that is more.
+    pub declared: Span,
     /// Its share of the cluster.
     pub share: Share,
     /// Its own priority.
     pub priority: u8,
+}
+
+/// With which of its lengths a job must fit in before the places that are kept for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lengths {
+    /// What it is planned with, learnt or declared.
+    Planned = 0,
+    /// What it declares.
+    Declared = 1,
+}
+
+impl Waiting {
+    /// Its length by that.
+    pub fn by(&self, lengths: Lengths) -> Span {
+        match lengths {
+            Lengths::Planned => self.length,
+            Lengths::Declared => self.declared,
+        }
+    }
+}
+
+/// Since when a job has waited, as its rank has it.
+pub(crate) fn since(job: &Job) -> WallTime {
+    job.request.begin.map_or(job.submitted_at, |begin| begin.max(job.submitted_at))
 }
 
 /// The ready jobs, by queue and rank.
@@ -148,7 +174,7 @@ fn by_size(since: WallTime, area: i64, smallest_first: bool, policy: &Policy) ->
 
 /// The rank of a job under an order.
 fn rank(job: &Job, order: QueueOrder, policy: &Policy, area: i64) -> Rank {
-    let since = job.request.begin.map_or(job.submitted_at, |begin| begin.max(job.submitted_at));
+    let since = since(job);
     let priority = i64::from(job.request.priority);
     let waited = if policy.starvation_bound.is_some() { since.0 } else { 0 };
     let by_priority = waited - point(policy) * priority;
@@ -164,13 +190,13 @@ fn rank(job: &Job, order: QueueOrder, policy: &Policy, area: i64) -> Rank {
 }
 
 impl WaitingOrder {
-    /// Enters a ready job, which its queue's order by size takes for so large.
-    pub fn insert(&mut self, job: &Job, config: &Config, length: Span, share: Share, size: Share) {
+    /// Enters a ready job, planned and declared so long, which its queue's order by size takes for so large.
+    pub fn insert(&mut self, job: &Job, config: &Config, lengths: (Span, Span), share: Share, size: Share) {
         let shape = self.enter_shape(job);
         let priority = job.request.priority;
         // Comparisons with what is a little longer must not overflow.
-        let length = length.min(Span(u64::MAX / 4));
-        let waiting = Waiting { number: job.id.number, shape, length, share, priority };
+        let [length, declared] = [lengths.0, lengths.1].map(|length| length.min(Span(u64::MAX / 4)));
+        let waiting = Waiting { number: job.id.number, shape, length, declared, share, priority };
         let rank = rank_in(job, config, size);
         let weight = config.queue(job.queue.as_str()).map_or(1, |queue| queue.priority);
         let charge = VirtualTime::default().after(price(config.policy.cost, share, length), weight);

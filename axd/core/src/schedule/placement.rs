@@ -6,6 +6,8 @@
 //! and the first time at which something fits are looked for along the index
 //! of the nodes; the other rules look at all of them.
 
+mod fragmenting;
+
 use std::cmp::Reverse;
 
 use crate::config::Packing;
@@ -65,12 +67,15 @@ impl Rules {
             search.all(request.only_nodes.iter().filter_map(|name| nodes.position(name)), from);
         } else if let Some(only) = asks.only {
             search.all(only.keys().filter_map(|name| nodes.position(name)), from);
-        } else if self.packing == Packing::Best
-            && from <= timeline.now()
-            && !request.exclusive
-            && asks.mps.is_none()
-        {
-            search.along(&nodes.room());
+        } else if from <= timeline.now() && !request.exclusive && asks.mps.is_none() {
+            let room = nodes.room();
+            if self.packing == Packing::Best {
+                search.along(&room);
+            } else {
+                let (positions, glance) =
+                    (0..nodes.as_slice().len(), Glance { rules: self, room: &room, asks });
+                search.all(positions.filter(|position| glance.could(*position)), from);
+            }
         } else {
             search.all(0..nodes.as_slice().len(), from);
         }
@@ -146,11 +151,11 @@ impl Rules {
     }
 
     /// Whether a node could hold a request if it were empty, and may now, as far as a glance tells.
-    pub(super) fn could_hold(&self, node: &Node, request: &Request) -> bool {
-        let has = &node.inventory;
+    pub(super) fn could_hold(&self, node: &Node, asks: Asks<'_>) -> bool {
+        let (has, request) = (&node.inventory, asks.request);
         let cards = request.cards.as_ref().map_or(0, |wanted| wanted.count as usize);
         let enough = request.cpus <= has.cpus && request.ram <= has.ram && cards <= has.cards.len();
-        enough && node.drained().is_none() && has.admits(request)
+        enough && node.drained().is_none() && has.admits(request) && asks.may_fill(node)
     }
 
     /// Whether a request fits beside what a node holds now, reservations left aside.
@@ -188,7 +193,8 @@ impl Rules {
         used: &Usage,
     ) -> Option<(Score, Place)> {
         let (has, request) = (&node.inventory, asks.request);
-        if used.cpus + has.cpus_for(request) > has.cpus || used.ram + has.ram_for(request) > has.ram {
+        let (cpus, ram) = (has.cpus_for(request), has.ram_for(request));
+        if used.cpus + cpus > has.cpus || used.ram + ram > has.ram {
             return None;
         }
         let empty = || node.empty_cards() as i64;
@@ -196,7 +202,8 @@ impl Rules {
             // The tightest node of those with the fewest cards to spare.
             let left = i64::from(has.cpus - used.cpus);
             let score = match self.packing {
-                Packing::Best | Packing::Fgd => (0, empty(), left, position),
+                Packing::Best => (0, empty(), left, position),
+                Packing::Fgd => (self.beside(node, request).growth(&[]), empty(), left, position),
                 Packing::Worst => (0, 0, -left, position),
                 Packing::First => (0, 0, 0, position),
             };
@@ -224,7 +231,7 @@ impl Rules {
             }
         }
         if self.packing == Packing::Fgd {
-            return self.least_fragmenting(position, node, &fitting, count);
+            return self.least_fragmenting(position, node, &fitting, request);
         }
         fitting.truncate(count);
         let left = fitting.iter().map(|fit| fit.left).sum::<i64>();
@@ -234,38 +241,6 @@ impl Rules {
             Packing::First | Packing::Fgd => (0, 0, 0, position),
         };
         Some((score, place_of(position, &fitting)))
-    }
-
-    /// Of the cards that fit, the tightest first, those whose use adds the least to what is free and useless now. One
-    /// card may be any; of several the tightest are tried.
-    fn least_fragmenting(
-        &self,
-        position: usize,
-        node: &Node,
-        fitting: &[Fit],
-        count: usize,
-    ) -> Option<(Score, Place)> {
-        // Whoever has the whole of an empty card has all of it, whatever others hold.
-        let cards = node.inventory.cards.iter().zip(node.cards_used());
-        let free = cards.zip(node.free_memory()).map(|((card, used), free)| match used.holders {
-            0 if free > Megabytes::ZERO => card.mem,
-            _ => free,
-        });
-        let free: Vec<Megabytes> = free.collect();
-        let finds = self.typical.on(&node.inventory, &free, self.reserve);
-        let scored = |cards: &[Fit]| {
-            let charges: Vec<(usize, Megabytes)> = cards.iter().map(|fit| (fit.at, fit.charge)).collect();
-            let left = cards.iter().map(|fit| fit.left).sum();
-            ((finds.growth(&charges), left, 0, position), place_of(position, cards))
-        };
-        if count > 1 {
-            return Some(scored(&fitting[..count]));
-        }
-        let cards = &node.inventory.cards;
-        let alike =
-            |a: &Fit, b: &Fit| (a.used, a.mem) == (b.used, b.mem) && cards[a.at].kind == cards[b.at].kind;
-        // Among equals the first, which is the tightest.
-        fitting.chunk_by(alike).map(|same| scored(&same[..1])).min_by_key(|(score, _)| *score)
     }
 }
 
@@ -304,6 +279,31 @@ fn least_free(card: &Card, demand: CardDemand) -> Megabytes {
     card.mem - demand.limit + demand.charge
 }
 
+/// What the index says of nodes, for a request.
+struct Glance<'a> {
+    rules: &'a Rules,
+    room: &'a Room,
+    asks: Asks<'a>,
+}
+
+impl Glance<'_> {
+    /// Whether a node has room, whoever has reserved it.
+    fn could(&self, position: usize) -> bool {
+        let (room, request) = (self.room, self.asks.request);
+        let entry = room.of(position as At);
+        let fits = |wanted: &CardRequest, sort: usize| {
+            let card = &room.sorts()[sort].card;
+            let enough = |demand: CardDemand| match demand.slice {
+                None => entry.empty >= wanted.count,
+                Some(_) => entry.has(wanted.count as usize, least_free(card, demand)),
+            };
+            card.demand(wanted, self.rules.reserve).is_some_and(enough)
+        };
+        let cards = request.cards.as_ref().zip(entry.sort);
+        entry.free_cpus >= request.cpus && cards.is_none_or(|(wanted, sort)| fits(wanted, sort))
+    }
+}
+
 /// A search for the earliest and best place for something of a length.
 pub(super) struct Search<'a> {
     pub(super) rules: &'a Rules,
@@ -333,8 +333,9 @@ impl Search<'_> {
     /// Looks for the tightest fit now, along what is known of the nodes.
     fn along(&mut self, room: &Room) {
         let now = self.timeline.now();
+        let glance = Glance { rules: self.rules, room, asks: self.asks };
         for position in
-            self.timeline.reserved().filter(|position| self.could(room, *position)).collect::<Vec<_>>()
+            self.timeline.reserved().filter(|position| glance.could(*position)).collect::<Vec<_>>()
         {
             self.offer(position, now);
         }
@@ -355,21 +356,6 @@ impl Search<'_> {
                 self.tightest_of(room, cards, wanted.count as usize, least);
             }
         }
-    }
-
-    /// Whether a node has room, whoever has reserved it.
-    fn could(&self, room: &Room, position: usize) -> bool {
-        let entry = room.of(position as At);
-        let fits = |wanted: &CardRequest, sort: usize| {
-            let card = &room.sorts()[sort].card;
-            let enough = |demand: CardDemand| match demand.slice {
-                None => entry.empty >= wanted.count,
-                Some(_) => entry.has(wanted.count as usize, least_free(card, demand)),
-            };
-            card.demand(wanted, self.rules.reserve).is_some_and(enough)
-        };
-        let cards = self.asks.request.cards.as_ref().zip(entry.sort);
-        entry.free_cpus >= self.asks.request.cpus && cards.is_none_or(|(wanted, sort)| fits(wanted, sort))
     }
 
     /// Whether it is worth asking a node without reservations.
@@ -420,7 +406,7 @@ impl Search<'_> {
 
     pub(super) fn place_on(&self, position: usize, from: WallTime) -> Option<(Score, Place)> {
         let (node, asks) = (&self.nodes[position], self.asks);
-        if !self.rules.could_hold(node, asks.request) {
+        if !self.rules.could_hold(node, asks) {
             return None;
         }
         let at_once = from <= self.timeline.now();
@@ -441,7 +427,7 @@ impl Search<'_> {
         if not_before <= now && !self.timeline.has_reservations(position) {
             return self.when_ended(position, not_before);
         }
-        if !self.rules.could_hold(node, self.asks.request) {
+        if !self.rules.could_hold(node, self.asks) {
             return;
         }
         let at_first = (not_before > now).then_some(not_before);
@@ -458,7 +444,7 @@ impl Search<'_> {
     /// The same on a node without reservations, where it can't fit before `bound`.
     fn when_ended(&mut self, position: usize, bound: WallTime) {
         let node = &self.nodes[position];
-        if !self.rules.could_hold(node, self.asks.request) {
+        if !self.rules.could_hold(node, self.asks) {
             return;
         }
         let latest = self.latest();

@@ -126,7 +126,7 @@ fn room_without(
     let Battlefield { position, node, kept, .. } = field;
     let (position, node) = (*position, *node);
     let (has, request) = (&node.inventory, asks.request);
-    if node.drained().is_some() {
+    if node.drained().is_some() || !asks.may_fill(node) {
         return None;
     }
     let leaving = || node.held().iter().filter(|(key, _)| gone.contains(key)).map(|(_, holding)| holding);

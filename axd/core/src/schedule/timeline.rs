@@ -13,6 +13,8 @@ use crate::node::{CardUse, Company, Holding, Node};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
+use super::order::Lengths;
+
 /// A job that runs longer than planned is expected to end so much later than now.
 const SOON: Span = Span::seconds(1);
 
@@ -35,6 +37,8 @@ pub struct Reservation {
     pub cpus: u32,
     /// Memory.
     pub ram: Megabytes,
+    /// Whether nobody is let in before it any more who declares to take longer, though the last runs did not.
+    pub firm: bool,
 }
 
 /// What is used of a node, at one instant or at most during a while.
@@ -167,6 +171,8 @@ pub struct Timeline {
     now: WallTime,
     /// Running jobs end when they most likely do, not when others may count on it.
     likely: bool,
+    /// One of the reservations is firm.
+    firm: bool,
     kept: BTreeMap<usize, Vec<Reservation>>,
     profiles: RefCell<BTreeMap<usize, Rc<Profile>>>,
 }
@@ -195,6 +201,12 @@ impl Timeline {
         ends.into_iter().find(|end| *end > self.now).unwrap_or(self.now + SOON)
     }
 
+    /// With which of its lengths whoever has no place yet must fit in: one firm reservation is enough for all, so that a
+    /// pass need remember of a shape only one length with which it does not fit.
+    pub fn lengths(&self) -> Lengths {
+        if self.firm { Lengths::Declared } else { Lengths::Planned }
+    }
+
     /// All reservations.
     pub fn iter(&self) -> impl Iterator<Item = &Reservation> {
         self.kept.values().flatten()
@@ -207,6 +219,7 @@ impl Timeline {
 
     /// Keeps a place.
     pub fn reserve(&mut self, reservation: Reservation) {
+        self.firm |= reservation.firm;
         if let Some(profile) = self.profiles.get_mut().get_mut(&reservation.node) {
             Rc::make_mut(profile).add(&reservation);
         }

@@ -11,7 +11,7 @@ use crate::config::{Cost, Policy, Queue, Scheduler};
 use crate::id::{JobNumber, QueueName, Uid};
 
 use super::lane::{Lane, Worth};
-use super::order::{Rank, ShapeId, Waiting, WaitingOrder};
+use super::order::{Lengths, Rank, ShapeId, Waiting, WaitingOrder};
 use super::share::{VirtualTime, price};
 use crate::time::Span;
 
@@ -208,12 +208,12 @@ impl Walk {
     }
 
     /// The shortest job of each shape of which some are worth a look.
-    pub fn shortest_of_each(&self, order: &WaitingOrder, worth: WorthOf<'_>) -> Vec<Waiting> {
+    pub fn shortest_of_each(&self, order: &WaitingOrder, by: Lengths, worth: WorthOf<'_>) -> Vec<Waiting> {
         let mut shortest: Vec<Option<(Span, &Lane)>> = Vec::new();
         let heads =
             self.sources.iter().flat_map(|source| source.heads.iter().map(move |head| (source, head)));
         for lane in heads.filter_map(|(source, head)| order.lane(&source.name, head.user)) {
-            for (shape, length) in lane.shortest_of_each() {
+            for (shape, length) in lane.shortest_of_each(by) {
                 if shape.position() >= shortest.len() {
                     shortest.resize(shape.position() + 1, None);
                 }
@@ -226,7 +226,7 @@ impl Walk {
         let of_shape = |(shape, found): (u32, Option<(Span, &Lane)>)| {
             let (length, lane) = found?;
             let (shape, shorter_than) = (ShapeId(shape), length + Span(1));
-            let (_, waiting) = lane.next(shape, None, &Worth { shorter_than, from_priority: u8::MAX })?;
+            let (_, waiting) = lane.next(shape, None, &Worth { shorter_than, by, from_priority: u8::MAX })?;
             let worth = worth(shape);
             (length < worth.shorter_than || worth.from_priority < u8::MAX).then_some(waiting)
         };
@@ -317,7 +317,9 @@ mod tests {
             let (number, length, share) =
                 (JobNumber(number as u32), Span(*length), Share(1 + u64::from(*shape)));
             let rank = Rank { class: 0, value: *value, since: WallTime(0), number };
-            let waiting = Waiting { number, shape: ShapeId(*shape), length, share, priority: *priority };
+            let declared = length + Span(u64::from(number.0) % 3);
+            let waiting =
+                Waiting { number, shape: ShapeId(*shape), length, declared, share, priority: *priority };
             let queue = &config.queues[*queue];
             let charge =
                 VirtualTime::default().after(price(config.policy.cost, share, length), queue.priority);
@@ -347,6 +349,7 @@ mod tests {
             patience in 0..3_usize,
             mut shorter in proptest::array::uniform4(0..12_u64),
             from_priority in 0..6_u8,
+            declared in any::<bool>(),
             leaves in 0..9_u32,
         ) {
             let mut config = Config::default();
@@ -361,9 +364,10 @@ mod tests {
             for _ in 0..plain_steps {
                 prop_assert_eq!(steps.next(&stepped), leaps.next(&leapt));
             }
+            let by = if declared { Lengths::Declared } else { Lengths::Planned };
             for round in 0.. {
                 let worth = |shape: ShapeId| {
-                    Worth { shorter_than: Span(shorter[shape.0 as usize]), from_priority }
+                    Worth { shorter_than: Span(shorter[shape.0 as usize]), by, from_priority }
                 };
                 let found = steps.next_worthy(&stepped, &worth);
                 prop_assert_eq!(&found, &leaps.next_worthy(&leapt, &worth));
@@ -374,7 +378,7 @@ mod tests {
                     stepped.take_out(&queue, Uid(user), &rank);
                     leapt.take_out(&queue, Uid(user), &rank);
                 } else if let Some(least) = shorter.get_mut(waiting.shape.0 as usize) {
-                    *least = waiting.length.0.min(*least);
+                    *least = waiting.by(by).0.min(*least);
                 }
                 if round == leaves {
                     steps.leave_user(Uid(user), Some(&queue));

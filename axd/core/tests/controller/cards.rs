@@ -201,27 +201,54 @@ fn what_is_the_jobs_own_business_is_noted_with_the_jobs_on_that_card() {
     assert_eq!((noted, out.len()), (on_it, 2));
 }
 
-/// What becomes of a card on which a job of half of it ran out of memory, after it was seen to use so much.
-fn after_running_out(peak: Megabytes) -> (Health, Option<Megabytes>) {
+/// What becomes of a card on which a job of 40 GB of it failed, after it was seen to use so much; and what it asks for then.
+/// `ended`: it was ended for using too much. `state`: what was seen of the card meanwhile.
+fn after_failing(peak: Megabytes, ended_for_it: bool, state: CardState) -> (Health, Option<Megabytes>) {
     let mut controller = ready(config());
     let request = Request { retries: 1, ..with_cards(1, Some(gb(40))) };
     let (job, out) = submit(&mut controller, 1, submission(1, request));
     let attempt = launched(&out)[0];
     controller.step(at(2), Event::AttemptStarted { attempt, at: at(2).wall });
-    let words = "uses more than its slice".to_owned();
-    controller.step(at(3), Event::OverSlice { attempt, words, peak, ends: true });
-    let end = AttemptEnd { card_peak: Some(peak), ..ended(Outcome::OutOfMemory, None) };
+    controller.step(at(3), seen(0, state));
+    if ended_for_it {
+        let words = "uses more than its slice".to_owned();
+        controller.step(at(3), Event::OverSlice { attempt, words, peak, ends: true });
+    }
+    let outcome = if ended_for_it { Outcome::OutOfMemory } else { Outcome::Failed };
+    let end = AttemptEnd { card_peak: Some(peak), ..ended(outcome, Some(1)) };
     controller.step(at(4), Event::AttemptEnded { attempt, at: at(4).wall, end });
     let health = controller.nodes().next().unwrap().card_state("card-0").map(|state| state.health);
     let slice = controller.job(job.number).unwrap().request.cards.as_ref().unwrap().slice;
     (health.unwrap_or_default(), slice)
 }
 
+/// So much free beside what jobs use, so much in use by nobody, and by strangers.
+fn lacking(free: u64, unexplained: u64, foreign: u64) -> CardState {
+    let (free, unexplained, foreign) = (Some(gb(free)), gb(unexplained), gb(foreign));
+    CardState { free, unexplained, foreign, ..CardState::default() }
+}
+
 #[test]
 fn who_runs_out_of_a_slice_asks_for_more_or_the_card_is_suspect() {
-    assert_eq!(after_running_out(gb(38)), (Health::Healthy, Some(Megabytes(gb(40).0 * 3 / 2))));
-    assert_eq!(after_running_out(gb(30)), (Health::Healthy, Some(gb(40))));
-    assert_eq!(after_running_out(gb(10)), (Health::Suspect, Some(gb(40))));
+    let more = Some(Megabytes(gb(40).0 * 3 / 2));
+    for ended_for_it in [true, false] {
+        let after = |peak| after_failing(peak, ended_for_it, lacking(40, 0, 0));
+        assert_eq!(after(gb(38)), (Health::Healthy, more));
+        assert_eq!(after(gb(30)), (Health::Healthy, Some(gb(40))));
+        assert_eq!(after(gb(10)), (Health::Healthy, Some(gb(40))), "it had what it asked for");
+    }
+    // 10 of 40 GB used and 12 left, for 58 that nobody accounts for.
+    let odd = |peak, state| after_failing(peak, false, state).0;
+    assert_eq!(odd(gb(10), lacking(12, 58, 0)), Health::Suspect);
+    assert_eq!(odd(gb(10), lacking(31, 39, 0)), Health::Healthy, "there was enough for it");
+    assert_eq!(odd(gb(10), lacking(12, 0, 58)), Health::Healthy, "others have it, and are named");
+    assert_eq!(odd(gb(10), lacking(12, 1, 0)), Health::Healthy, "its neighbours have it");
+    assert_eq!(odd(gb(21), lacking(1, 58, 0)), Health::Healthy, "it was not far below");
+    assert_eq!(
+        odd(gb(10), CardState { free: None, ..lacking(0, 58, 0) }),
+        Health::Healthy,
+        "nobody measures"
+    );
 }
 
 /// The same node as a driver shows it: its first card has a UUID.
@@ -260,4 +287,63 @@ fn a_card_that_was_drained_before_it_had_a_uuid_stays_drained_until_a_person_res
     controller.step(at(6), asked(true, Some(0), NodeWish::Resume));
     let out = controller.step(at(7), Event::NodeRegistered(with_names(true)));
     assert!(!out.iter().any(|decision| matches!(decision, Decision::CardMoved { .. })), "{out:?}");
+}
+
+/// What a restart gives back where the driver has gone, or has come.
+fn restarted(controller: &Controller, named: bool) -> Controller {
+    let snapshot = controller.snapshot();
+    let mut controller = Controller::restore(Snapshot { nodes: vec![with_names(named)], ..snapshot });
+    if controller.has_renamed_cards() {
+        controller.step(at(9), Event::NodeRegistered(with_names(named)));
+    }
+    assert!(!controller.has_renamed_cards());
+    controller
+}
+
+fn drained_cards(controller: &Controller) -> Vec<String> {
+    let node = controller.nodes().next().unwrap();
+    let is = |uuid: &String| node.card_state(uuid).is_some_and(|state| state.health == Health::Drained);
+    let all = node.inventory.cards.iter().map(|card| card.uuid.clone());
+    all.filter(is).collect()
+}
+
+#[test]
+fn a_card_that_was_drained_under_its_uuid_stays_drained_where_it_is_only_declared() {
+    let mut controller = Controller::new(config());
+    controller.step(at(0), Event::NodeRegistered(with_names(true)));
+    controller.step(at(1), asked(true, Some(2), drain()));
+    let foreign =
+        Event::CardChanged { node: node().name, uuid: "GPU-2".to_owned(), state: held_by_others(gb(40)) };
+    controller.step(at(2), foreign);
+    let mut controller = restarted(&controller, false);
+    assert_eq!(drained_cards(&controller), ["gpu-01-2"]);
+    let (_, out) = submit(&mut controller, 10, submission(1, with_cards(4, None)));
+    assert!(cards_of(&out).is_empty());
+    // It is the same card when the driver is back, whatever number it has then.
+    let back = restarted(&controller, true);
+    assert_eq!(drained_cards(&back), ["GPU-2"]);
+    let mut other = with_names(true);
+    other.cards.swap(2, 3);
+    (other.cards[2].index, other.cards[3].index) = (2, 3);
+    let mut back = Controller::restore(Snapshot { nodes: vec![other.clone()], ..controller.snapshot() });
+    assert!(back.has_renamed_cards());
+    back.step(at(11), Event::NodeRegistered(other));
+    assert_eq!(drained_cards(&back), ["GPU-2"]);
+    assert_eq!(drained_cards(&restarted(&back, false)), ["gpu-01-3"], "by its new number");
+    // Who gives it back gives it back under both names: nobody has looked at what others hold of it meanwhile.
+    let out = controller.step(at(12), asked(true, Some(2), NodeWish::Resume));
+    assert!(!out.iter().any(|decision| matches!(decision, Decision::Refused { .. })), "{out:?}");
+    assert!(drained_cards(&controller).is_empty());
+    assert!(drained_cards(&restarted(&controller, true)).is_empty());
+}
+
+#[test]
+fn a_part_of_a_card_is_no_declared_card() {
+    let mut parts = with_names(true);
+    let mig = ax_core::gpu::Mig { parent: "GPU-9".to_owned(), gpu_instance: 1, compute_instance: 0 };
+    parts.cards[3].hardware.mig = Some(mig);
+    let mut controller = Controller::new(config());
+    controller.step(at(0), Event::NodeRegistered(parts));
+    controller.step(at(1), asked(true, Some(3), drain()));
+    assert!(drained_cards(&restarted(&controller, false)).is_empty());
 }

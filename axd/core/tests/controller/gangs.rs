@@ -290,7 +290,19 @@ fn what_is_advised_starts_it_on_all_of_its_nodes() {
     assert!(launched(&out).is_empty());
     let advice = controller.advise(at(6), wide.number, &|_| true).unwrap();
     let remedy = advice.remedy.clone().expect("with fewer cards on each");
-    let mut changed = controller.clone().as_if(wide.number, &remedy).unwrap();
+    let mut changed = controller.clone().as_if(at(6), wide.number, &remedy).unwrap();
     assert_eq!(nodes(&changed.step(at(7), Event::Tick)).len(), 4, "{}", advice.text);
     assert_eq!(advice.text, "with --gpus-per-node 1 at once on gpu-[01-04]");
+}
+
+#[test]
+fn fewer_nodes_are_advised_where_that_gives_up_least() {
+    let mut controller = four();
+    submit(&mut controller, 1, submission(1, on(1, 1, 4)));
+    let (wide, out) = submit(&mut controller, 5, submission(9, on(4, 4, 4)));
+    assert!(launched(&out).is_empty());
+    let advice = controller.advise(at(6), wide.number, &|_| true).unwrap();
+    assert_eq!(advice.text, "with --nodes 3, as much on each, at once on gpu-[02-04]");
+    let changed = controller.clone().as_if(at(6), wide.number, &advice.remedy.unwrap());
+    assert_eq!(nodes(&changed.unwrap().step(at(7), Event::Tick)).len(), 3);
 }

@@ -238,7 +238,7 @@ fn an_estimate_says_how_late_it_may_start_and_the_deadline_ends_it() {
     let end = Event::AttemptEnded { attempt, at: clock(12, 0).wall, end: ended(Outcome::Timeout, None) };
     controller.step(clock(12, 0), end);
     assert_eq!([state(&controller, job), state(&controller, next)], [JobState::Deadline; 2]);
-    let note = controller.job(job.number).unwrap().note.clone().unwrap();
+    let note = controller.job(job.number).unwrap().rare.note.clone().unwrap();
     assert!(note.contains("was not over by its deadline"), "{note}");
     // Over its own limit it is over for that.
     let (job, out) = submit(&mut controller, clock(13, 0), 3, by(clock(18, 0).wall, Some(Span(HOUR))));
@@ -285,4 +285,48 @@ fn what_comes_too_late_is_refused_and_so_is_a_change_that_makes_it_too_late() {
         let out = controller.step(clock(12, 1), Event::Wished { job, actor: owner.clone(), wish, why: None });
         assert!(matches!(&out[..], [Decision::Refused { why, .. }] if why.contains(told)), "{out:?}");
     }
+}
+
+#[test]
+fn who_is_too_long_for_the_rest_of_its_hours_is_told_how_long_it_may_be() {
+    let mut controller = cluster();
+    let (job, out) = submit(&mut controller, clock(27, 0), 1, night(8));
+    assert_eq!((launched(&out).len(), state(&controller, job)), (0, JobState::Pending));
+    // At three, five hours before they are over, and a minute may be late.
+    let advice = controller.advise(clock(27, 0), job.number, &|_| true).unwrap();
+    assert_eq!(advice.text, "with --time 05:01:00 at once on gpu-01");
+    let remedy = advice.remedy.unwrap();
+    let mut changed = controller.clone().as_if(clock(27, 0), job.number, &remedy).unwrap();
+    assert_eq!(launched(&changed.step(clock(27, 0), Event::Tick)).len(), 1);
+    // One that is expected to take longer is not told to take less.
+    let (long, _) =
+        submit(&mut controller, clock(27, 0), 2, Request { estimate: Some(Span(6 * HOUR)), ..night(8) });
+    let advice = controller.advise(clock(27, 0), long.number, &|_| true).unwrap();
+    assert_eq!(advice.text, "no shorter --time would start it at once");
+    // Before its hours nothing starts it.
+    let (early, _) = submit(&mut controller, clock(36, 0), 3, night(2));
+    assert_eq!(controller.advise(clock(36, 0), early.number, &|_| true), None);
+}
+
+#[test]
+fn a_clock_that_goes_otherwise_opens_and_closes_hours() {
+    let mut controller = cluster();
+    let (waits, _) = submit(&mut controller, clock(20, 0), 1, night(2));
+    let (ready, _) = submit(&mut controller, clock(23, 0), 2, night(2));
+    assert_eq!(state(&controller, waits), JobState::Starting);
+    assert_eq!(state(&controller, ready), JobState::Ready, "the first holds all CPUs");
+    // Seven hours behind it is four in the afternoon there.
+    let zone = Zone::of([Offset { from: WallTime(0), seconds: -5 * 3600 }]);
+    controller.step(clock(23, 0), Event::ZoneRead(Box::new(zone.clone())));
+    assert_eq!(state(&controller, ready), JobState::Pending);
+    assert_eq!(words(&controller, clock(23, 0), ready).1, Some(clock(29, 0).wall));
+    assert_eq!(controller.next_wake().wall, Some(clock(29, 0).wall));
+    controller.step(
+        clock(24, 0),
+        Event::ZoneRead(Box::new(Zone::of([Offset { from: WallTime(0), seconds: 7200 }]))),
+    );
+    assert_eq!(state(&controller, ready), JobState::Ready);
+    // It is in what is restored.
+    controller.step(clock(24, 0), Event::ZoneRead(Box::new(zone.clone())));
+    assert_eq!(Controller::restore(controller.snapshot()).zone(), &zone);
 }

@@ -175,6 +175,39 @@ fn who_has_a_place_kept_need_not_wait_because_another_runs_longer_than_its_last_
     }
 }
 
+/// Of 8 CPUs 4 are free for 20 s more, then all are kept for one that needs them. One that took 10 s the last two times
+/// and declares 100 is let in before that, as long as nobody has waited for the bound for it.
+#[test]
+fn who_has_waited_for_the_bound_is_passed_by_nobody_who_may_take_longer() {
+    for (waited, bound, let_in) in
+        [(50, Some(100), true), (100, Some(100), false), (50, Some(40), false), (50, None, false)]
+    {
+        let mut config = config();
+        config.policy.starvation_bound = bound.map(Span::seconds);
+        let mut runs = Runs::new(config);
+        for _ in 0..2 {
+            runs.succeed("short", request(4), 10);
+        }
+        let lasting = |cpus, seconds| Request { time_limit: Some(Span::seconds(seconds)), ..request(cpus) };
+        runs.submit("base", lasting(4, waited + 20));
+        let (first, _) = runs.submit("first", lasting(8, 60));
+        runs.ms += 1000 * waited;
+        let (short, out) = runs.submit("short", lasting(4, 100));
+        assert_eq!(launched(&out).len(), usize::from(let_in), "after {waited} s of {bound:?}");
+        if !let_in {
+            let told = runs.controller.explain(at(runs.ms), short.number);
+            let words = told.reasons;
+            let due = format!(
+                "fits on gpu-01 now, but takes 00:01:40 by what it says (00:00:10 by its last runs, but {first} has waited too \
+                 long for that to count) and would delay {first}, for which gpu-01 is kept in 00:00:20"
+            );
+            assert!(words.contains(&due), "{words:?}");
+            let (_, out) = runs.submit("short", lasting(4, 15));
+            assert_eq!(launched(&out).len(), 1, "what it declares fits");
+        }
+    }
+}
+
 #[test]
 fn an_expected_start_that_was_learnt_and_is_over_rests_on_what_is_said() {
     let mut runs = Runs::new(config());

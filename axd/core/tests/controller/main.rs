@@ -7,6 +7,7 @@ mod any_events;
 mod backoff;
 mod cards;
 mod explaining;
+mod foretold;
 mod gangs;
 mod hours;
 mod identity;

@@ -96,3 +96,47 @@ fn a_place_that_is_kept_counts() {
         "{words:?}"
     );
 }
+
+/// Nodes of 8 and of 32 CPUs; a user may hold 20.
+#[test]
+fn who_has_a_node_for_themselves_counts_with_all_of_it() {
+    let mut config = config();
+    config.policy.per_user.cpus = Some(20);
+    let mut controller = Controller::new(config);
+    for (name, cpus) in [("gpu-01", 8), ("gpu-02", 8), ("gpu-03", 32), ("gpu-04", 8)] {
+        let new = ax_core::node::Inventory { name: name.parse().unwrap(), cpus, ..node() };
+        controller.step(at(0), Event::NodeRegistered(new));
+    }
+    let alone = |key: u128, nodes: &[&str]| {
+        let mut wanted = Request { exclusive: true, ..request(1) };
+        wanted.only_nodes = nodes.iter().map(|name| name.parse().unwrap()).collect();
+        Event::Submitted(Box::new(submission(key, wanted)))
+    };
+    let first = launched(&controller.step(at(1), alone(1, &[])));
+    assert_eq!((first.len(), launched(&controller.step(at(2), alone(2, &[]))).len()), (1, 1));
+    // Two of 8 are held; a third is over 20, and so is one of 32 whatever it asks for.
+    assert_eq!(launched(&controller.step(at(3), alone(3, &[]))), []);
+    let (_, words, basis) = reason(&controller, 3);
+    let told = "holds 16 of at most 20 CPUs (policy.max_cpus_per_user): ax-2026-0001 and ax-2026-0002, and it asks for 8 CPUs";
+    assert!(words[0].contains(told), "{words:?}");
+    assert_eq!(basis.as_deref(), Some("ax-2026-0001 ends then, which counts in the same limit"));
+    let refused = format!("{:?}", controller.step(at(4), alone(4, &["gpu-03"])));
+    assert!(
+        refused.contains("it asks for 32 CPUs, and user user1000 may hold at most 20 CPUs at once"),
+        "{refused}"
+    );
+    // Beside them others of 4 CPUs.
+    assert_eq!(submit(&mut controller, 5, 1000, "default", 5), []);
+    let end =
+        Event::AttemptEnded { attempt: first[0], at: at(100).wall, end: ended(Outcome::Succeeded, Some(0)) };
+    let started = launched(&controller.step(at(100), end));
+    assert_eq!(started.iter().map(|attempt| attempt.job.number).collect::<Vec<_>>(), [JobNumber(3)]);
+    invariants::check(&controller).unwrap();
+    // What is counted anew after a restart is the same.
+    let controller = Controller::restore(controller.snapshot());
+    assert!(
+        reason(&controller, 4).1[0].contains("holds 16 of at most 20 CPUs"),
+        "{:?}",
+        reason(&controller, 4)
+    );
+}

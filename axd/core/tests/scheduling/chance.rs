@@ -54,6 +54,8 @@ pub(crate) struct Frame {
     pub(crate) unlimited: bool,
     /// Jobs take exactly as long as they said.
     pub(crate) honest: bool,
+    /// Lengths are learnt all the same, and what is learnt is often too short.
+    pub(crate) learning: bool,
     /// All queues are equal and each serves the first that comes.
     pub(crate) first_come: bool,
     /// All jobs are of few shapes.
@@ -94,6 +96,9 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     // Who says the truth is believed.
     policy.learn_length = chance.below(2) == 1 && !frame.honest;
     policy.learnt_ends = chance.below(2) == 1;
+    if frame.learning {
+        (policy.learn_length, policy.learnt_ends) = (true, false);
+    }
     policy.learn_memory = chance.of(&[LearnMemory::Off, LearnMemory::Raise, LearnMemory::Fit]);
     policy.preempt_budget = chance.of(&[100, 1, 0]) as u32;
     if frame.limits {

@@ -10,7 +10,7 @@ use ax_core::time::{BootTime, WallTime};
 use proptest::prelude::*;
 
 use crate::chance::Frame;
-use crate::ledger::{Ledger, planned};
+use crate::ledger::{Ledger, is_firm, planned};
 use crate::naive::{Plan, allowed, fits_somewhere, idle};
 use crate::world::{Seen, World};
 use crate::{histories, history};
@@ -26,7 +26,8 @@ fn turn(job: &Job) -> (WallTime, JobNumber) {
 }
 
 impl Promises {
-    fn settle(&mut self, ledger: &Ledger, seen: &Seen<'_>) {
+    /// Of the first job, if it `counts`.
+    fn settle(&mut self, ledger: &Ledger, seen: &Seen<'_>, counts: &dyn Fn(&Job) -> bool) {
         let job = |number| seen.controller.job(number);
         for decision in seen.out {
             let Decision::Launch { attempt, .. } = decision else { continue };
@@ -45,6 +46,9 @@ impl Promises {
         let Some(first) = first else { return self.0.clear() };
         let number = first.id.number;
         self.0.retain(|other, _| *other == number);
+        if !counts(first) {
+            return;
+        }
         let place = Plan::new(ledger, seen.now).earliest(&first.request, planned(first, &ledger.config));
         let from = place.expect("on empty nodes it fits")[0].from;
         let promise = *self.0.entry(number).or_insert(from);
@@ -93,7 +97,25 @@ proptest! {
             if changed || ledger.config.policy.reservations == 0 {
                 promises.0.clear();
             } else {
-                promises.settle(&ledger, seen);
+                promises.settle(&ledger, seen, &|_| true);
+            }
+        });
+    }
+
+    /// Others who declare to take longer are let in before it by what their last runs took, and it waits for what they
+    /// declare: until it has waited for the bound.
+    #[test]
+    fn law_4_who_has_waited_for_the_bound_is_not_passed_on_what_was_learnt(history in history(80)) {
+        let frame = Frame { honest: true, learning: true, alike: true, calm: true, first_come: true, ..Frame::default() };
+        let frame = Frame { preemption: Some(false), ..frame };
+        let (mut ledger, mut promises) = (Ledger::default(), Promises::default());
+        World::play(history.0, frame, history.1, &mut |seen| {
+            ledger.follow(seen, &mut |_, _| {});
+            let changed = seen.events.iter().any(|event| matches!(event, Event::Wished { .. }));
+            if changed || ledger.config.policy.reservations == 0 {
+                promises.0.clear();
+            } else {
+                promises.settle(&ledger, seen, &|job| is_firm(job, &ledger.config, seen.now.wall));
             }
         });
     }

@@ -82,6 +82,7 @@ const WITH_HOURS: Frame = Frame {
     preemption: None,
     unlimited: false,
     honest: false,
+    learning: false,
     first_come: false,
     alike: false,
     forward: false,

@@ -97,6 +97,22 @@ pub(crate) fn planned(job: &Job, config: &Config) -> Span {
     if job.rare.saved.0 == 0 { all } else { Span(all.0.saturating_sub(job.rare.saved.0).max(1000)) }
 }
 
+/// How long it runs by what it declares, where that is more than is planned.
+pub(crate) fn declared(job: &Job, config: &Config) -> Span {
+    let unplanned = config.policy.task_timeout.unwrap_or(Span::seconds(86_400));
+    let all = job.request.estimate.or(job.request.time_limit).unwrap_or(unplanned);
+    planned(job, config).max(Span(all.0.saturating_sub(job.rare.saved.0)))
+}
+
+/// Whether what was learnt of others does not count any more before the place that is kept for a job.
+pub(crate) fn is_firm(job: &Job, config: &Config, now: WallTime) -> bool {
+    let since = job.request.begin.map_or(job.submitted_at, |begin| begin.max(job.submitted_at));
+    match config.policy.starvation_bound {
+        Some(bound) => now.0 >= since.0 + bound.0 as i64,
+        None => !config.policy.learnt_ends,
+    }
+}
+
 /// For how long others count on the place of a running job: as long as it says, though its last runs were shorter.
 fn taken_for(job: &Job, config: &Config) -> Span {
     let declared = job.request.estimate.or(job.request.time_limit).filter(|_| !config.policy.learnt_ends);

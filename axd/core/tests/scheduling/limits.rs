@@ -1,4 +1,4 @@
-//! Law 16: limits on what queues, users and groups hold are kept whenever anything starts, who waits for one is told, and what is kept up to date of them
+//! Law 16: limits on what queues, users and groups hold, of whole nodes all that they have, are kept whenever anything starts, who waits for one is told, and what is kept up to date of them
 //! is what would be found anew. Law 17: a card under MPS is one user's at a time, and nobody else's slices are on it.
 
 use std::collections::BTreeMap;
@@ -24,6 +24,7 @@ const LIMITED: Frame = Frame {
     preemption: None,
     unlimited: false,
     honest: false,
+    learning: false,
     first_come: false,
     alike: false,
     forward: false,
@@ -99,11 +100,14 @@ fn nobody_disturbs_mps(ledger: &Ledger, given: &Allocation, job: &Job) {
 /// What is held together: cards, CPUs, memory, jobs.
 type Four = [u64; 4];
 
-fn asked(job: &Job, nodes: usize) -> Four {
-    let cards = job.request.cards.as_ref().map_or(0, |cards| u64::from(cards.count));
-    let [cards, cpus, ram] =
-        [cards, u64::from(job.request.cpus), job.request.ram.0].map(|each| each * nodes as u64);
-    [cards, cpus, ram, 1]
+/// Of whole nodes all that they have.
+fn held<'a>(parts: impl Iterator<Item = &'a Allocation>) -> Four {
+    let mut sum = [0, 0, 0, 1];
+    for part in parts {
+        let of_part = [part.cards.len() as u64, part.cpus.len() as u64, part.ram.0, 0];
+        sum.iter_mut().zip(of_part).for_each(|(sum, more)| *sum += more);
+    }
+    sum
 }
 
 fn of(most: Most, running: Option<u32>) -> [Option<u64>; 4] {
@@ -112,7 +116,7 @@ fn of(most: Most, running: Option<u32>) -> [Option<u64>; 4] {
 }
 
 /// No limit on a user, a group or a queue is broken by a job that starts: found by adding up all that runs.
-fn the_sums_hold(ledger: &Ledger, (job, nodes): (&Job, usize), jobs: &BTreeMap<u32, Job>) {
+fn the_sums_hold(ledger: &Ledger, (job, given): (&Job, &[Allocation]), jobs: &BTreeMap<u32, Job>) {
     let config = &ledger.config;
     let queue = config.queue(job.queue.as_str()).unwrap();
     let own = |other: &Job| other.owner.uid == job.owner.uid;
@@ -120,9 +124,9 @@ fn the_sums_hold(ledger: &Ledger, (job, nodes): (&Job, usize), jobs: &BTreeMap<u
     let member = |other: &Job| !other.rare.groups.is_empty();
     let all_of = |whose: &dyn Fn(&Job) -> bool| {
         let others = ledger.held.values().filter_map(|held| Some((jobs.get(&held.name.job.number.0)?, held)));
-        let mut sum = asked(job, nodes);
-        for (other, held) in others.filter(|(other, _)| whose(other)) {
-            let more = asked(other, ledger.parts(held.name.epoch).count());
+        let mut sum = held(given.iter());
+        for (_, attempt) in others.filter(|(other, _)| whose(other)) {
+            let more = held(ledger.parts(attempt.name.epoch).map(|part| &part.allocation));
             sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
         sum
@@ -143,7 +147,7 @@ fn the_sums_hold(ledger: &Ledger, (job, nodes): (&Job, usize), jobs: &BTreeMap<u
         limits.extend(concerned.then(|| (all_of(whose), of(most, limit.max_running))));
     }
     for (sums, most) in limits {
-        for ((sum, most), asks) in sums.iter().zip(most).zip(asked(job, nodes)) {
+        for ((sum, most), asks) in sums.iter().zip(most).zip(held(given.iter())) {
             assert!(asks == 0 || most.is_none_or(|most| *sum <= most), "{}: {sums:?} of {most:?}", job.id);
         }
     }
@@ -175,7 +179,7 @@ proptest! {
                 if let Decision::Launch { attempt, allocation, others, .. } = decision {
                     let given: Vec<Allocation> = std::iter::once(allocation).chain(others).cloned().collect();
                     the_limits_hold(ledger, &given, &jobs[&attempt.job.number.0], &jobs);
-                    the_sums_hold(ledger, (&jobs[&attempt.job.number.0], given.len()), &jobs);
+                    the_sums_hold(ledger, (&jobs[&attempt.job.number.0], &given), &jobs);
                 }
             });
             invariants::check(seen.controller).unwrap();

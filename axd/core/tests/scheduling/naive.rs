@@ -10,7 +10,7 @@ use ax_core::job::request::Request;
 use ax_core::node::{Card, Inventory};
 use ax_core::time::{Now, Span, WallTime};
 
-use crate::ledger::{Held, Ledger, planned};
+use crate::ledger::{Held, Ledger, declared, is_firm, planned};
 
 /// A place that is kept.
 #[derive(Debug, Clone)]
@@ -24,6 +24,13 @@ pub(crate) struct Kept {
     cpus: u32,
     ram: u64,
     cards: Vec<(u32, u64)>,
+}
+
+impl Kept {
+    /// The same for so long.
+    fn until(self, length: Span) -> Kept {
+        Kept { until: self.from + length, ..self }
+    }
 }
 
 /// What is taken of a node.
@@ -279,7 +286,7 @@ fn idle_or_keeping<'c>(
 ) -> Option<&'c Job> {
     let (policy, reserve) = (&ledger.config.policy, ledger.config.resources.gpu_reserve);
     let strict = policy.scheduler == Scheduler::FifoStrict;
-    let (mut plan, mut keeping) = (Plan::new(ledger, now), 0);
+    let (mut plan, mut keeping, mut firm) = (Plan::new(ledger, now), 0, false);
     // Who is first in a queue and has a place kept keeps one in the queue too.
     let mut kept_in: BTreeSet<&QueueName> = BTreeSet::new();
     for job in controller.ready_jobs() {
@@ -289,7 +296,7 @@ fn idle_or_keeping<'c>(
         if !fits_somewhere(ledger, &job.request, reserve) {
             continue;
         }
-        let length = planned(job, &ledger.config);
+        let length = if firm { declared(job, &ledger.config) } else { planned(job, &ledger.config) };
         if plan.place(&job.request, now.wall, length).is_some() {
             return Some(job);
         }
@@ -300,7 +307,9 @@ fn idle_or_keeping<'c>(
             let earliest = plan.earliest(&job.request, length);
             keeping += u32::from(earliest.is_some());
             kept_in.extend(earliest.is_some().then_some(&job.queue));
-            let places = earliest.into_iter().flatten();
+            firm |= earliest.is_some() && is_firm(job, &ledger.config, now.wall);
+            let places =
+                earliest.into_iter().flatten().map(|place| place.until(planned(job, &ledger.config)));
             kept.extend(places.clone().map(|place| (job.id.number, place)));
             plan.kept.extend(places);
         }

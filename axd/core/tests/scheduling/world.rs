@@ -67,7 +67,7 @@ impl World {
     /// A cluster without nodes.
     pub(crate) fn new(mut config: Config, frame: Frame) -> World {
         // Who says the truth is not to be planned with what others took.
-        config.policy.learn_length &= !frame.honest;
+        config.policy.learn_length &= !frame.honest || frame.learning;
         World {
             controller: Controller::new(config),
             frame,

@@ -6,7 +6,7 @@ use nix::dir::{OwningIter, Type};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -47,20 +47,56 @@ impl Dir {
     pub fn open_dir_unmounted(&self, relative: impl AsRef<std::path::Path>) -> Result<Dir> {
         let relative = relative.as_ref();
         let what = self.show(relative);
-        let place = self.open_beneath(relative, OFlag::O_PATH | OFlag::O_DIRECTORY, 0)?;
-        if mount_of(&place).doing("look at", what.display())?
-            != mount_of(self).doing("look at", what.display())?
-        {
-            return Err(nix::errno::Errno::EXDEV).doing("use", what.display());
-        }
+        let place = self.place_unmounted(relative, OFlag::O_DIRECTORY)?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let fd = openat(&place, ".", flags, Mode::empty()).doing("open", what.display())?;
         Ok(Dir { resolver: self.resolver, ..Dir::from_fd(fd, what) })
+    }
+
+    /// Whether this directory has something of this plain name, of whatever kind, unless something is mounted there.
+    /// Neither what is there nor a mount is asked anything.
+    ///
+    /// # Errors
+    /// EXDEV for a mount, and as [`Dir::open_beneath`].
+    pub fn has_unmounted(&self, name: &str) -> Result<bool> {
+        match self.place_unmounted(std::path::Path::new(name), OFlag::empty()) {
+            Err(error) if error.is(libc::ENOENT) => Ok(false),
+            other => other.map(|_| true),
+        }
+    }
+
+    /// Only the place: nothing can be read or written by it, and no file system is asked.
+    fn place_unmounted(&self, relative: &std::path::Path, flags: OFlag) -> Result<OwnedFd> {
+        let what = self.show(relative);
+        let place = self.open_beneath(relative, OFlag::O_PATH | flags, 0)?;
+        let (there, here) = (mount_of(&place), mount_of(self));
+        if there.doing("look at", what.display())? != here.doing("look at", what.display())? {
+            return Err(nix::errno::Errno::EXDEV).doing("use", what.display());
+        }
+        Ok(place)
     }
 }
 
 /// The number of the mount that an open file was reached through.
 fn mount_of(fd: &impl AsFd) -> std::io::Result<u64> {
+    mount_by_statx(fd).map_or_else(|| mount_by_proc(fd), Ok)
+}
+
+/// In one call; not on kernels before 5.8. Nothing else is asked for: the kernel knows that by itself, and no file system is
+/// asked.
+fn mount_by_statx(fd: &impl AsFd) -> Option<u64> {
+    use std::os::fd::AsRawFd;
+    let mut found = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    let raw = fd.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open, the path is empty and ends with NUL, and `found` is a valid place for the answer.
+    let done = unsafe { libc::statx(raw, c"".as_ptr(), flags, libc::STATX_MNT_ID, found.as_mut_ptr()) };
+    // SAFETY: all zeroes is a valid value of this structure.
+    let found = unsafe { found.assume_init() };
+    (done == 0 && found.stx_mask & libc::STATX_MNT_ID != 0).then_some(found.stx_mnt_id)
+}
+
+fn mount_by_proc(fd: &impl AsFd) -> std::io::Result<u64> {
     use std::os::fd::AsRawFd;
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()))?;
     let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
@@ -93,5 +129,20 @@ impl Iterator for Names {
 impl std::fmt::Debug for Names {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Names").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_ask_for_a_mount_agree() {
+        let mounts: Vec<_> = ["/", "/proc", "/dev"].map(|path| std::fs::File::open(path).unwrap()).into();
+        let by_proc: Vec<_> = mounts.iter().map(|file| mount_by_proc(file).unwrap()).collect();
+        assert_ne!(by_proc[0], by_proc[1]);
+        // On kernels before 5.8 there is but one.
+        let by_statx: Option<Vec<_>> = mounts.iter().map(mount_by_statx).collect();
+        assert_eq!(by_statx.unwrap_or(by_proc.clone()), by_proc);
     }
 }

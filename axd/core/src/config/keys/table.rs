@@ -105,7 +105,7 @@ pub static KEYS: &[Key] = &[
         "Name of the cluster, for people."),
     key("cluster.timezone", Word(&ZONE, |d| &mut d.config.cluster.timezone), "system",
         "Zone of begin times, daily windows and the year in job ids, an IANA name; by default the \
-         system's.").absent(),
+         system's. Its rules are read anew each day and by a reload; another zone needs a restart.").absent(),
     key("cluster.admins", List(&ADMIN, |d| &mut d.config.cluster.admins), "[]",
         "Users, and groups as @name, who may act on all jobs and nodes; root always may."),
     key("cluster.private_jobs", Bool(|d| &mut d.config.cluster.private_jobs), "false",
@@ -274,7 +274,8 @@ pub static KEYS: &[Key] = &[
         "Half of what a user has had is forgotten in this time."),
     key("policy.learn_length", Bool(|d| &mut d.config.policy.learn_length), "true",
         "Whether a job is planned with the mean of what its owner's last two runs of the same thing took, and never \
-         longer than it says; its time limit is what ends it."),
+         longer than it says; its time limit is what ends it. Before the place kept for somebody who has waited for \
+         policy.starvation_bound only what is declared counts."),
     key("policy.learnt_ends", Bool(|d| &mut d.config.policy.learnt_ends), "false",
         "Whether places are kept from when running jobs will have taken as long as the last runs of the same thing did, \
          rather than as long as they say. If they take longer, whoever has a place kept starts later than promised."),

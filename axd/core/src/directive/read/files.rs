@@ -107,6 +107,23 @@ fn remark_mask(draft: &mut Draft, name: &str) {
 }
 
 /// Each name once: the last value stands, in the place of the first.
+/// `--env CHECKPOINT_DIR=/ckpt/$JOB_ID` without quotes: the submitter's shell, which knows no such variable, leaves
+/// `/ckpt/`, and all jobs write into one folder. In scripts nothing is expanded before the job has its variables.
+fn remark_lost_id(draft: &mut Draft, given: &Given<'_>, name: &str, value: &str) {
+    let typed = given.file.is_none() && name == "CHECKPOINT_DIR";
+    if typed
+        && value.starts_with('/')
+        && !value.contains('$')
+        && (value.ends_with('/') || value.contains("//"))
+    {
+        let fault = Fault::new(format!(
+            "{} holds no part for the job; if $JOB_ID stood there, the shell took it",
+            quoted(value)
+        ));
+        draft.remark(fault.hint("write it in single quotes"));
+    }
+}
+
 pub(in crate::directive) fn env(draft: &mut Draft, given: &Given<'_>) -> Done {
     let pair = text(given, MAX_ENVIRONMENT)?;
     let Some((name, value)) = pair.split_once('=') else {
@@ -114,6 +131,7 @@ pub(in crate::directive) fn env(draft: &mut Draft, given: &Given<'_>) -> Done {
     };
     let name = syntax::variable(name)?;
     remark_mask(draft, &name);
+    remark_lost_id(draft, given, &name, value);
     let env = &mut draft.out.spec.io.env;
     let full = env.len() >= MAX_VARIABLES;
     match env.iter_mut().find(|(known, _)| *known == name) {

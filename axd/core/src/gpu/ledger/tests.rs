@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::gpu::Health;
 use crate::gpu::HolderSeen;
 
 const MEM: Megabytes = Megabytes(80_000);

@@ -26,7 +26,7 @@ fn request((cards, slice, cpus, _): Wanted) -> Request {
 
 fn asks(request: &Request, (cards, slice, _, user): Wanted) -> Asks<'_> {
     let mps = user.filter(|_| cards == 1 && slice.is_some()).map(crate::id::Uid);
-    Asks { request, only: None, nodes: request.nodes(), mps }
+    Asks { request, only: None, nodes: request.nodes(), mps, whole: None }
 }
 
 fn node((mem, cards, mixed): Shape, number: usize) -> Node {
@@ -104,6 +104,7 @@ fn kept(nodes: &Nodes, rules: &Rules, timeline: &Timeline, asks: Asks<'_>) -> Op
         company: place.company,
         cpus: request.cpus,
         ram: request.ram,
+        firm: false,
     })
 }
 
@@ -118,8 +119,13 @@ proptest! {
         all_asks in proptest::collection::vec(wanted(4, 1..8), 1..5),
         reserve in prop_oneof![Just(0_u32), Just(25)],
         length in 1..9000_u64,
+        packing in prop_oneof![
+            3 => Just(Packing::Best), 1 => Just(Packing::Worst), 1 => Just(Packing::First), 1 => Just(Packing::Fgd),
+        ],
     ) {
-        let rules = Rules::new(Packing::Best, reserve, &Mix::default());
+        let mut mix = Mix::default();
+        all_asks.iter().for_each(|wanted| mix.count(&request(*wanted)));
+        let rules = Rules::new(packing, reserve, &mix);
         let mut nodes: Nodes = shapes.into_iter().zip(0..).map(|(shape, number)| node(shape, number)).collect();
         let mut number = 0;
         let mut sights = sights.into_iter();

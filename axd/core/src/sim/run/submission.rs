@@ -12,10 +12,10 @@ use crate::explain::never_enough;
 use crate::id::{SubmissionKey, Uid};
 use crate::job::Owner;
 use crate::job::request::{Request, Times, card_request, resolve};
-use crate::job::spec::{GpuCount, JobSpec, NodeCount, RamRequest};
+use crate::job::spec::{GpuCount, JobSpec, NodeCount, RamRequest, TimeLimit};
 use crate::node::{Inventory, Node};
 use crate::schedule::history::{History, Run, Signature};
-use crate::sim::workload::{Task, Workload};
+use crate::sim::workload::{BEGINNING, Task, Workload};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -118,8 +118,9 @@ impl Submissions {
         let largest: Vec<&Node> = self.shapes.first().into_iter().map(|(node, _)| node).collect();
         let request = match task.asked.as_deref().filter(|_| self.at_home) {
             Some(asked) => asked.clone(),
-            None => resolve(&spec(task), Times::default(), config, queue, &largest)
-                .map_err(|why| why.to_string())?,
+            None => {
+                resolve(&spec(task), times(task), config, queue, &largest).map_err(|why| why.to_string())?
+            }
         };
         let holds = |(node, _): &&(Node, usize)| node.could_ever_hold(&request, reserve);
         let fitting: usize = self.shapes.iter().filter(holds).map(|(_, count)| count).sum();
@@ -148,7 +149,15 @@ fn spec(task: &Task) -> JobSpec {
     spec.resources.cpus_per_task = Some(1);
     spec.timing.estimate = Some(task.estimate);
     spec.timing.priority = Some(task.priority);
+    // Who has to be over in time says how long they take.
+    if task.hours.window.is_some() {
+        (spec.timing.window, spec.timing.limit) = (task.hours.window, Some(TimeLimit::After(task.estimate)));
+    }
     spec
+}
+
+fn times(task: &Task) -> Times {
+    Times { begin: None, deadline: task.hours.deadline.map(|deadline| BEGINNING + deadline) }
 }
 
 /// One empty node of each shape, that with most cards, then most memory, first.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::sheet::{Row, Sheet};
-use super::{BadWorkload, NO_NAME, Task, Texts, Workload};
+use super::{BadWorkload, Hours, NO_NAME, Task, Texts, Workload};
 use crate::id::QueueName;
 use crate::job::request::DEFAULT_PRIORITY;
 use crate::size::Megabytes;
@@ -12,9 +12,9 @@ use crate::text::quoted;
 use crate::time::Span;
 
 const NEEDED: [&str; 3] = ["id", "arrive", "runtime"];
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 15] = [
     "id", "arrive", "runtime", "estimate", "gpus", "nodes", "mem", "mem_true", "priority", "queue", "user",
-    "ckpt", "name",
+    "ckpt", "name", "window", "deadline",
 ];
 
 /// More cards than this has no node.
@@ -63,6 +63,10 @@ fn task(row: &Row<'_>, texts: &mut Texts) -> Result<Task, BadWorkload> {
             .map(|field| field.seconds())
             .transpose()?
             .filter(|every| *every > Span::ZERO),
+        hours: Hours {
+            window: row.get("window").map(|field| field.hours()).transpose()?,
+            deadline: row.get("deadline").map(|field| field.seconds()).transpose()?,
+        },
         asked: None,
     })
 }
@@ -70,11 +74,13 @@ fn task(row: &Row<'_>, texts: &mut Texts) -> Result<Task, BadWorkload> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::spec::Window;
 
     #[test]
     fn every_column_is_read() {
-        let text = "# a remark\nid,arrive,runtime,estimate,gpus,nodes,mem,mem_true,priority,queue,user,ckpt,name\n\
-                    7,0.1,226.9,253.1,2,3,16000,12640,16,dev,d2,30,train\n";
+        let text = "# a remark\nid,arrive,runtime,estimate,gpus,nodes,mem,mem_true,priority,queue,user,ckpt,name,\
+                    window,deadline\n\
+                    7,0.1,226.9,253.1,2,3,16000,12640,16,dev,d2,30,train,22:00-08:30,86400\n";
         let workload = read(text).unwrap();
         assert_eq!(
             workload.tasks,
@@ -92,6 +98,10 @@ mod tests {
                 user: "d2".into(),
                 name: "train".into(),
                 checkpoint: Some(Span(30_000)),
+                hours: Hours {
+                    window: Some(Window { from: 22 * 60, to: 8 * 60 + 30 }),
+                    deadline: Some(Span::seconds(86_400)),
+                },
                 asked: None,
             }]
         );
@@ -103,6 +113,7 @@ mod tests {
         let task = &workload.tasks[0];
         assert_eq!((task.estimate, task.cards, task.nodes, task.mem), (Span(4000), 1, 1, None));
         assert_eq!((task.mem_true, task.priority, task.checkpoint), (Megabytes::ZERO, 50, None));
+        assert_eq!(task.hours, Hours::default());
         assert_eq!((task.queue.as_str(), &*task.user, &*task.name), ("default", "u", ""));
     }
 
@@ -124,6 +135,10 @@ mod tests {
             (
                 "id,arrive,runtime,nodes\n1,0,5,0\n".into(),
                 "2:7: nodes: '0' is not a whole number from 1 to 100000",
+            ),
+            (
+                "id,arrive,runtime,window\n1,0,5,22-8\n".into(),
+                "2:7: window: '22-8' is not daily hours such as 22:00-08:00",
             ),
             (format!("{head}\n1,,5,50,q\n"), "2:1: the line has no 'arrive'"),
             (format!("{head}\n1,0,5,5,q\n1,0,5,5,q\n"), "3:1: id '1' stands twice"),

@@ -2,7 +2,7 @@
 //! listed; it is modelled here, so that the arrivals can be used.
 
 use super::sheet::{Field, Sheet};
-use super::{BadWorkload, NO_NAME, Task, Texts, Workload};
+use super::{BadWorkload, Hours, NO_NAME, Task, Texts, Workload};
 use crate::id::QueueName;
 use crate::job::request::DEFAULT_PRIORITY;
 use crate::size::Megabytes;
@@ -38,6 +38,7 @@ pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
             user: texts.get("u"),
             name: texts.get(NO_NAME),
             checkpoint: None,
+            hours: Hours::default(),
             asked: None,
         });
     }

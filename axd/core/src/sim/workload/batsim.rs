@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::sheet::Field;
-use super::{BadWorkload, NodeShape, Task, Texts, Workload};
+use super::{BadWorkload, Hours, NodeShape, Task, Texts, Workload};
 use crate::id::QueueName;
 use crate::job::request::DEFAULT_PRIORITY;
 use crate::size::Megabytes;
@@ -75,6 +75,7 @@ fn task(
         user: texts.get("u"),
         name: texts.get(&job.profile),
         checkpoint: None,
+        hours: Hours::default(),
         asked: None,
     })
 }

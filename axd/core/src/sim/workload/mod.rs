@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::config::tree::Place;
 use crate::id::QueueName;
 use crate::job::request::Request;
+use crate::job::spec::Window;
 use crate::node::Inventory;
 use crate::size::Megabytes;
 use crate::text::quoted;
@@ -85,8 +86,19 @@ pub struct Task {
     pub name: Arc<str>,
     /// How often it saves its work, so that an eviction costs only what came after; absent: never.
     pub checkpoint: Option<Span>,
+    /// When it may run.
+    pub hours: Hours,
     /// All that it asks for, on the machines of its origin; absent: a CPU, a megabyte and the cards.
     pub asked: Option<Box<Request>>,
+}
+
+/// When a task may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hours {
+    /// Only within these daily hours, and no longer than its owner says.
+    pub window: Option<Window>,
+    /// To be over by then, from the beginning of the simulation.
+    pub deadline: Option<Span>,
 }
 
 /// A node: so many cards of one size.

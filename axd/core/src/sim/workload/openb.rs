@@ -3,7 +3,7 @@
 //! count too, and pods without cards are jobs like others.
 
 use super::sheet::{Row, Sheet};
-use super::{BadWorkload, Format, NO_NAME, NodeShape, Origin, Task, Texts, Workload};
+use super::{BadWorkload, Format, Hours, NO_NAME, NodeShape, Origin, Task, Texts, Workload};
 use crate::job::request::{CardRequest, Request};
 use crate::job::spec::PreemptMode;
 use crate::node::{Card, Inventory};
@@ -151,6 +151,7 @@ fn task(at: usize, row: &Row<'_>, columns: Columns, texts: &mut Texts) -> Result
         user: texts.get("u"),
         name: texts.get(NO_NAME),
         checkpoint: None,
+        hours: Hours::default(),
         asked: None,
     };
     let asked = if columns.host { Some(Box::new(asked(row, &task)?)) } else { None };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{BEGINNING, BadWorkload, NodeShape, Origin, Task, Texts, Workload};
+use super::{BEGINNING, BadWorkload, Hours, NodeShape, Origin, Task, Texts, Workload};
 use crate::config::Config;
 use crate::controller::{Decision, Event, Snapshot, Submission};
 use crate::id::{JobId, QueueName};
@@ -122,6 +122,7 @@ impl Record {
         }
         match event {
             Event::ConfigLoaded(config) => self.config = *config,
+            Event::ZoneRead(zone) => self.zone = *zone,
             Event::NodeRegistered(inventory) => self.machine(inventory),
             Event::AttemptStarted { attempt, at } => self.with(attempt.job, |seen| {
                 (seen.started, seen.ran) = (Some(at), None);
@@ -195,6 +196,7 @@ impl Seen {
             user: self.user,
             name: self.name,
             checkpoint: None,
+            hours: Hours::default(),
             asked: Some(Box::new(request)),
         })
     }

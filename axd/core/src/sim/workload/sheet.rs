@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use super::BadWorkload;
+use crate::directive::window;
+use crate::job::spec::Window;
 use crate::size::Megabytes;
 use crate::text::{nearest, quoted};
 use crate::time::Span;
@@ -52,6 +54,11 @@ impl Field<'_> {
         value
             .filter(|v| range.contains(v))
             .ok_or_else(|| self.wrong(&format!("a whole number from {} to {}", range.start(), range.end())))
+    }
+
+    /// Daily hours.
+    pub(super) fn hours(&self) -> Result<Window, BadWorkload> {
+        window(self.text.trim()).ok_or_else(|| self.wrong("daily hours such as 22:00-08:00"))
     }
 
     /// Any name of ours.

@@ -2,7 +2,7 @@
 //! known of back-filling on such traces holds exactly.
 
 use super::sheet::Field;
-use super::{BadWorkload, NodeShape, Task, Texts, Workload};
+use super::{BadWorkload, Hours, NodeShape, Task, Texts, Workload};
 use crate::job::request::DEFAULT_PRIORITY;
 use crate::size::Megabytes;
 
@@ -91,6 +91,7 @@ fn task(line: &Line<'_>, texts: &mut Texts) -> Result<Option<Task>, BadWorkload>
         user: texts.get(line.words[11].1),
         name: texts.get(&format!("app{executable}")),
         checkpoint: None,
+        hours: Hours::default(),
         asked: None,
     }))
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::job::request::Request;
-use crate::job::{Job, Learnt, Owner};
+use super::request::Request;
+use super::{Job, Learnt, Owner};
 
 /// So many of those that are known are looked at with each new one, whether anybody still has them: twice as many as
 /// come, so that those that nobody has are never more than the others.
@@ -13,7 +13,7 @@ const LOOKS: usize = 2;
 
 /// Values of one type, each of them once.
 #[derive(Debug)]
-pub(super) struct Once<T> {
+struct Once<T> {
     known: BTreeSet<Arc<T>>,
     /// The one that was looked at last.
     last: Option<Arc<T>>,
@@ -50,7 +50,7 @@ impl<T: Ord> Once<T> {
 
 /// What of jobs is kept once. A copy begins anew: what its jobs share they share all the same.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub struct Shared {
     owners: Once<Owner>,
     requests: Once<Request>,
     learnt: Once<Learnt>,
@@ -63,17 +63,17 @@ impl Clone for Shared {
 }
 
 impl Shared {
-    /// Has a job share what others have the same. What is known has at least two owners.
-    pub(super) fn share(&mut self, job: &mut Arc<Job>) {
-        let is_known = |learnt: &Arc<Learnt>| Arc::strong_count(learnt) > 1;
-        let are_known = Arc::strong_count(&job.owner) > 1 && Arc::strong_count(&job.request) > 1;
-        if are_known && job.learnt.as_ref().is_none_or(is_known) {
-            return;
-        }
-        let job = Arc::make_mut(job);
+    /// Has a job share what others have the same.
+    pub fn share(&mut self, job: &mut Job) {
         job.owner = self.owners.of(Arc::clone(&job.owner));
         job.request = self.requests.of(Arc::clone(&job.request));
         job.learnt = job.learnt.take().map(|learnt| self.learnt.of(learnt));
+    }
+
+    /// Whether a job has something for itself alone: what it shares, and what is known, is had twice at least.
+    pub(crate) fn lacks(job: &Job) -> bool {
+        let learnt = job.learnt.as_ref().is_some_and(|learnt| Arc::strong_count(learnt) == 1);
+        learnt || Arc::strong_count(&job.owner) == 1 || Arc::strong_count(&job.request) == 1
     }
 }
 

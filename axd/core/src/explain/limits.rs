@@ -1,0 +1,31 @@
+//! Which limit on what is held a job waits for.
+
+use crate::controller::bounds::{Barred, Sum, counts_in};
+use crate::job::Job;
+
+use super::{Condition, Story};
+
+impl Story<'_> {
+    /// Which limit on what is held bars a job that could start otherwise.
+    pub(super) fn barred(&mut self, job: &Job, misfit: bool) -> Option<Barred> {
+        let queue = self.controller.config().queue(job.queue.as_str());
+        let stands = misfit
+            || queue.is_none_or(|queue| !self.controller.may_start(queue))
+            || self.controller.user_limit(job, &self.users_kept).is_some();
+        if stands || self.pass.started(job.id.number) || self.pass.after.claim_of(job.id.number).is_some() {
+            return None;
+        }
+        self.turns.take(self.pass.after.card_limits(), job).err()
+    }
+
+    /// How that is told.
+    pub(super) fn limit_full(&self, job: &Job, barred: &Barred) -> Option<Condition> {
+        let limits = self.pass.after.card_limits();
+        let Sum { whose, key, what, max, held } = limits.sum_of(barred.sum)?.clone();
+        let counts = |job: &Job| counts_in(job, barred.sum);
+        let (jobs, holders) = (self.pass.after.first_active(counts), self.pass.after.active_jobs());
+        let holders = holders.filter(|job| counts(job)).count() as u32;
+        let (wanted, first) = (what.of(job), barred.first);
+        Some(Condition::LimitFull { whose, key, what, held, max, wanted, jobs, holders, first })
+    }
+}

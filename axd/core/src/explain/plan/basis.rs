@@ -1,0 +1,145 @@
+//! What an expected start rests on, and how that is told.
+
+use crate::explain::PLANNED;
+use crate::id::{HostName, JobId};
+use crate::schedule::history::LENGTHS;
+use crate::text::count;
+use crate::time::Span;
+
+/// Who says how long a job takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// Its estimate.
+    Estimate,
+    /// The last runs of the same thing.
+    Learnt {
+        /// How long they took.
+        length: Span,
+    },
+    /// Its time limit.
+    Limit,
+    /// One of them did, and it is over: it may end at any moment.
+    Overrun,
+}
+
+/// What an expected start rests on, or why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Basis {
+    /// Its own begin time, or its pause after a failure.
+    Itself,
+    /// The end of others under the same limit.
+    Limit,
+    /// Nothing is in its way.
+    Free,
+    /// The end of a job that runs where it is to start.
+    End {
+        /// The job.
+        job: JobId,
+        /// Where.
+        node: HostName,
+        /// By whose word.
+        said: Said,
+    },
+    /// The end of a job that waits itself.
+    PlannedEnd {
+        /// The job.
+        job: JobId,
+        /// Where.
+        node: HostName,
+    },
+    /// The end of a job of its queue, which runs no more at a time.
+    QueuePlace {
+        /// The job.
+        job: JobId,
+    },
+    /// The end of a job of its owner, who runs no more at a time.
+    UserPlace {
+        /// The job.
+        job: JobId,
+    },
+    /// The end of a job that counts in the same limit on what is held.
+    LimitPlace {
+        /// The job.
+        job: JobId,
+    },
+    /// The start of another, where nobody passes.
+    Follows {
+        /// The job.
+        job: JobId,
+    },
+    /// Its daily hours: what it waits for comes too late in those before.
+    Hours,
+    /// No start: what it waits for comes too late for its deadline.
+    TooLate,
+    /// Others are being ended for it, and have until then.
+    MakingRoom,
+    /// No start: nobody says how long a job takes.
+    Unsaid {
+        /// The job.
+        job: JobId,
+    },
+    /// No start: a job goes before it of which nobody can say when it starts.
+    Behind {
+        /// The job.
+        job: JobId,
+    },
+    /// No start: too many are before it.
+    TooFar,
+    /// No start: somebody has to do something first.
+    Somebody,
+}
+
+impl Basis {
+    /// In words, to stand beside the time.
+    pub fn words(&self) -> String {
+        match self {
+            Basis::Itself => "its own time".to_owned(),
+            Basis::Free => "there is room by the plan".to_owned(),
+            Basis::End { job, node, said } => match said {
+                Said::Estimate => format!("{job} ends on {node} then, by its estimate"),
+                Said::Learnt { length } => {
+                    format!("{job} ends on {node} then, {}", learnt_in_words(*length))
+                }
+                Said::Limit => format!("{job} ends on {node} then, by its time limit"),
+                Said::Overrun => {
+                    format!("{job} on {node} is past what was planned and may end at any moment")
+                }
+            },
+            Basis::PlannedEnd { job, node } => {
+                format!("{job}, which goes before it, ends on {node} then, by the plan")
+            }
+            Basis::QueuePlace { job } => format!("{job} ends then and leaves its place in the queue"),
+            Basis::LimitPlace { job } => format!("{job} ends then, which counts in the same limit"),
+            Basis::UserPlace { job } => format!("{job} ends then, and its owner may start another"),
+            Basis::Follows { job } => format!("{job} starts then, and nobody passes it"),
+            Basis::Hours => "its next daily hours in which there is room by the plan".to_owned(),
+            Basis::TooLate => "by the plan it can't be over by its deadline".to_owned(),
+            Basis::MakingRoom => {
+                "at the latest: those that are being ended for it are killed then".to_owned()
+            }
+            Basis::Unsaid { job } => format!("nobody says how long {job} takes"),
+            Basis::Behind { job } => {
+                format!("nobody can say when {job} starts, which goes before it")
+            }
+            Basis::TooFar => {
+                format!("only {} are planned", count(PLANNED as u64, "job"))
+            }
+            Basis::Limit => "others under the same limit have to end first".to_owned(),
+            Basis::Somebody => "somebody has to act first".to_owned(),
+        }
+    }
+}
+
+/// In the unit that says enough of an expectation.
+fn in_minutes(length: Span) -> String {
+    match length.as_seconds() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => length.to_string(),
+    }
+}
+
+/// How a learnt length is told.
+pub fn learnt_in_words(length: Span) -> String {
+    format!("learnt from its last {LENGTHS} runs: {}", in_minutes(length))
+}

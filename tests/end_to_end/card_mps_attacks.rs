@@ -1,0 +1,212 @@
+//! What users put into the folders that they have of the MPS daemon of a card, which root looks at: links, folders without
+//! end, whatever fills them, and file systems that answer never.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::card_mps::{USUAL, World};
+use crate::cluster::{ALICE, BOB, mounts_below, signal, supervisor_of, unmount_below, wait_for};
+
+/// As in most containers.
+const MAY_NOT_MOUNT: &[&str] = &["/usr/bin/setpriv", "--bounding-set=-sys_admin"];
+
+fn mount(place: &Path) {
+    let mount = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(place).status();
+    assert!(mount.unwrap().success());
+}
+
+#[test]
+fn nothing_that_a_user_says_or_leaves_there_moves_root_as_root() {
+    let Some(world) = World::new("", USUAL) else { return };
+    let cluster = &world.cluster;
+    let precious = cluster.root.join("precious");
+    std::fs::create_dir(&precious).unwrap();
+    std::fs::write(precious.join("file"), "").unwrap();
+    let script = format!(
+        "#!/bin/sh\necho $CUDA_MPS_PIPE_DIRECTORY >pipe\ncd $CUDA_MPS_PIPE_DIRECTORY\n\
+         ln -s {0} link; ln -s {0}/file server2; rm -f control; ln -s /nowhere control; mkdir -p a/b; mv ../log ../gone 2>/dev/null\n\
+         ls .. >/dev/null 2>&1 && echo listed >>$OLDPWD/pipe\ntrue\n",
+        precious.display()
+    );
+    let mut command = cluster.command(ALICE, cluster.program("axbatch"));
+    command
+        .env("CUDA_MPS_PIPE_DIRECTORY", "/tmp/theirs")
+        .env("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "GPU-aaaa=99G");
+    let file = cluster.write(ALICE, "script", &script);
+    let options = ["--parsable", "-q", "shared", "-c", "1", "--gpus", "1", "--mem", "20G"];
+    let ran = crate::cluster::ran(command.args(options).arg(file).output().unwrap());
+    cluster.wait_state(ran.out.trim(), &["SUCCEEDED"]);
+    let pipe = format!("{}\n", cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe").display());
+    assert_eq!(cluster.read(ALICE, "pipe"), pipe, "ax's, and what is above can't be listed");
+    wait_for("all to be gone", || world.is_clean());
+    assert!(precious.join("file").exists(), "no link is followed");
+}
+
+/// Folders deeper than files may be open, and a file system of their own.
+#[test]
+fn whatever_a_user_puts_in_the_way_others_have_the_card_under_mps_as_root() {
+    for wrapper in [&[][..], MAY_NOT_MOUNT] {
+        whatever_a_user_puts_in_the_way(wrapper);
+    }
+}
+
+fn whatever_a_user_puts_in_the_way(wrapper: &[&str]) {
+    let Some(world) = World::with(wrapper, "", USUAL) else { return };
+    let cluster = &world.cluster;
+    let deep = "i=0; while [ $i -lt 1500 ]; do mkdir d && cd d || exit 1; i=$((i+1)); done; : >file";
+    let script = format!(
+        "#!/bin/sh\nset -e\ncd $CUDA_MPS_PIPE_DIRECTORY\n({deep})\nmkdir ../log/own; rmdir ../log/own\n\
+         cd $CUDA_MPS_LOG_DIRECTORY\n({deep})\ncd\necho done >done\n"
+    );
+    let job = world.submit(ALICE, &script);
+    cluster.wait_state(&job, &["SUCCEEDED"]);
+    assert_eq!(cluster.read(ALICE, "done"), "done\n");
+    wait_for("all to be gone", || world.is_clean());
+    // And one with something in it that can't be removed.
+    let holds = world.runs(ALICE, "a");
+    let pipe = cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe");
+    mount(&pipe);
+    cluster.write(ALICE, "a", "");
+    cluster.wait_state(&holds, &["SUCCEEDED"]);
+    let seat = cluster.root.join("run/ax/mps/GPU-aaaa");
+    wait_for("it to be set aside", || !seat.join("daemon").exists());
+    let other = world.runs(BOB, "b");
+    assert!(world.starts().contains(&"2 GPU-aaaa".to_owned()), "{:?}", world.starts());
+    assert!(cluster.read(BOB, "b.env").contains("CUDA_MPS_PIPE_DIRECTORY"));
+    if wrapper.is_empty() {
+        assert!(!seat.join("remains").exists(), "it went with what it was in");
+    } else {
+        let remains: Vec<_> = std::fs::read_dir(seat.join("remains")).unwrap().flatten().collect();
+        assert_eq!(
+            (remains.len(), std::fs::metadata(seat.join("remains")).unwrap().mode() & 0o777),
+            (1, 0o700)
+        );
+        assert_eq!(unmount_below(&cluster.root), 1, "it went with what was set aside");
+    }
+    world.ends(&other, BOB, "b");
+    wait_for("all to be gone", || world.is_clean());
+}
+
+#[test]
+fn a_sweep_that_fails_is_tried_again_as_root() {
+    let Some(mut world) = World::new("", USUAL) else { return };
+    world.cluster.kill();
+    let mounted = world.cluster.root.join("run/ax/mps/GPU-aaaa/remains/1/pipe");
+    std::fs::create_dir_all(&mounted).unwrap();
+    mount(&mounted);
+    world.cluster.start();
+    wait_for("it to fail", || world.cluster.log().contains("remains/1/pipe"));
+    assert_eq!(unmount_below(&world.cluster.root), 1);
+    wait_for("all to be gone", || world.is_clean());
+}
+
+/// So much: 32 MiB and 4096 names, whatever the job may use.
+#[test]
+fn what_a_user_writes_there_is_bounded_and_goes_whoever_dies_as_root() {
+    let Some(mut world) = World::new("", USUAL) else { return };
+    let fills = "#!/bin/sh\ndd if=/dev/zero of=$CUDA_MPS_PIPE_DIRECTORY/big bs=1M count=100 2>said\n\
+                 stat -c %s $CUDA_MPS_PIPE_DIRECTORY/big >size\nrm $CUDA_MPS_PIPE_DIRECTORY/big\n\
+                 cd $CUDA_MPS_LOG_DIRECTORY\ni=0; while [ $i -lt 9000 ] && true >f$i; do i=$((i+1)); done 2>/dev/null\n\
+                 cd; echo $i >count; while [ ! -e a ]; do sleep 0.05; done\n";
+    let job = world.submit(ALICE, fills);
+    wait_for("it to be full", || world.cluster.home(ALICE).join("count").exists());
+    let number = |file| world.cluster.read(ALICE, file).trim().parse::<u64>().unwrap();
+    let (size, count) = (number("size"), number("count"));
+    assert!(size > 30 << 20 && size <= 32 << 20, "{size}: {}", world.cluster.read(ALICE, "said"));
+    assert!(count > 4000 && count < 4096, "{count}");
+    let home = world.cluster.root.join("run/ax/mps/GPU-aaaa/daemon");
+    assert_eq!(mounts_below(&world.cluster.root), [home.display().to_string()]);
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts.lines().find(|line| line.contains(&home.display().to_string())).unwrap();
+    for option in ["nosuid", "nodev", "noexec"] {
+        assert!(line.contains(option), "{line}");
+    }
+    // A second one of the user's has the same, full as it is.
+    let second = world.submit(ALICE, "#!/bin/sh\nls $CUDA_MPS_LOG_DIRECTORY | wc -l >second\n");
+    world.cluster.wait_state(&second, &["SUCCEEDED"]);
+    assert_eq!(number("second"), count);
+    world.cluster.kill();
+    signal(supervisor_of(&world.cluster, &job).unwrap(), "KILL");
+    wait_for("the watchdog to end it", || world.cluster.job_processes().is_empty());
+    world.cluster.start();
+    wait_for("all to be gone", || world.is_clean());
+}
+
+#[test]
+fn where_axd_may_not_mount_there_is_mps_and_it_is_said_that_nothing_bounds_it_as_root() {
+    let Some(world) = World::with(MAY_NOT_MOUNT, "", USUAL) else { return };
+    let job = world.runs(ALICE, "a");
+    assert!(world.cluster.read(ALICE, "a.env").contains("CUDA_MPS_PIPE_DIRECTORY"));
+    assert!(mounts_below(&world.cluster.root).is_empty());
+    let log = world.cluster.log();
+    assert!(log.contains("axd may not mount here"), "{log}");
+    world.ends(&job, ALICE, "a");
+    wait_for("all to be gone", || world.is_clean());
+    let usual = World::new("", USUAL).unwrap();
+    assert!(!usual.cluster.log().contains("may not mount"), "{}", usual.cluster.log());
+}
+
+/// A file system of a user's that takes every question and answers none: who asks it can't even be killed.
+struct Never(Child);
+
+const NEVER: &str = "
+import ctypes, os, struct, sys
+fd = os.open('/dev/fuse', os.O_RDWR)
+words = b'fd=%d,rootmode=40000,user_id=2,group_id=2,allow_other' % fd
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.mount(b'never', sys.argv[1].encode(), b'fuse', 6, words) != 0:
+    sys.exit('mount: ' + os.strerror(ctypes.get_errno()))
+unique = struct.unpack('<IIQ', os.read(fd, 1 << 17)[:16])[2]
+os.write(fd, struct.pack('<IiQ', 80, 0, unique) + struct.pack('<IIIIHHIIHHI28x', 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, 0))
+while True:
+    os.read(fd, 1 << 17)
+";
+
+impl Never {
+    fn at(place: &Path) -> Never {
+        let mut python = Command::new("/usr/bin/python3");
+        Never(python.args(["-c", NEVER]).arg(place).stdin(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Never {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where the daemon should open its door: a file system in place of the folder, one in place of the door, a link, a pipe
+/// that nobody reads. The first three are nobody's trouble but their owner's; the last is a door.
+#[test]
+fn whoever_lets_root_look_at_what_never_answers_holds_nobody_up_as_root() {
+    if !Path::new("/dev/fuse").exists() || !Path::new("/usr/bin/python3").exists() {
+        eprintln!("skipped: needs FUSE and python3");
+        return;
+    }
+    for (what, prepare, place, rung) in [
+        ("a folder", "true", Some(""), "env"),
+        ("a door", "mkdir $pipe/control", Some("control"), "env"),
+        ("a link", "ln -s /proc/1/root/nowhere $pipe/control", None, "env"),
+        ("a pipe", "mkfifo $pipe/control", None, "mps"),
+    ] {
+        let waits = format!(
+            "here=${{0%/*}}; if [ $(id -u) = 2 ]; then {prepare}; echo prepared >>$here/log\n\
+             while [ ! -e $here/go ]; do sleep 0.05; done; exit; fi"
+        );
+        let Some(world) = World::new(&waits, USUAL) else { return };
+        let job = world.submit(BOB, "#!/bin/sh\necho $AX_GPU_ENFORCE >seen\n");
+        wait_for("the control program to have its turn", || world.log().contains("prepared"));
+        let pipe = world.cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe");
+        let never = place.map(|place| Never::at(&pipe.join(place)));
+        wait_for("it to be mounted", || never.is_none() || mounts_below(&pipe).len() == 1);
+        std::fs::write(world.folder.join("go"), "").unwrap();
+        world.cluster.wait_state(&job, &["SUCCEEDED"]);
+        assert_eq!(world.cluster.read(BOB, "seen"), format!("{rung}\n"), "{what}: {}", world.cluster.log());
+        let other = world.runs(ALICE, "a");
+        assert!(world.starts().contains(&"1 GPU-aaaa".to_owned()), "{what}: {:?}", world.starts());
+        world.ends(&other, ALICE, "a");
+        wait_for("all to be gone", || world.is_clean());
+    }
+}
