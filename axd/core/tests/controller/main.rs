@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod advice;
+mod alike;
 mod any_events;
 mod backoff;
 mod cards;
