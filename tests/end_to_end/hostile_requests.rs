@@ -135,7 +135,7 @@ fn what_is_no_http_or_no_route_is_refused() {
             "/api/v1/jobs/ax-2026-0001_7",
             409,
             "refused",
-            "'ax-2026-0001_7' is no job: ids look like ax-2026-0001, or 1",
+            "'ax-2026-0001_7' is an element of an array, and arrays are not supported yet",
         ),
         get(
             "/api/v1/jobs/spool-01ARZ3NDEKTSV4RRFFQ69G5FAV",
