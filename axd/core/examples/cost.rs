@@ -5,6 +5,7 @@
 //! Nothing is asserted about the times. `pass` fills an empty cluster from a queue of that length, with indexes that are
 //! just made; `full` is one pass over a full cluster that starts nothing, the least of several; then the medians of single events on the full cluster: an end of
 //! a job (and what starts in its place), a submission that has to wait, and a note that changes nothing.
+//! Bytes a job are right for the first length alone: later ones get what earlier ones gave back.
 //! A second table: what reading costs, with a copy made for it: of all, or of what one job could meet; why the last job
 //! waits, and what would start it.
 //! `AX_COST_WITH=limits` has limits on what each user and a queue hold, which many wait for; `AX_COST_WITH=gangs` has every

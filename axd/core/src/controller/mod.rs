@@ -304,16 +304,13 @@ impl Controller {
             rare.claim = rare.claim.take().filter(|_| to == JobState::Ready);
             rare.ended_at = to.is_final().then_some(now.wall);
         });
-        match to {
-            JobState::Ready => {
-                job.eligible_at = Some(now.wall);
-                let evicted =
-                    |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
-                if !job.attempt.as_deref().is_some_and(evicted) {
-                    self.wake_queue(job);
-                }
+        if to == JobState::Ready {
+            job.eligible_at = Some(now.wall);
+            let evicted =
+                |a: &crate::job::Attempt| a.end.as_ref().is_some_and(|e| e.outcome == Outcome::Preempted);
+            if !job.attempt.as_deref().is_some_and(evicted) {
+                self.wake_queue(job);
             }
-            _ => {}
         }
         self.index(kept);
         let (actor, why) = (Arc::from(actor.name()), why.to_owned());
