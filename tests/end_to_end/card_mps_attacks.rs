@@ -3,10 +3,11 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use crate::card_mps::{USUAL, World};
 use crate::cluster::{ALICE, BOB, mounts_below, signal, supervisor_of, unmount_below, wait_for};
+use crate::never::Never;
 
 /// As in most containers.
 const MAY_NOT_MOUNT: &[&str] = &["/usr/bin/setpriv", "--bounding-set=-sys_admin"];
@@ -147,42 +148,11 @@ fn where_axd_may_not_mount_there_is_mps_and_it_is_said_that_nothing_bounds_it_as
     assert!(!usual.cluster.log().contains("may not mount"), "{}", usual.cluster.log());
 }
 
-/// A file system of a user's that takes every question and answers none: who asks it can't even be killed.
-struct Never(Child);
-
-const NEVER: &str = "
-import ctypes, os, struct, sys
-fd = os.open('/dev/fuse', os.O_RDWR)
-words = b'fd=%d,rootmode=40000,user_id=2,group_id=2,allow_other' % fd
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.mount(b'never', sys.argv[1].encode(), b'fuse', 6, words) != 0:
-    sys.exit('mount: ' + os.strerror(ctypes.get_errno()))
-unique = struct.unpack('<IIQ', os.read(fd, 1 << 17)[:16])[2]
-os.write(fd, struct.pack('<IiQ', 80, 0, unique) + struct.pack('<IIIIHHIIHHI28x', 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, 0))
-while True:
-    os.read(fd, 1 << 17)
-";
-
-impl Never {
-    fn at(place: &Path) -> Never {
-        let mut python = Command::new("/usr/bin/python3");
-        Never(python.args(["-c", NEVER]).arg(place).stdin(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Never {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Where the daemon should open its door: a file system in place of the folder, one in place of the door, a link, a pipe
 /// that nobody reads. The first three are nobody's trouble but their owner's; the last is a door.
 #[test]
 fn whoever_lets_root_look_at_what_never_answers_holds_nobody_up_as_root() {
-    if !Path::new("/dev/fuse").exists() || !Path::new("/usr/bin/python3").exists() {
-        eprintln!("skipped: needs FUSE and python3");
+    if !Never::is_possible() {
         return;
     }
     for (what, prepare, place, rung) in [
@@ -199,8 +169,7 @@ fn whoever_lets_root_look_at_what_never_answers_holds_nobody_up_as_root() {
         let job = world.submit(BOB, "#!/bin/sh\necho $AX_GPU_ENFORCE >seen\n");
         wait_for("the control program to have its turn", || world.log().contains("prepared"));
         let pipe = world.cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe");
-        let never = place.map(|place| Never::at(&pipe.join(place)));
-        wait_for("it to be mounted", || never.is_none() || mounts_below(&pipe).len() == 1);
+        let _never = place.map(|place| Never::at(&pipe.join(place)));
         std::fs::write(world.folder.join("go"), "").unwrap();
         world.cluster.wait_state(&job, &["SUCCEEDED"]);
         assert_eq!(world.cluster.read(BOB, "seen"), format!("{rung}\n"), "{what}: {}", world.cluster.log());

@@ -37,6 +37,7 @@ mod job_life;
 mod keyed;
 mod limits;
 mod long_requests;
+mod never;
 mod other_users;
 mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]

@@ -10,6 +10,8 @@ mod crash;
 mod ends;
 mod launch;
 mod limits;
+#[path = "../end_to_end/never.rs"]
+mod never;
 mod ordinary_user;
 mod watchdog;
 mod work_folder;

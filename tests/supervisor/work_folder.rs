@@ -7,7 +7,8 @@ use ax_core::id::Gid;
 use ax_core::job::state::Outcome;
 use ax_core::record::{Spare, Untouched};
 
-use crate::world::{GROUP, Job, USER, World, set_mode};
+use crate::never::Never;
+use crate::world::{GROUP, Job, USER, World, eventually, set_mode};
 
 fn epoch_folder(job: &Job<'_>) -> PathBuf {
     Path::new(&job.assignment.work_dir).parent().unwrap().to_owned()
@@ -128,6 +129,34 @@ fn a_folder_of_another_group_is_not_had() {
     job.run();
     let meta = std::fs::metadata(work).unwrap();
     assert_eq!((meta.gid(), meta.ino() == spare.work.inode), (20_000, false));
+}
+
+/// A user may mount on the folder what holds whoever looks at it for ever, also when it is killed.
+#[test]
+fn what_answers_never_is_not_asked() {
+    if !Never::is_possible() {
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let at_the_start = left_alone(&world);
+    let work = Path::new(&at_the_start.folder).join("work");
+    let never = Never::at(&work);
+    assert!(!runs_with(&world, &at_the_start, "exit 0").2);
+    ax_sys::mount::detach(&work).unwrap();
+    drop(never);
+
+    // Of folders that were had it is known that they are older than the job: at its end they are looked at.
+    let at_the_end = left_alone(&world);
+    let job = world.job("while [ ! -e go ]; do sleep 0.01; done").with(|a| a.spare = Some(at_the_end));
+    let work = PathBuf::from(&job.assignment.work_dir);
+    let mut running = job.start();
+    running.begun();
+    let _never = Never::at(&work);
+    std::fs::write(world.home.join("go"), "").unwrap();
+    eventually("its end", || running.record().is_some());
+    ax_sys::mount::detach(&work).unwrap();
+    let result = running.result();
+    assert_eq!((result.outcome, result.work), (Outcome::Succeeded, None));
 }
 
 #[cfg(feature = "crash-points")]

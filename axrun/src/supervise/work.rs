@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use ax_core::record::{Assignment, Spare, Untouched};
+use ax_sys::path::Dir;
 use ax_sys::{Result, SysError, crash_point};
 
 /// Permissions of a work folder, and of those above it.
@@ -46,9 +47,9 @@ fn take_over(assignment: &Assignment, spare: &Spare) -> Option<()> {
     std::fs::rename(new_job.join(old.file_name()?), new).ok()
 }
 
-/// A folder that is the user's alone.
+/// A folder that is the user's alone, who may have mounted on it what answers never: that is not asked.
 fn look_at(path: &Path, assignment: &Assignment) -> Option<Untouched> {
-    let meta = std::fs::symlink_metadata(path).ok()?;
+    let meta = Dir::open(path.parent()?).ok()?.look_unmounted(path.file_name()?).ok()?;
     let user = &assignment.user;
     let is_theirs = meta.is_dir() && (meta.uid(), meta.gid()) == (user.uid.0, user.gid.0);
     let is_so = is_theirs && meta.mode() & 0o7777 == MODE;

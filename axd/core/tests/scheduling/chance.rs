@@ -98,6 +98,7 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     policy.learnt_ends = chance.below(2) == 1;
     if frame.learning {
         (policy.learn_length, policy.learnt_ends) = (true, false);
+        policy.starvation_bound = policy.starvation_bound.map(|_| Span::seconds(20));
     }
     policy.learn_memory = chance.of(&[LearnMemory::Off, LearnMemory::Raise, LearnMemory::Fit]);
     policy.preempt_budget = chance.of(&[100, 1, 0]) as u32;
@@ -219,6 +220,10 @@ pub(crate) fn submission(bits: u64, key: u128, now: WallTime, frame: Frame) -> N
     }
     let mut submission = of(key, user, queue, request, hold);
     submission.name = chance.of(&["job", "train-1.sh", "train-2"]).into();
+    if frame.learning {
+        // Else hardly two are the same thing.
+        (submission.name, submission.owner.uid) = ("train".into(), Uid(1000));
+    }
     let nodes = chance.of(&[(1, 1), (1, 1), (2, 2), (1, 3), (3, 3), (2, 3)]);
     if nodes != (1, 1) {
         let several = Some(NodeCount { min: nodes.0, max: nodes.1 });

@@ -71,6 +71,26 @@ fn nothing_lies_idle((bits, ops): (u64, Vec<(u8, u64)>), frame: Frame) {
     });
 }
 
+/// Whoever is first and does not fit starts when that was promised, from when its promise counts.
+fn promises_hold(
+    (bits, ops): (u64, Vec<(u8, u64)>),
+    frame: Frame,
+    counts: fn(&Job, &Ledger, WallTime) -> bool,
+) {
+    let frame = Frame { honest: true, calm: true, first_come: true, preemption: Some(false), ..frame };
+    let (mut ledger, mut promises) = (Ledger::default(), Promises::default());
+    World::play(bits, frame, ops, &mut |seen| {
+        ledger.follow(seen, &mut |_, _| {});
+        // People change what was planned, and greedy schedules promise nothing.
+        let changed = seen.events.iter().any(|event| matches!(event, Event::Wished { .. }));
+        if changed || ledger.config.policy.reservations == 0 {
+            promises.0.clear();
+        } else {
+            promises.settle(&ledger, seen, &|job| counts(job, &ledger, seen.now.wall));
+        }
+    });
+}
+
 proptest! {
     #![proptest_config(histories())]
 
@@ -88,35 +108,14 @@ proptest! {
     #[test]
     fn law_4_with_honest_lengths_the_first_that_does_not_fit_starts_when_promised(history in history(40)) {
         let alike = history.0.is_multiple_of(2);
-        let frame = Frame { honest: true, alike, calm: true, first_come: true, preemption: Some(false), ..Frame::default() };
-        let (mut ledger, mut promises) = (Ledger::default(), Promises::default());
-        World::play(history.0, frame, history.1, &mut |seen| {
-            ledger.follow(seen, &mut |_, _| {});
-            // People change what was planned, and greedy schedules promise nothing.
-            let changed = seen.events.iter().any(|event| matches!(event, Event::Wished { .. }));
-            if changed || ledger.config.policy.reservations == 0 {
-                promises.0.clear();
-            } else {
-                promises.settle(&ledger, seen, &|_| true);
-            }
-        });
+        promises_hold(history, Frame { alike, ..Frame::default() }, |_, _, _| true);
     }
 
     /// Others who declare to take longer are let in before it by what their last runs took, and it waits for what they
     /// declare: until it has waited for the bound.
     #[test]
     fn law_4_who_has_waited_for_the_bound_is_not_passed_on_what_was_learnt(history in history(80)) {
-        let frame = Frame { honest: true, learning: true, alike: true, calm: true, first_come: true, ..Frame::default() };
-        let frame = Frame { preemption: Some(false), ..frame };
-        let (mut ledger, mut promises) = (Ledger::default(), Promises::default());
-        World::play(history.0, frame, history.1, &mut |seen| {
-            ledger.follow(seen, &mut |_, _| {});
-            let changed = seen.events.iter().any(|event| matches!(event, Event::Wished { .. }));
-            if changed || ledger.config.policy.reservations == 0 {
-                promises.0.clear();
-            } else {
-                promises.settle(&ledger, seen, &|job| is_firm(job, &ledger.config, seen.now.wall));
-            }
-        });
+        let frame = Frame { learning: true, alike: true, ..Frame::default() };
+        promises_hold(history, frame, |job, ledger, now| is_firm(job, &ledger.config, now));
     }
 }

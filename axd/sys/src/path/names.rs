@@ -6,6 +6,7 @@ use nix::dir::{OwningIter, Type};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -63,6 +64,16 @@ impl Dir {
             Err(error) if error.is(libc::ENOENT) => Ok(false),
             other => other.map(|_| true),
         }
+    }
+
+    /// What the file system says of `relative`, unless it is a link or something is mounted there.
+    ///
+    /// # Errors
+    /// ELOOP for a link, EXDEV for a mount, and as [`Dir::open_beneath`].
+    pub fn look_unmounted(&self, relative: impl AsRef<std::path::Path>) -> Result<std::fs::Metadata> {
+        let relative = relative.as_ref();
+        let place = File::from(self.place_unmounted(relative, OFlag::empty())?);
+        place.metadata().doing("look at", self.show(relative).display())
     }
 
     /// Only the place: nothing can be read or written by it, and no file system is asked.
@@ -138,7 +149,7 @@ mod tests {
 
     #[test]
     fn both_ways_to_ask_for_a_mount_agree() {
-        let mounts: Vec<_> = ["/", "/proc", "/dev"].map(|path| std::fs::File::open(path).unwrap()).into();
+        let mounts: Vec<_> = ["/", "/proc", "/dev"].map(|path| File::open(path).unwrap()).into();
         let by_proc: Vec<_> = mounts.iter().map(|file| mount_by_proc(file).unwrap()).collect();
         assert_ne!(by_proc[0], by_proc[1]);
         // On kernels before 5.8 there is but one.
