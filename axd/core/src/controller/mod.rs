@@ -302,7 +302,8 @@ impl Controller {
                 rare.note = (!why.is_empty()).then(|| why.into());
             }
             rare.claim = rare.claim.take().filter(|_| to == JobState::Ready);
-            rare.ended_at = to.is_final().then_some(now.wall);
+            // Whoever answers later what became of it says nothing of when that was.
+            rare.ended_at = to.is_final().then(|| rare.ended_at.unwrap_or(now.wall));
         });
         if to == JobState::Ready {
             job.eligible_at = Some(now.wall);
