@@ -9,6 +9,7 @@ mod asking;
 mod axrun_outside;
 mod bad_words;
 mod books;
+mod card_check;
 mod card_fence;
 mod card_keepers;
 mod card_limits;
