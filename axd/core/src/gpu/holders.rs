@@ -108,10 +108,8 @@ mod tests {
             used: used.map(Megabytes),
             uid: Some(Uid(1000)),
             command: Some("python".to_owned()),
-            container: None,
             attempt: of.map(attempt),
-            keeper: None,
-            mps: false,
+            ..HolderSeen::default()
         }
     }
 

@@ -20,10 +20,8 @@ fn process(pid: i32, used: u64, of: Option<u64>) -> HolderSeen {
         used: Some(Megabytes(used)),
         uid: Some(Uid(1000)),
         command: Some("python".to_owned()),
-        container: None,
         attempt: of.map(attempt),
-        keeper: None,
-        mps: false,
+        ..HolderSeen::default()
     }
 }
 
