@@ -244,3 +244,53 @@ fn who_holds_a_card_in_a_container_is_named_with_it_as_root() {
     wait_for("the group to go", || fs::remove_dir(&group).is_ok());
     assert!(seen.contains(&named), "{seen} without {named}");
 }
+
+/// Where there is no fence, or by a file that somebody outside has opened for it.
+#[test]
+fn a_job_on_a_card_that_it_was_not_given_is_named_and_the_card_given_to_nobody_as_root() {
+    if !as_root() {
+        return;
+    }
+    let (cluster, fake) = with_cards(LINKED, MANY);
+    // On the first card that it was not given.
+    let script = format!(
+        "#!/bin/sh\ncase $AX_GPU_UUIDS in GPU-aaaa) card=GPU-bbbb ;; *) card=GPU-aaaa ;; esac\n\
+         echo \"process $$ $card 9000\" >>{}\necho $card >card\nuntil [ -e go ]; do sleep 0.02; done\n",
+        fake.script().display()
+    );
+    // One without cards, and one with a slice of another card.
+    for options in [&[][..], &["--gpus=1", "--mem=70"]] {
+        let all = [&["-c", "1", "--ram=20M"], options].concat();
+        let sly = cluster.submit(ALICE, &all, &script);
+        cluster.wait_state(&sly, &["RUNNING"]);
+        wait_for("its card", || cluster.read(ALICE, "card").ends_with('\n'));
+        let uuid = cluster.read(ALICE, "card").trim().to_owned();
+        let foreign = || crate::cards::card(&cluster, &uuid)["foreign"].as_array().unwrap().clone();
+        wait_for("it to be seen", || !foreign().is_empty());
+        let words = foreign()[0].as_str().unwrap().to_owned();
+        assert!(
+            words.contains(&format!(" of user daemon in {sly}, which was not given the card")),
+            "{words}"
+        );
+        let next = cluster.submit(
+            BOB,
+            &["--gpus=2", "-c", "1", "--ram=20M"],
+            "#!/bin/sh\necho $AX_GPU_UUIDS >cards\n",
+        );
+        match options {
+            [] => {
+                cluster.wait_state(&next, &["SUCCEEDED"]);
+                assert!(!cluster.read(BOB, "cards").contains(&uuid), "{}", cluster.read(BOB, "cards"));
+            }
+            _ => assert_eq!(cluster.job(&next)["state"], "READY"),
+        }
+        assert_eq!(cluster.job(&sly)["state"], "RUNNING", "it is not ended for it");
+        cluster.write(ALICE, "go", "");
+        cluster.wait_over(&sly);
+        cluster.wait_state(&next, &["SUCCEEDED"]);
+        wait_for("it to be gone", || foreign().is_empty());
+        for file in ["go", "card"] {
+            fs::remove_file(cluster.home(ALICE).join(file)).unwrap();
+        }
+    }
+}
