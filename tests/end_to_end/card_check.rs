@@ -184,8 +184,8 @@ fn what_lacks_costs_the_rows_that_need_it_and_fails_none_slow_as_root() {
     let machines = [
         ("no PyTorch", Machine { torch: false, ..WHOLE }, 7, "has no PyTorch that sees a card"),
         ("no tool", Machine { tool: false, mps: false, ..WHOLE }, 1, "no nvidia-smi"),
-        ("no pids", Machine { pids: false, mps: false, ..WHOLE }, 12, "which process has memory"),
-        ("no groups", Machine { mounts: no_groups, ..WHOLE }, 11, "no control groups"),
+        ("no pids", Machine { pids: false, mps: false, ..WHOLE }, 11, "which process has memory"),
+        ("no groups", Machine { mounts: no_groups, ..WHOLE }, 10, "no control groups"),
     ];
     std::thread::scope(|scope| {
         for (what, machine, proved, why) in machines {

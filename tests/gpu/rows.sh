@@ -162,7 +162,7 @@ slices() {
     touch "$go"
     expect "$one" SUCCEEDED && expect "$two" SUCCEEDED && expect "$three" SUCCEEDED
 }
-try "two slices share the card; a whole-card job waits for them and says so" 120 "free torch daemon" slices
+try "two slices share the card; a whole-card job waits for them and says so" 120 "free torch pids daemon groups" slices
 
 driver_limit() {
     local id
@@ -297,7 +297,8 @@ drained() {
     id=$(submit --gpus 1 --ram 100M "$(script "echo began")")
     sleep 2
     is "$id" READY && ax why "$id" | grep tried || { ax why "$id"; return 1; }
-    ax node resume "$node" --gpu 0 || return 1
+    # Only a clean card is taken back: what the rows before had there has to be seen gone.
+    wait_for 30 "ax node resume $node --gpu 0" || { ax node resume "$node" --gpu 0; return 1; }
     expect "$id" SUCCEEDED
 }
 try "a drained card is given to nobody until it is resumed" 60 "card free daemon" drained
