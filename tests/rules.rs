@@ -321,3 +321,27 @@ fn what_is_said_to_prove_a_promise_about_cards_exists() {
     }
     none(&found, "tests/gpu/PROOFS.md names tests that exist");
 }
+
+/// With slices a reset ends neighbours who did nothing: ax names and ends the holder instead.
+#[test]
+fn no_code_resets_a_card_and_the_page_says_why() {
+    let mut found = Vec::new();
+    for path in SOURCES.iter().flat_map(|folder| files(&root().join(folder), &is_rust)) {
+        for (line, code) in code(&read(&path)) {
+            let lower = code.to_lowercase();
+            // By NVIDIA's tool, its library, or the kernel's file of the device.
+            if ["gpu-reset", "gpureset", "devicereset", "device_reset"]
+                .iter()
+                .any(|word| lower.contains(word))
+            {
+                found.push(format!("{}:{line}: {}", shown(&path), code.trim()));
+            }
+        }
+    }
+    none(&found, "the driver is never reset");
+    let page = read(&root().join("man/ax-gpu.7"));
+    assert!(
+        page.contains("The driver is never reset by ax.\nA reset ends every program on the card"),
+        "ax-gpu(7)"
+    );
+}

@@ -65,12 +65,14 @@ pub(crate) struct Chore {
     pub trace: Trace,
     /// How often it was tried in vain.
     pub tries: u32,
+    /// The driver was waited for, last time.
+    pub waits_for_driver: bool,
 }
 
 impl Chore {
     /// One that was never tried.
     pub(crate) fn new(attempt: AttemptName, trace: Trace) -> Chore {
-        Chore { attempt, trace, tries: 0 }
+        Chore { attempt, trace, tries: 0, waits_for_driver: false }
     }
 }
 
@@ -304,12 +306,13 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             other => Some(Done::Settled(attempt, other.map(|(settled, _)| settled))),
         },
         Task::CleanUp(chore) => {
+            let remains = Remains::of(paths, chore.attempt);
+            let chore = Chore { waits_for_driver: remains.are_limited(), ..chore };
             let clean = move |remains: &Remains<'_>| {
                 let failed = remains.remove().err();
                 failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
             };
-            let remains = Remains::of(paths, chore.attempt);
-            if remains.are_limited() {
+            if chore.waits_for_driver {
                 let own = paths.clone();
                 let work = Box::new(move || clean(&Remains::of(&own, chore.attempt)));
                 let why = format!("clearing {} away: {TOO_MANY}", chore.attempt);
