@@ -38,6 +38,7 @@ mod keyed;
 mod limits;
 mod long_requests;
 mod never;
+mod newcomers;
 mod other_users;
 mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
