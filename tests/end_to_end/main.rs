@@ -60,4 +60,5 @@ mod storm;
 mod stranger;
 mod supervisor_lost;
 mod survival;
+mod told;
 mod watching;
