@@ -24,6 +24,7 @@ mod cluster;
 mod commands;
 #[cfg(feature = "crash-points")]
 mod crash_points;
+mod deaf;
 mod disk_full;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod fake_cards;
