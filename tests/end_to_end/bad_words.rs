@@ -2,6 +2,7 @@
 //! parsers' own tests through axbatch, axctl, a reload and the daemon's start. Each is answered with its line and exit
 //! code, and leaves the database as it was.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use crate::cluster::{ALICE, Cluster, ROOT, Ran, as_root, ran};
@@ -76,7 +77,9 @@ fn each_wrong_configuration_is_answered_by_the_check_a_reload_and_the_start_and_
     let world = World::new("policy:\n  retry_count: 1\n");
     let stopped = Cluster::stopped("");
     let file = |cluster: &Cluster| cluster.root.join("etc/ax/config.yaml").display().to_string();
+    let mut lines = BTreeSet::new();
     for (text, line) in configurations::SYNTAX.iter().chain(configurations::VALUES) {
+        assert!(lines.insert(line), "a second one with the line {line:?}");
         let said = |cluster: &Cluster| format!("{}{}\n", file(cluster), line.strip_prefix('c').unwrap());
         world.cluster.configure(text);
         let check = world.cluster.run(ROOT, "axctl", &["check"]);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::books::{FOUR_CPUS, honest, until, wait_begun};
-use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, signal, supervisor_of};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, signal, supervisor_of, wait_for};
 use crate::survival::{another_boot, power_cut};
 
 const WAITS: &str = "#!/bin/sh\nsleep 600\n";
@@ -77,6 +77,27 @@ fn what_people_do_to_a_job_is_told_with_who_and_why() {
             ("daemon", "no more need"),
         ],
     );
+}
+
+#[test]
+fn what_a_job_says_and_what_is_said_of_one_that_was_lost_is_told_with_who_and_why() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(FOUR_CPUS);
+    let script = format!("#!/bin/sh\n{} checkpointed && touch safe\nsleep 600\n", cluster.program("ax"));
+    let id = cluster.submit(ALICE, &["--idempotent=no"], &script);
+    wait_for("its word", || cluster.home(ALICE).join("safe").exists());
+    signal(supervisor_of(&cluster, &id).unwrap(), "KILL");
+    assert_eq!(cluster.wait_over(&id)["state"], "FAILED_UNKNOWN_STATE");
+    cluster.ok(ALICE, "ax", &["resolve", &id, "failed", "--why", "it wrote half"]);
+    let told = [
+        ("daemon", "submitted"),
+        ("daemon", "checkpoint"),
+        ("ax", "FAILED_UNKNOWN_STATE"),
+        ("daemon", "it wrote half"),
+    ];
+    assert_told(&cluster, &id, &told);
 }
 
 #[test]

@@ -131,7 +131,8 @@ fn checks_come_as_documents() {
     assert_eq!((&good["kind"], &good["good"], &good["errors"]), (&json!("script"), &json!(true), &json!([])));
     assert!(good["options"].as_array().unwrap().contains(&json!("--gpus=2")), "{good}");
     assert!(good["warnings"][0].as_str().unwrap().starts_with("good.sh:4:"), "{good}");
-    for (file, code, place) in [("bad.sh", 65, "bad.sh:2:5: unknown option"), ("bad.yaml", 78, "bad.yaml:2:")] {
+    for (file, code, place) in [("bad.sh", 65, "bad.sh:2:5: unknown option"), ("bad.yaml", 78, "bad.yaml:2:")]
+    {
         let bad = document(ALICE, code, &["check", file]);
         assert_eq!((&bad["file"], &bad["good"]), (&json!(file), &json!(false)));
         assert!(bad["errors"][0].as_str().unwrap().starts_with(place), "{bad}");
