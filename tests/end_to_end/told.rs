@@ -93,7 +93,7 @@ fn what_a_job_says_and_what_is_said_of_one_that_was_lost_is_told_with_who_and_wh
     cluster.ok(ALICE, "ax", &["resolve", &id, "failed", "--why", "it wrote half"]);
     let told = [
         ("daemon", "submitted"),
-        ("daemon", "checkpoint"),
+        ("daemon", "told that its work so far is safe"),
         ("ax", "FAILED_UNKNOWN_STATE"),
         ("daemon", "it wrote half"),
     ];
