@@ -213,6 +213,32 @@ fn unsafe_code_stands_in_ax_sys_alone() {
     none(&found, "what needs it belongs into axd/sys, behind a safe function");
 }
 
+/// A test that dies at a point sees that it was reached; a point in no such test proves nothing.
+#[test]
+fn every_crash_point_stands_in_a_test() {
+    let tests: String = files(&root().join("tests"), &|path| is_rust(path) && !path.ends_with("rules.rs"))
+        .iter()
+        .map(|path| read(path))
+        .collect();
+    let (mut found, mut points) = (Vec::new(), 0);
+    for path in SOURCES.iter().flat_map(|folder| files(&root().join(folder), &is_rust)) {
+        let text = read(&path);
+        // Behind the call's bracket there may be a line's end.
+        for call in text.split("crash_point!(").skip(1).filter(|call| !call.starts_with('$')) {
+            let Some(name) = call.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next())
+            else {
+                continue;
+            };
+            points += 1;
+            if !tests.contains(&format!("\"{name}\"")) {
+                found.push(format!("{}: '{name}'", shown(&path)));
+            }
+        }
+    }
+    assert!(points > 20, "they are looked for in the wrong way: {points}");
+    none(&found, "name it in a test that fails if it is never reached");
+}
+
 #[test]
 fn every_exception_from_a_lint_has_a_reason() {
     let mut found = Vec::new();

@@ -232,7 +232,8 @@ impl Engine {
         let quiet = (!self.quiet_done).then(|| self.last_commit + QUIET_AFTER);
         // With nothing that could be missed there is no need to look.
         let watches = self.attempts.watched().next().is_some() || self.launcher.is_busy();
-        let busy = watches || !self.deferred.is_empty();
+        let awaited = self.commits_wait() || self.worker.is_busy();
+        let busy = watches || awaited || !self.deferred.is_empty();
         let rescan = busy.then_some(self.next_rescan);
         [wake.boot, by_wall, server, self.chores.next_due(), quiet, rescan, self.batch.deadline()]
             .into_iter()

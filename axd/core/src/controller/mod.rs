@@ -214,7 +214,7 @@ impl Controller {
             Event::OverSlice { attempt, words, peak, ends } => {
                 self.over_slice(attempt, (words, peak), ends, &mut out);
             }
-            Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
+            Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &Actor::Ax, &mut out),
             Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
             Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),
             Event::NodeWished { node, card, actor, wish } => {
