@@ -9,7 +9,7 @@ use crate::node::{At, Node, Nodes};
 use crate::time::{Span, WallTime};
 
 use super::placement::{Place, Rules, Score, Search, is_indexed};
-use super::timeline::{Ends, Timeline, Usage};
+use super::timeline::{Ends, Timeline};
 
 mod room;
 mod shared;
@@ -263,8 +263,7 @@ impl Search<'_> {
         }
         let mut ends = Ends::of(node, self.timeline);
         while let Some(at) = ends.advance() {
-            let usage: &Usage = ends.usage();
-            if self.rules.choose(position, node, self.asks, usage).is_some() {
+            if self.rules.fits_beside(node, self.asks, ends.usage()) {
                 return Some(at);
             }
         }

@@ -470,7 +470,7 @@ impl Search<'_> {
         let latest = self.latest();
         let mut ends = Ends::of(node, self.timeline);
         while let Some(at) = ends.advance().filter(|at| *at <= latest) {
-            if at < bound {
+            if at < bound || !self.rules.fits_beside(node, self.asks, ends.usage()) {
                 continue;
             }
             let found = self.rules.choose(position, node, self.asks, ends.usage());
