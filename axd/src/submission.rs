@@ -17,6 +17,7 @@ use ax_core::job::features::Features;
 use ax_core::job::request::{Request, Times, resolve};
 use ax_core::job::spec::{Export, JobSpec};
 use ax_core::node::Node;
+use ax_core::schedule::history::Signature;
 use ax_core::text::{count, nearest, quoted};
 use ax_core::time::WallTime;
 
@@ -108,11 +109,13 @@ pub(crate) fn check_script(
         resolve(&read.spec, times, rules.config, queue, &rules.nodes).map_err(|e| refused(e.message))?;
     fits_somewhere(&asked, rules)?;
     let name = job_name(&read.spec, &script.name)?;
+    let thing = thing_of(&request, &read.spec);
     check_comment(&read.spec)?;
     let submission = Submission {
         key: request.key.unwrap_or(SubmissionKey(0)),
         owner: person.owner(),
         name: name.into(),
+        thing,
         queue: queue.name.clone(),
         groups: person.limited_groups(rules.config),
         year: rules.calendar.year(rules.now),
@@ -359,6 +362,15 @@ fn job_name(spec: &JobSpec, script_name: &str) -> Result<String, ApiError> {
     let name = spec.name.clone().or_else(from_file).unwrap_or_else(|| "script".to_owned());
     check_name(&name)?;
     Ok(name)
+}
+
+/// What a submission is, if nobody gave it a name: a command is that command; a script without a name is like none.
+fn thing_of(request: &SubmitRequest, spec: &JobSpec) -> Option<Signature> {
+    match (&spec.name, &request.cmd, &request.script_name) {
+        (None, Some(cmd), _) => Some(Signature::called(cmd)),
+        (None, None, None) => Some(Signature::default()),
+        _ => None,
+    }
 }
 
 /// A job's name is neither empty nor endless.

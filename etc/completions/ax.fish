@@ -181,7 +181,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l comment -d 'text that i
 complete -c ax -n "__fish_ax_using_subcommand submit" -s G -l gpus -d 'cards; with --mem slices of N cards' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l mem -l gpu-mem -d 'GPU memory of each card; a bare number is GB' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l gpu-mem-hints -d 'settings that keep frameworks to a slice' -r
-complete -c ax -n "__fish_ax_using_subcommand submit" -l ram -d 'host memory; a bare number is MB; \'all\' of the node' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l ram -d 'host memory; a bare number is MB; or \'all\'' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-cpu -d 'host memory for each CPU' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l ram-per-gpu -d 'host memory for each card' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s c -l cpus-per-task -d 'CPUs for each task' -r
@@ -192,11 +192,11 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l gpus-per-task -d 'cards
 complete -c ax -n "__fish_ax_using_subcommand submit" -s N -l nodes -d 'number of nodes, or which ones' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s w -l nodelist -d 'hosts to run on, such as gpu-[01-04]' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s x -l exclude -d 'hosts not to run on' -r
-complete -c ax -n "__fish_ax_using_subcommand submit" -s C -l constraint -d 'features that the node must have, with &, | and parentheses' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s C -l constraint -d 'features of the node; &, | and parentheses' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l exclusive -d 'whole nodes' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s t -l time -d 'longest running time; a bare number is minutes' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l estimate -d 'expected running time; learnt when absent' -r
-complete -c ax -n "__fish_ax_using_subcommand submit" -l begin -d 'start no earlier: 16:00, now+2h, tomorrow, a date' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l begin -d 'not before 16:00, now+2h, tomorrow, a date' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l deadline -d 'be done by then, or do not start' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l window -d 'run only within these daily hours' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l retry -d 'start again up to N times after a failure' -r
@@ -205,20 +205,20 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l retry-on -d 'exit codes
 complete -c ax -n "__fish_ax_using_subcommand submit" -l idempotent -d 'whether a lost attempt may simply start again' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l lease-timeout -d 'how long its node may be silent' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l signal -d 'signal to send before the end; TIME in seconds' -r
-complete -c ax -n "__fish_ax_using_subcommand submit" -l preempt -d 'what urgent jobs may do to it: requeue, cancel or never' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l preempt -d 'if urgent jobs come: requeue, cancel or never' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l grace -d 'time between SIGTERM and SIGKILL' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s o -l output -d 'file for output; default ax-%j.out' -r -F
 complete -c ax -n "__fish_ax_using_subcommand submit" -s e -l error -d 'file for errors; default: with output' -r -F
 complete -c ax -n "__fish_ax_using_subcommand submit" -s i -l input -d 'file for input; default /dev/null' -r -F
 complete -c ax -n "__fish_ax_using_subcommand submit" -l open-mode -d 'how the output files are opened' -r
-complete -c ax -n "__fish_ax_using_subcommand submit" -s D -l chdir -l workdir -d 'folder to run in; default: where it is submitted' -r -f -a "(__fish_complete_directories)"
-complete -c ax -n "__fish_ax_using_subcommand submit" -l export -d 'variables to pass on: ALL, NONE, NAME, NAME=VALUE' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -s D -l chdir -l workdir -d 'folder to run in; default: the current one' -r -f -a "(__fish_complete_directories)"
+complete -c ax -n "__fish_ax_using_subcommand submit" -l export -d 'variables to pass: ALL, NONE, NAME, NAME=VALUE' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l env -d 'a variable for the job; may be repeated' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l slurm -d 'keep an option of Slurm, without effect' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l cmd -d 'the command to run, for ax submit' -r -f -a "(__fish_complete_command)"
 complete -c ax -n "__fish_ax_using_subcommand submit" -l uid -d 'submit as another user; root only' -r -f -a "(__fish_complete_users)"
 complete -c ax -n "__fish_ax_using_subcommand submit" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
-complete -c ax -n "__fish_ax_using_subcommand submit" -l mem-fit -d 'may be given less than --mem, if its last runs used less'
+complete -c ax -n "__fish_ax_using_subcommand submit" -l mem-fit -d 'may get less, if its last runs used less'
 complete -c ax -n "__fish_ax_using_subcommand submit" -s H -l hold -d 'wait until released'
 complete -c ax -n "__fish_ax_using_subcommand submit" -l requeue -d 'may be put back into the queue'
 complete -c ax -n "__fish_ax_using_subcommand submit" -l no-requeue -d 'is never put back into the queue'

@@ -178,6 +178,26 @@ fn what_two_runs_took_is_what_the_next_is_planned_with_also_after_a_restart() {
 }
 
 #[test]
+fn what_nobody_named_is_known_by_its_command() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let submit = |words: &[&str]| {
+        let all = [&["--parsable", "--time=10"], words].concat();
+        cluster.ok(ALICE, "axbatch", &all).trim().to_owned()
+    };
+    for _ in 0..2 {
+        let id = submit(&["--wrap", "exec true"]);
+        assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED");
+    }
+    let planned = |words: &[&str]| cluster.job(&submit(words))["learnt"]["length_s"].as_u64();
+    assert!(planned(&["--hold", "--wrap", "exec true"]).is_some_and(|seconds| (1..600).contains(&seconds)));
+    assert_eq!(planned(&["--hold", "--wrap", "exec sleep"]), None, "called wrap as well, and something else");
+    assert_eq!(planned(&["--hold", "-J", "named", "--wrap", "exec true"]), None, "its name counts");
+}
+
+#[test]
 fn a_job_says_itself_whether_it_makes_room() {
     let cluster = Cluster::with_config(&with_cards(2, 80, "policy:\n  preemption: true\n  kill_wait: 1\n"));
     let low = |mode: &str| {

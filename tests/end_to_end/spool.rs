@@ -183,6 +183,8 @@ fn a_ticket_of_a_stopped_daemon_becomes_a_job_that_it_names() {
     assert_eq!((job["state"].as_str(), job["ticket"].as_str()), (Some("SUCCEEDED"), Some(ticket.as_str())));
     let shown = cluster.run(ALICE, "ax", &["status", &ticket]);
     assert!(shown.out.contains(job["id"].as_str().unwrap()), "{shown:?}");
+    let by_key = cluster.run(ALICE, "ax", &["status", ticket.trim_start_matches("spool-")]);
+    assert_eq!(by_key.out, shown.out, "the key alone will do: {by_key:?}");
     let out = cluster.read(ALICE, &format!("out-{}", job["number"]));
     assert_eq!(out, format!("carried argument\n{}\n", cluster.home(ALICE).display()));
     wait_for("the other", || cluster.run(ALICE, "ax", &["status", &parsable]).code == 0);

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["long", "all"])]
     start: bool,
     /// Only the first N jobs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// These columns, separated by commas
     #[arg(short = 'o', long, value_name = "COLUMNS")]

@@ -40,12 +40,12 @@ pub(super) fn text(program: Program) -> String {
         }
         Program::Axrun => {
             "Usage: axrun [options] COMMAND [ARGUMENT…]\n\n\
-             Runs a command as a job, shows its output as it comes, and exits with its status.\n"
+             Runs a command as a job, shows its output as it comes, exits with its status.\n"
         }
         _ => {
             "Usage: axbatch [options] [SCRIPT|-] [ARGUMENT…]\n       axbatch [options] --wrap 'COMMAND'\n\n\
-             Submits a script; its #AX lines hold options too. Without a name, or with -, it is read\n\
-             from standard input.\n"
+             Submits a script; its #AX lines hold options too. Without a name, or with -, it\n\
+             is read from standard input.\n"
         }
     };
     let mut text = usage.to_owned();
@@ -102,7 +102,7 @@ mod tests {
                 assert!(text.contains(&format!("--{}", def.name)), "--{}", def.name);
             }
             for line in text.lines() {
-                assert!(line.chars().count() <= 100, "{line}");
+                assert!(line.chars().count() <= 80, "{line}");
             }
         }
     }

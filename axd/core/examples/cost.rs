@@ -143,6 +143,7 @@ impl Bench {
             key: SubmissionKey(self.key),
             owner,
             name: "train.sh".into(),
+            thing: None,
             queue,
             groups: Vec::new(),
             year: 2026,

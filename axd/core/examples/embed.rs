@@ -31,8 +31,17 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         let request = resolve(&spec, Times::default(), &config, queue, &ax.nodes().collect::<Vec<_>>())?;
         let owner = Owner { uid: Uid(1000 + user.len() as u32), name: user.into() };
         let (key, name, queue) = (SubmissionKey(number), "train".into(), queue.name.clone());
-        let job =
-            Submission { key, owner, name, queue, groups: Vec::new(), year: 2026, request, hold: false };
+        let job = Submission {
+            key,
+            owner,
+            name,
+            thing: None,
+            queue,
+            groups: Vec::new(),
+            year: 2026,
+            request,
+            hold: false,
+        };
         running.extend(started(&ax.step(at(number as u64), Event::Submitted(Box::new(job)))));
     }
     // The first is over: its card goes to the third.

@@ -172,6 +172,11 @@ impl SubmissionKey {
     pub fn ticket(&self) -> String {
         format!("spool-{self}")
     }
+
+    /// Reads a ticket, or the key alone.
+    pub fn of_ticket(text: &str) -> Option<SubmissionKey> {
+        text.strip_prefix("spool-").unwrap_or(text).parse().ok()
+    }
 }
 
 impl fmt::Display for SubmissionKey {

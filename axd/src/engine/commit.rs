@@ -451,6 +451,7 @@ mod tests {
             key: SubmissionKey(key),
             owner: Owner { uid: Uid(1000), name: Arc::from("li") },
             name: "a".into(),
+            thing: None,
             queue: "default".parse().unwrap(),
             groups: Vec::new(),
             year: 2026,

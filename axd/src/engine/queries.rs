@@ -87,7 +87,7 @@ impl Engine {
         let unknown = || refused(format!("there is no job {}", quoted(text)));
         let unknown_or_gone = |number| self.forgotten(number, text).unwrap_or_else(unknown);
         let read = |e: StoreError| ApiError { class: ErrorClass::TryAgain, error: e.to_string() };
-        if let Some(key) = text.strip_prefix("spool-").and_then(|key| key.parse::<SubmissionKey>().ok()) {
+        if let Some(key) = SubmissionKey::of_ticket(text) {
             if let Some(id) = self.known_key(person.uid, key)? {
                 return Ok(id);
             }

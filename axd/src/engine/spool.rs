@@ -114,7 +114,8 @@ impl Engine {
         let mut foreign = None;
         let (mut checked, test_only) = match arrival.content {
             Content::Script(body) => {
-                let request = SubmitRequest { key: Some(arrival.key), ..SubmitRequest::default() };
+                let (key, script_name) = (Some(arrival.key), Some(arrival.name.clone()));
+                let request = SubmitRequest { key, script_name, ..SubmitRequest::default() };
                 let script = Script { name: arrival.name, body };
                 (submission::check_script(request, script, person, &self.rules())?, false)
             }

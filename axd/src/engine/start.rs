@@ -8,13 +8,15 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ax_core::config::Config;
 use ax_core::controller::{Controller, Event, Snapshot, Troubles};
-use ax_core::id::AttemptName;
+use ax_core::id::{AttemptName, HostName};
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Attempt, AttemptEnd, Job};
+use ax_core::node::Inventory;
 use ax_core::paths::Paths;
 use ax_core::record::Request;
-use ax_core::time::{BootTime, Now};
+use ax_core::time::{BootTime, Now, Zone};
 use ax_sys::path::Dir;
 use ax_sys::shared_word::FenceWriter;
 use ax_sys::socket::{Interest, Poller, Waker};
@@ -25,7 +27,6 @@ use super::attempts::Attempts;
 use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
 use super::guard::Guard;
 use super::measures::Measures;
-
 use super::parked::Parked;
 use super::rungs::Rungs;
 use super::spares::Spares;
@@ -38,7 +39,7 @@ use crate::card_limit::Prober;
 use crate::cards::Cards;
 use crate::containment;
 use crate::launcher::{Launcher, Site};
-use crate::local;
+use crate::local::{self, Local};
 use crate::log::{Level, Line, Log};
 use crate::people::People;
 use crate::ready;
@@ -46,7 +47,7 @@ use crate::samples::Samples;
 use crate::signals::Signals;
 use crate::spool::Spool;
 use crate::starter::Starter;
-use crate::store::{Broken, Options, Reader, Store, Writer};
+use crate::store::{Broken, Options, Reader, Restored, Store, Writer};
 use crate::worker::Worker;
 
 /// How the daemon is to run.
@@ -102,50 +103,26 @@ impl Engine {
         Dir::open(&paths.run)
             .and_then(|run| FenceWriter::open(&run, "guard"))
             .map_err(failed("make the guard's shared words"))?;
-        let mut store = Store::open(&paths).map_err(failed("open the store"))?;
-        let restored = store.restore(now().wall).map_err(failed("read the store"))?;
-        let stored = Stored::of(&store).map_err(failed("read the store"))?;
-        let notices = store.notices().to_vec();
+        let Books { store, mut restored, stored, notices, boot } = Books::open(&paths)?;
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
-        let boot_id = clock::boot_id().map_err(failed("read the boot id"))?;
-        let same_boot = restored.boot.as_deref().is_none_or(|boot| boot == boot_id);
-        let host = local::host_name().map_err(failed("learn this machine's name"))?;
         let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
         let containment = containment::prepare(&paths);
-        let cards = setup.cards.then(|| {
-            let mut cards = super::cards::new(&host, &config, &containment.parents);
-            cards.begin(&loop_parts.poller, now().boot);
-            cards
-        });
-        let mut local = local::look(&host, &config, cards.as_ref().map(Cards::known));
-        let library = config.paths.nvml.as_ref().map(PathBuf::from);
-        let axd = setup.axrun.with_file_name("axd");
         let parents = containment.parents.clone();
-        let prober = Prober { axd: axd.clone(), library: library.clone(), parents };
-        let mut rungs = Rungs::probe(&local.inventory, prober);
-        let mps = rungs.look_for_mps(&config, &containment.parents);
-        rungs.mark(&mut local.inventory);
+        let missing = containment.missing.clone();
+        let host = local::host_name().map_err(failed("learn this machine's name"))?;
+        let axd = setup.axrun.with_file_name("axd");
+        let machine =
+            Machine::look(&host, &config, &parents, setup.cards.then_some(&loop_parts.poller), &axd);
+        let Machine { cards, local, rungs, mps } = machine;
+        let library = config.paths.nvml.as_ref().map(PathBuf::from);
         let calendar = Calendar::read(now().wall);
-        let controller = Controller::restore(Snapshot {
-            nodes: vec![local.inventory.clone()],
-            jobs: restored.jobs.into_iter().map(|job| Arc::new(in_this_boot(job, same_boot))).collect(),
-            next_number: restored.next_number,
-            next_epoch: restored.next_epoch,
-            troubles: Troubles::since(restored.next_epoch),
-            times: restored.shares.0,
-            usages: restored.shares.1,
-            mix: restored.mix,
-            known: restored.known,
-            history: restored.history,
-            losses: restored.losses,
-            zone: calendar.zone().clone(),
-            config,
-        });
+        let forecasts = std::mem::take(&mut restored.forecasts);
+        let broken = std::mem::take(&mut restored.broken);
+        let node = local.inventory.clone();
+        let controller = controller(restored, config, node, calendar.zone().clone(), boot.is_the_same);
         let at = now();
         let scheduling_interval = controller.config().policy.scheduling_interval;
-        let missing = containment.missing.clone();
         let starter = Starter::new(&setup.axrun);
-        let cgroup_parents = containment.parents.clone();
         let site = Site { paths: paths.clone(), starter, containment, as_root, axd, library };
         let launcher = Launcher::start(site, &loop_parts.waker).map_err(failed("set up the loop"))?;
         let mut engine = Engine {
@@ -161,7 +138,7 @@ impl Engine {
             local,
             rungs,
             card_watch: Default::default(),
-            cgroup_parents,
+            cgroup_parents: parents,
             missing,
             writer: loop_parts.writer,
             reader,
@@ -189,10 +166,10 @@ impl Engine {
             parts: Default::default(),
             name_check: Default::default(),
             nameless: Default::default(),
-            set_aside: restored.broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
+            set_aside: broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
             stored,
             usage: Default::default(),
-            measures: Measures::since(at.wall, restored.forecasts),
+            measures: Measures::since(at.wall, forecasts),
             chores: Default::default(),
             spares: Spares::of(&paths),
             next_rescan: at.boot + scheduling_interval,
@@ -207,9 +184,9 @@ impl Engine {
             paths,
         };
         let notices: Vec<String> = notices.into_iter().chain(mps).collect();
-        engine.say_how_it_starts(&config_warnings, &notices, &restored.broken);
-        let unreadable = restored.broken.iter().flat_map(Broken::may_run).collect();
-        engine.begin(at, (same_boot, boot_id), unreadable).map_err(failed("begin"))?;
+        engine.say_how_it_starts(&config_warnings, &notices, &broken);
+        let unreadable = broken.iter().flat_map(Broken::may_run).collect();
+        engine.begin(at, boot, unreadable).map_err(failed("begin"))?;
         Ok(engine)
     }
 
@@ -239,7 +216,7 @@ impl Engine {
     fn begin(
         &mut self,
         at: Now,
-        (same_boot, boot_id): (bool, String),
+        boot: Boot,
         unreadable: Vec<AttemptName>,
     ) -> Result<(), Box<dyn std::error::Error>> {
         self.server.register(&self.poller)?;
@@ -253,7 +230,7 @@ impl Engine {
             active.filter_map(|job| Some((job.attempt.as_deref()?.clone(), job.state))).collect();
         self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect())?;
         for (attempt, state) in alive {
-            match same_boot {
+            match boot.is_the_same {
                 true => self.take_up(attempt),
                 false => self.ended_by_reboot(attempt.name, state),
             }
@@ -262,7 +239,7 @@ impl Engine {
             self.sweep_mps();
         }
         // Durable together with the ends that a new boot brings, or a crash in between would lose those.
-        self.batch.boot(boot_id);
+        self.batch.boot(boot.id);
         self.happened(Event::Tick);
         self.check_names();
         ready::say_ready();
@@ -295,6 +272,92 @@ impl Engine {
         };
         self.happened(Event::AttemptEnded { attempt, at: now().wall, end });
     }
+}
+
+/// The boot that this machine is in.
+struct Boot {
+    /// As the kernel says it.
+    id: String,
+    /// Whether the jobs were recorded in it.
+    is_the_same: bool,
+}
+
+/// What was written down before.
+struct Books {
+    store: Store,
+    restored: Restored,
+    stored: Stored,
+    notices: Vec<String>,
+    boot: Boot,
+}
+
+impl Books {
+    fn open(paths: &Paths) -> Result<Books, StartError> {
+        let mut store = Store::open(paths).map_err(failed("open the store"))?;
+        let restored = store.restore(now().wall).map_err(failed("read the store"))?;
+        let stored = Stored::of(&store).map_err(failed("read the store"))?;
+        let notices = store.notices().to_vec();
+        let id = clock::boot_id().map_err(failed("read the boot id"))?;
+        let is_the_same = restored.boot.as_ref().is_none_or(|boot| *boot == id);
+        Ok(Books { store, restored, stored, notices, boot: Boot { id, is_the_same } })
+    }
+}
+
+/// What this machine has.
+struct Machine {
+    cards: Option<Cards>,
+    local: Local,
+    rungs: Rungs,
+    mps: Option<String>,
+}
+
+impl Machine {
+    /// Looks; at its cards only where a loop will hear of them.
+    fn look(
+        host: &HostName,
+        config: &Config,
+        parents: &[String],
+        cards_of: Option<&Poller>,
+        axd: &Path,
+    ) -> Machine {
+        let cards = cards_of.map(|poller| {
+            let mut cards = super::cards::new(host, config, parents);
+            cards.begin(poller, now().boot);
+            cards
+        });
+        let mut local = local::look(host, config, cards.as_ref().map(Cards::known));
+        let library = config.paths.nvml.as_ref().map(PathBuf::from);
+        let prober = Prober { axd: axd.to_owned(), library, parents: parents.to_vec() };
+        let mut rungs = Rungs::probe(&local.inventory, prober);
+        let mps = rungs.look_for_mps(config, parents);
+        rungs.mark(&mut local.inventory);
+        Machine { cards, local, rungs, mps }
+    }
+}
+
+/// The controller as it was, on the node as it is.
+fn controller(
+    restored: Restored,
+    config: Config,
+    node: Inventory,
+    zone: Zone,
+    same_boot: bool,
+) -> Controller {
+    Controller::restore(Snapshot {
+        nodes: vec![node],
+        jobs: restored.jobs.into_iter().map(|job| Arc::new(in_this_boot(job, same_boot))).collect(),
+        next_number: restored.next_number,
+        next_epoch: restored.next_epoch,
+        troubles: Troubles::since(restored.next_epoch),
+        times: restored.shares.0,
+        usages: restored.shares.1,
+        mix: restored.mix,
+        known: restored.known,
+        history: restored.history,
+        losses: restored.losses,
+        zone,
+        config,
+    })
 }
 
 /// A boot clock of an earlier boot says nothing: what it held back is due.

@@ -114,6 +114,7 @@ pub fn submission(key: u128, request: Request) -> Submission {
         key: SubmissionKey(key),
         owner: Owner { uid: Uid(1000), name: Arc::from("ann") },
         name: "train.sh".into(),
+        thing: None,
         queue: "default".parse().unwrap(),
         groups: Vec::new(),
         year: 2026,

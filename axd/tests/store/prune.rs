@@ -100,6 +100,7 @@ impl Beside for Own {
 fn submit_named(cluster: &mut Cluster, writer: &Writer, ms: u64, key: u128, name: &str) -> AttemptName {
     let event = Event::Submitted(Box::new(ax_core::controller::Submission {
         name: name.into(),
+        thing: None,
         ..submission(key, request(1))
     }));
     let decisions = cluster.controller.step(at(ms), event);

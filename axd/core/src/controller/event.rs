@@ -14,6 +14,7 @@ use crate::job::spec::Window;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, AttemptEnd, Owner};
 use crate::node::{Allocation, Inventory};
+use crate::schedule::history::Signature;
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime, Zone};
 
@@ -195,6 +196,9 @@ pub struct Submission {
     pub owner: Owner,
     /// Name.
     pub name: Box<str>,
+    /// What it is taken for where nobody gave it that name: the command, or unknown. `None`: what it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thing: Option<Signature>,
     /// Queue.
     pub queue: QueueName,
     /// The owner's groups for which there is a limit.

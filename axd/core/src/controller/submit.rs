@@ -16,7 +16,7 @@ use super::{Controller, Decision, Submission};
 
 impl Controller {
     pub(super) fn submitted(&mut self, now: Now, submission: Submission, out: &mut Vec<Decision>) {
-        let Submission { key, owner, name, queue, groups, year, request, hold } = submission;
+        let Submission { key, owner, name, thing, queue, groups, year, request, hold } = submission;
         if let Some(job) = self.job_of_key(owner.uid, key) {
             out.push(Decision::AlreadyKnown { key, job });
             return;
@@ -57,8 +57,8 @@ impl Controller {
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
         }
-        let thing = Signature::of(&job.name, job.request.cards.as_ref());
-        job.signature = thing.on(job.request.nodes().min);
+        let thing = thing.unwrap_or_else(|| Signature::called(&job.name));
+        job.signature = thing.with(job.request.cards.as_ref()).on(job.request.nodes().min);
         self.learn_length(&mut job);
         let learnt = self.learn_memory(&mut job);
         if self.own_conditions_met(&job, now) {

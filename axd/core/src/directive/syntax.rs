@@ -93,8 +93,8 @@ fn check_condition(condition: &str) -> Result<(), Fault> {
 
 /// `17`, `17_3`, `17_*`, `ax-2026-0017`, `ax-2026-0017_3`, a ticket.
 fn is_job(text: &str) -> bool {
-    if let Some(key) = text.strip_prefix("spool-") {
-        return key.parse::<SubmissionKey>().is_ok();
+    if SubmissionKey::of_ticket(text).is_some() {
+        return true;
     }
     let (job, element) = text.split_once('_').map_or((text, None), |(job, e)| (job, Some(e)));
     let element_fits = element.is_none_or(|e| e == "*" || number(e).is_some());

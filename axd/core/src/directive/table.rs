@@ -55,7 +55,7 @@ const AX: &[OptionDef] = &[
               shares the card. For the memory of the machine see --ram."),
     flag("mem-fit", resources::mem_fit)
         .known(Extra)
-        .says(Resources, "may be given less than --mem, if its last runs used less")
+        .says(Resources, "may get less, if its last runs used less")
         .doc("Where policy.learn_memory is fit, and three or more runs of the same thing are known. Without --mem it has \
               no effect."),
     value("gpu-mem", "SIZE", resources::gpu_mem)
@@ -67,7 +67,7 @@ const AX: &[OptionDef] = &[
         .doc("See ax-gpu(7). torch adds the share that PyTorch knows since 2.10; older ones refuse it."),
     value("ram", "SIZE", resources::ram)
         .known(Ax)
-        .says(Resources, "host memory; a bare number is MB; 'all' of the node")
+        .says(Resources, "host memory; a bare number is MB; or 'all'")
         .doc("K, M, G, T are powers of 1024. 0 is all of the node, as in Slurm."),
     value("ram-per-cpu", "SIZE", resources::ram_per_cpu).known(Ax).says(Resources, "host memory for each CPU"),
     value("ram-per-gpu", "SIZE", resources::ram_per_gpu).known(Ax).says(Resources, "host memory for each card"),
@@ -98,7 +98,7 @@ const AX: &[OptionDef] = &[
     value("exclude", "HOSTS", resources::exclude).shorts(&[('x', Both)]).says(Resources, "hosts not to run on"),
     text("constraint", "FEATURES", resources::constraint)
         .shorts(&[('C', Both)])
-        .says(Resources, "features that the node must have, with &, | and parentheses")
+        .says(Resources, "features of the node; &, | and parentheses")
         .doc("(a&b)|c; the names are those of resources.gpu_nodes[].features. In Slurm's dialect one with a name that no node has is left out, and that is said."),
     OptionDef::optional("exclusive", "user|mcs", resources::exclusive)
         .says(Resources, "whole nodes")
@@ -115,7 +115,7 @@ const AX: &[OptionDef] = &[
               of the last two is planned with, where that is less. The same thing is what its owner submits under the \
               same name, but for numbers at its end, for the same cards and --mem."),
     value("begin", "WHEN", timing::begin)
-        .says(Timing, "start no earlier: 16:00, now+2h, tomorrow, a date")
+        .says(Timing, "not before 16:00, now+2h, tomorrow, a date")
         .doc("Local times are the cluster's."),
     value("deadline", "WHEN", timing::deadline)
         .says(Timing, "be done by then, or do not start")
@@ -157,7 +157,7 @@ const AX: &[OptionDef] = &[
         .doc("B: to the script's shell only. Without TIME 60 seconds before the limit."),
     value("preempt", "MODE", policy::preempt)
         .known(Extra)
-        .says(Policy, "what urgent jobs may do to it: requeue, cancel or never")
+        .says(Policy, "if urgent jobs come: requeue, cancel or never")
         .doc("Default: as its queue says. requeue ends it and starts it again later, cancel ends it for good, never lets \
               it run. suspend is not supported yet."),
     value("grace", "DURATION", policy::grace).known(Extra).says(Policy, "time between SIGTERM and SIGKILL"),
@@ -172,9 +172,9 @@ const AX: &[OptionDef] = &[
     text("chdir", "DIR", files::chdir)
         .aliases(&["workdir"])
         .shorts(&[('D', Both)])
-        .says(Files, "folder to run in; default: where it is submitted"),
+        .says(Files, "folder to run in; default: the current one"),
     value("export", "LIST", files::export)
-        .says(Files, "variables to pass on: ALL, NONE, NAME, NAME=VALUE")
+        .says(Files, "variables to pass: ALL, NONE, NAME, NAME=VALUE")
         .doc("Default ALL. A value with a comma stands in quotes."),
     value("env", "NAME=VALUE", files::env)
         .known(Extra)

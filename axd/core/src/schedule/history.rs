@@ -25,9 +25,9 @@ pub const THINGS: usize = 128;
 /// No run is planned shorter.
 const SHORTEST: Span = Span::seconds(1);
 
-/// What a user submits as the same thing: its name without the numbers at its end, the cards it asks for and, if there
-/// are several, its nodes. A number
-/// that comes out the same on every machine; of two users equal numbers have nothing to do with each other.
+/// What a user submits as the same thing: its name, or the command that nobody named, without the numbers at its end,
+/// the cards it asks for and, if there are several, its nodes. A number that comes out the same on every machine; of
+/// two users equal numbers have nothing to do with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Signature(pub u64);
@@ -35,17 +35,32 @@ pub struct Signature(pub u64);
 impl Signature {
     /// Of a submission; what has no name is not known to be the same as anything.
     pub fn of(name: &str, cards: Option<&CardRequest>) -> Signature {
+        Signature::called(name).with(cards)
+    }
+
+    /// Of a name, or of a command.
+    pub fn called(name: &str) -> Signature {
         if name.is_empty() {
             return Signature::default();
         }
         let mut hash = Hash::new();
         hash.text(stem(name));
+        // Nought is that of jobs that were recorded before there were any.
+        Signature(hash.0.max(1))
+    }
+
+    /// The same with such cards.
+    #[must_use]
+    pub fn with(self, cards: Option<&CardRequest>) -> Signature {
+        if self.is_unknown() {
+            return self;
+        }
+        let mut hash = Hash(self.0);
         if let Some(CardRequest { count, kind, slice }) = cards {
             hash.number(u64::from(*count));
             hash.text(kind.as_deref().unwrap_or_default());
             hash.number(slice.map_or(0, |slice| slice.0));
         }
-        // Nought is that of jobs that were recorded before there were any.
         Signature(hash.0.max(1))
     }
 
@@ -236,6 +251,17 @@ mod tests {
         ] {
             assert_eq!(Signature::of(name, None) == Signature::of(other, None), same, "{name} and {other}");
         }
+    }
+
+    #[test]
+    fn a_command_is_a_thing_as_a_name_is() {
+        let called = Signature::called("python train.py --seed 3");
+        assert_eq!(called, Signature::called("python train.py --seed 4"));
+        assert_ne!(called, Signature::called("python test.py --seed 3"));
+        assert_eq!(Signature::of("train", None), Signature::called("train").with(None));
+        assert!(
+            Signature::called("").with(Some(&CardRequest { count: 1, kind: None, slice: None })).is_unknown()
+        );
     }
 
     #[test]

@@ -72,6 +72,7 @@ fn submission(key: u128, request: Request) -> Submission {
         key: SubmissionKey(key),
         owner: owner(1000),
         name: "job".into(),
+        thing: None,
         queue: "default".parse().unwrap(),
         groups: Vec::new(),
         year: 2026,

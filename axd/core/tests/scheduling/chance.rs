@@ -255,6 +255,7 @@ pub(crate) fn of(key: u128, user: u32, queue: QueueName, request: Request, hold:
         key: SubmissionKey(key),
         owner: Owner { uid: Uid(user), name: Arc::from(format!("user{user}")) },
         name: "job".into(),
+        thing: None,
         queue,
         groups: if user == 1001 { vec!["students".into()] } else { Vec::new() },
         year: 2026,

@@ -102,6 +102,7 @@ impl Submissions {
             key: SubmissionKey(number as u128 + 1),
             owner: Owner { uid, name: Arc::clone(&task.user) },
             name: task.name.as_ref().into(),
+            thing: None,
             queue: task.queue.clone(),
             groups: Vec::new(),
             year: YEAR,
