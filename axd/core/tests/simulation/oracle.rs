@@ -13,13 +13,17 @@ use serde_json::Value;
 
 use crate::span;
 
+/// A fixture, packed or not.
+pub(crate) fn unpacked(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/scheduling").join(file);
+    let unpacked = Command::new("gzip").arg("-dcf").arg(&path).output().unwrap();
+    assert!(unpacked.status.success(), "{path:?}");
+    String::from_utf8(unpacked.stdout).unwrap()
+}
+
 /// The lines of a packed fixture.
 fn lines(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/scheduling").join(file);
-    let unpacked = Command::new("gzip").arg("-dc").arg(&path).output().unwrap();
-    assert!(unpacked.status.success(), "{path:?}");
-    let text = String::from_utf8(unpacked.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    unpacked(file).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Whether, in its run, a job that ran out of memory came to ask for more than a card that it had not had the whole of:
