@@ -251,15 +251,7 @@ pub(crate) fn plain(cpus: u32, ram: u64, priority: u8, seconds: u64) -> Request 
 
 /// A submission of that request.
 pub(crate) fn of(key: u128, user: u32, queue: QueueName, request: Request, hold: bool) -> Submission {
-    Submission {
-        key: SubmissionKey(key),
-        owner: Owner { uid: Uid(user), name: Arc::from(format!("user{user}")) },
-        name: "job".into(),
-        thing: None,
-        queue,
-        groups: if user == 1001 { vec!["students".into()] } else { Vec::new() },
-        year: 2026,
-        request,
-        hold,
-    }
+    let owner = Owner { uid: Uid(user), name: Arc::from(format!("user{user}")) };
+    let groups = if user == 1001 { vec!["students".into()] } else { Vec::new() };
+    Submission { groups, hold, ..Submission::new(SubmissionKey(key), owner, "job", queue, 2026, request) }
 }
