@@ -18,6 +18,7 @@ mod learning;
 mod limits;
 mod mps;
 mod overuse;
+mod replayed;
 mod room;
 mod shares;
 mod trouble;
