@@ -196,16 +196,22 @@ fn agrees_on(file: &str, at_least: usize) {
 
 #[test]
 fn random_workloads_run_as_in_the_reference_simulator() {
-    agrees_on("oracle/workloads.jsonl.gz", 100);
+    agrees_on("oracle/workloads.jsonl.gz", 104);
 }
 
 #[test]
 fn so_do_those_whose_jobs_age() {
-    agrees_on("oracle/aged.jsonl.gz", 2);
+    agrees_on("oracle/aged.jsonl.gz", 4);
+}
+
+/// Drawn so that the rules of both are the same; but for one of the 330, in whose run a job leaps a card.
+#[test]
+fn so_do_those_that_leave_no_difference_between_the_rules() {
+    agrees_on("oracle/common.jsonl.gz", 329);
 }
 
 /// The reference simulator was told what three runs of each job taught, ours has seen them.
 #[test]
 fn what_was_learnt_leads_to_the_schedule_of_who_was_told() {
-    agrees_on("oracle/learnt.jsonl.gz", 60);
+    agrees_on("oracle/learnt.jsonl.gz", 120);
 }
