@@ -69,6 +69,13 @@ fn is_rust(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "rs")
 }
 
+fn is_script(path: &Path) -> bool {
+    match path.extension() {
+        Some(end) => end == "py" || end == "sh",
+        None => fs::read(path).unwrap().starts_with(b"#!"),
+    }
+}
+
 /// The code of a source, line by line, without line comments. Good enough for words that no string holds.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(at, line)| (at + 1, line.split("//").next().unwrap_or_default()))
@@ -153,7 +160,7 @@ fn programs_hold_no_code_of_their_own() {
 #[test]
 fn no_file_is_longer_than_a_reader_s_patience() {
     let mut found = Vec::new();
-    for path in files(&root(), &|path| is_rust(path) || path.extension().is_some_and(|end| end == "py")) {
+    for path in files(&root(), &|path| is_rust(path) || is_script(path)) {
         let lines = read(&path).lines().count();
         if lines > LONGEST && !LONG.iter().any(|(long, _)| *long == shown(&path)) {
             found.push(format!("{}: {lines} lines", shown(&path)));
@@ -163,6 +170,27 @@ fn no_file_is_longer_than_a_reader_s_patience() {
     for (long, reason) in LONG {
         assert!(root().join(long).exists() && reason.len() > 20, "LONG: '{long}' is gone or has no reason");
     }
+}
+
+/// Folders of modules each of which the map names, beside those right below a crate.
+const MAPPED: [&str; 5] =
+    ["axd/core/src/controller", "axd/core/src/schedule", "axd/src/engine", "axd/src/spool", "axd/src/store"];
+
+#[test]
+fn the_map_names_every_module() {
+    let map = read(&root().join("ARCHITECTURE.md"));
+    let mut found = Vec::new();
+    for folder in SOURCES.iter().chain(&MAPPED) {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let needs_none = ["lib", "mod", "tests", "testing"].contains(&name.as_str());
+            if !needs_none && !map.contains(&format!("`{name}`")) {
+                found.push(shown(&path));
+            }
+        }
+    }
+    none(&found, "ARCHITECTURE.md names each of these, with what it is for");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, ExitCode};
 
-use ax_core::api::ErrorClass;
+use ax_core::api::{ErrorClass, FileCheck, FileKind};
 use ax_core::directive::{interpret, parse_script, print};
 use ax_core::time::WallTime;
 use clap::{Parser, Subcommand};
@@ -42,6 +42,9 @@ enum Command {
         /// The file; without it the daemon's configuration
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
+        /// One JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Stop the daemon; jobs go on without it
     Stop {
@@ -69,13 +72,24 @@ enum Database {
         /// The copy
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        /// One JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Check that the database is whole
-    Check,
+    Check {
+        /// One JSON document
+        #[arg(long)]
+        json: bool,
+    },
     /// Print what happened and what was decided, as it was recorded
     Events(Events),
     /// Let an empty database go on with the numbers of a used spool
-    Adopt,
+    Adopt {
+        /// One JSON document
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(clap::Args)]
@@ -109,9 +123,11 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> 
     let place = connect::find(arguments.root.as_deref(), &world.vars);
     let mut daemon = Daemon::new(arguments.root, world);
     match arguments.command {
-        Command::Check { file: Some(file) } if !is_configuration(&file) => check_script(&file, world),
-        Command::Check { file } => {
-            daemon.0.arg("--check");
+        Command::Check { file: Some(file), json } if !is_configuration(&file) => {
+            check_script(&file, json, world)
+        }
+        Command::Check { file, json } => {
+            daemon.0.arg("--check").args(json.then_some("--json"));
             if let Some(file) = file {
                 daemon.0.arg("--config").arg(file);
             }
@@ -121,12 +137,25 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> 
         Command::Simulate(arguments) => arguments.run(world),
         Command::Diag(arguments) => arguments.run(&Client::new(place), world),
         Command::Db { command } => {
-            match command {
-                Database::Backup { file } => daemon.0.arg("--db-backup").arg(file),
-                Database::Check => daemon.0.arg("--db-check"),
-                Database::Events(events) => events.ask(&mut daemon.0, world.now)?,
-                Database::Adopt => daemon.0.arg("--db-adopt"),
+            let json = match command {
+                Database::Backup { file, json } => {
+                    daemon.0.arg("--db-backup").arg(file);
+                    json
+                }
+                Database::Check { json } => {
+                    daemon.0.arg("--db-check");
+                    json
+                }
+                Database::Events(events) => {
+                    events.ask(&mut daemon.0, world.now)?;
+                    events.json
+                }
+                Database::Adopt { json } => {
+                    daemon.0.arg("--db-adopt");
+                    json
+                }
             };
+            daemon.0.args(json.then_some("--json"));
             daemon.become_it()
         }
     }
@@ -134,7 +163,7 @@ fn dispatch(arguments: Arguments, world: &mut World<'_>) -> Result<u8, Failure> 
 
 impl Events {
     /// The words for `axd`, which reads times in one form only.
-    fn ask<'a>(&self, daemon: &'a mut Process, now: WallTime) -> Result<&'a mut Process, Failure> {
+    fn ask(&self, daemon: &mut Process, now: WallTime) -> Result<(), Failure> {
         let clock = Clock { now, zone: Zone::Local };
         daemon.arg("--db-events");
         for (option, text) in [("--from", &self.from), ("--to", &self.to)] {
@@ -142,7 +171,7 @@ impl Events {
                 daemon.arg(option).arg(clock.read(text)?.to_string());
             }
         }
-        Ok(if self.json { daemon.arg("--json") } else { daemon })
+        Ok(())
     }
 }
 
@@ -178,11 +207,14 @@ impl Daemon {
 }
 
 /// Reads a script as `axbatch` would, and shows what was understood.
-fn check_script(file: &Path, world: &mut World<'_>) -> Result<u8, Failure> {
+fn check_script(file: &Path, json: bool, world: &mut World<'_>) -> Result<u8, Failure> {
     let name = file.display().to_string();
     let content = std::fs::read(file).map_err(|error| {
         Failure::said(ErrorClass::NoInput, format!("cannot read {name}: {}", plain(&error)))
     })?;
+    if json {
+        return document(&understood(name, &content), world);
+    }
     let script = parse_script(&name, &content).map_err(said)?;
     let meaning = interpret(&[script.source()]).map_err(said)?;
     for note in script.warnings.iter().chain(&meaning.notes) {
@@ -194,4 +226,40 @@ fn check_script(file: &Path, world: &mut World<'_>) -> Result<u8, Failure> {
     writeln!(world.out, "{}: a script that axbatch accepts", shown(&name))?;
     world.out.flush()?;
     Ok(0)
+}
+
+/// What is to be said of a script.
+fn understood(file: String, content: &[u8]) -> FileCheck {
+    let mut check = FileCheck {
+        file,
+        kind: FileKind::Script,
+        exists: true,
+        good: true,
+        options: Vec::new(),
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let script = parse_script(&check.file, content);
+    let meaning = script.and_then(|script| {
+        check.warnings.extend(script.warnings.iter().map(ToString::to_string));
+        interpret(&[script.source()])
+    });
+    match meaning {
+        Ok(meaning) => {
+            check.warnings.extend(meaning.notes.iter().map(ToString::to_string));
+            check.options = print(&meaning.spec);
+        }
+        Err(error) => {
+            check.good = false;
+            check.errors.push(error.to_string());
+        }
+    }
+    check
+}
+
+fn document(check: &FileCheck, world: &mut World<'_>) -> Result<u8, Failure> {
+    serde_json::to_writer_pretty(&mut *world.out, check).map_err(io::Error::from)?;
+    writeln!(world.out)?;
+    world.out.flush()?;
+    Ok(if check.good { 0 } else { ErrorClass::Data.exit_code() })
 }

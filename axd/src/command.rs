@@ -6,11 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use ax_core::api::ErrorClass;
+use ax_core::api::{Adopted, BackupMade, DatabaseCheck, ErrorClass};
 use ax_core::paths::Paths;
 use ax_core::text::{count, escaped};
 use ax_core::time::WallTime;
 use clap::Parser;
+use serde::Serialize;
 
 use crate::card_limit;
 use crate::cards::helper;
@@ -18,7 +19,7 @@ use crate::config;
 use crate::engine::{Engine, Setup, StartError};
 use crate::mps;
 use crate::recorded::{self, PrintError, Wanted};
-use crate::store;
+use crate::store::{self, check::Report};
 
 /// The exit code of whose output can't be written, as in sysexits(3).
 const OUTPUT: u8 = 74;
@@ -72,8 +73,8 @@ struct Arguments {
     /// Only events before this time
     #[arg(long, value_name = "TIME", requires = "db_events")]
     to: Option<WallTime>,
-    /// One JSON document
-    #[arg(long, requires = "db_events")]
+    /// One JSON document; for what is done instead of serving
+    #[arg(long, requires = "instead")]
     json: bool,
     /// Ask the driver about the cards, for the daemon, which starts this
     #[arg(long, group = "instead", hide = true)]
@@ -138,7 +139,7 @@ pub fn main() -> ExitCode {
         Err(why) => return fail(ErrorClass::Usage, &why),
     };
     if arguments.check {
-        return config::check(arguments.config.as_deref(), &paths.config);
+        return config::check(arguments.config.as_deref(), &paths.config, arguments.json);
     }
     match instead(&arguments, &paths) {
         Some(exit) => exit,
@@ -185,17 +186,21 @@ fn paths(root: Option<&Path>) -> Result<Paths, String> {
 fn instead(arguments: &Arguments, paths: &Paths) -> Option<ExitCode> {
     if let Some(target) = &arguments.db_backup {
         return Some(match store::backup::backup(paths, target) {
+            Ok(bytes) if arguments.json => {
+                document(&BackupMade { file: target.display().to_string(), bytes }, None)
+            }
             Ok(bytes) => said(&format!("{}: {bytes} bytes", target.display())),
             Err(error) => about_file(&paths.database(), &error.to_string()),
         });
     }
     if arguments.db_check {
-        return Some(db_check(paths));
+        return Some(db_check(paths, arguments.json));
     }
     if arguments.db_events {
         return Some(db_events(arguments, paths));
     }
     arguments.db_adopt.then(|| match store::adopt(paths) {
+        Ok(number) if arguments.json => document(&Adopted { next_number: number.0 }, None),
         Ok(number) => said(&format!("adopted: the next job has number {number}")),
         Err(error) => fail(ErrorClass::Refused, &error.to_string()),
     })
@@ -228,6 +233,19 @@ pub(crate) fn said(text: &str) -> ExitCode {
     }
 }
 
+/// An answer as one JSON document, and the exit code of what it says.
+pub(crate) fn document(answer: &impl Serialize, failure: Option<ErrorClass>) -> ExitCode {
+    let text = match serde_json::to_string_pretty(answer) {
+        Ok(text) => text,
+        Err(error) => return fail(ErrorClass::TryAgain, &error.to_string()),
+    };
+    let written = said(&text);
+    match failure {
+        Some(class) if written == ExitCode::SUCCESS => ExitCode::from(class.exit_code()),
+        _ => written,
+    }
+}
+
 fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
     let wanted = Wanted { from: arguments.from, to: arguments.to, json: arguments.json };
     let mut out = BufWriter::new(std::io::stdout().lock());
@@ -243,21 +261,28 @@ fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
     }
 }
 
-fn db_check(paths: &Paths) -> ExitCode {
-    match store::check::check(paths) {
-        Err(error) => about_file(&paths.database(), &error.to_string()),
-        Ok(report) if report.is_good() => said(&format!(
+fn db_check(paths: &Paths, json: bool) -> ExitCode {
+    let report = match store::check::check(paths) {
+        Ok(report) => report,
+        Err(error) => return about_file(&paths.database(), &error.to_string()),
+    };
+    let good = report.is_good();
+    if json {
+        let Report { jobs, attempts, blobs, problems, more, .. } = report;
+        let check = DatabaseCheck { good, jobs, attempts, blobs, problems, more };
+        return document(&check, (!good).then_some(ErrorClass::Refused));
+    }
+    if good {
+        return said(&format!(
             "good: {}, {}, {} scripts and environments",
             count(report.jobs, "job"),
             count(report.attempts, "attempt"),
             report.blobs
-        )),
-        Ok(report) => {
-            let more = (report.more > 0).then(|| format!("and {} more", report.more));
-            let lines: Vec<String> = report.problems.into_iter().chain(more).collect();
-            fail(ErrorClass::Refused, &lines.join("\n"))
-        }
+        ));
     }
+    let more = (report.more > 0).then(|| format!("and {} more", report.more));
+    let lines: Vec<String> = report.problems.into_iter().chain(more).collect();
+    fail(ErrorClass::Refused, &lines.join("\n"))
 }
 
 /// Local times are those of `cluster.timezone`. The zone of a process is fixed when it starts, by its

@@ -68,7 +68,7 @@ _axctl() {
             return 0
             ;;
         axctl__subcmd__check)
-            opts="-h --root --help"
+            opts="-h --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -104,7 +104,7 @@ _axctl() {
             return 0
             ;;
         axctl__subcmd__db__subcmd__adopt)
-            opts="-h --root --help"
+            opts="-h --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -122,7 +122,7 @@ _axctl() {
             return 0
             ;;
         axctl__subcmd__db__subcmd__backup)
-            opts="-h --root --help"
+            opts="-h --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -140,7 +140,7 @@ _axctl() {
             return 0
             ;;
         axctl__subcmd__db__subcmd__check)
-            opts="-h --root --help"
+            opts="-h --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -33,6 +33,7 @@ complete -c axctl -n "__fish_axctl_needs_command" -f -a "simulate" -d 'Run a wor
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "diag" -d 'Show how the scheduler fares: passes, queues, places that are kept, forecasts'
 complete -c axctl -n "__fish_axctl_needs_command" -f -a "db" -d 'The database of jobs'
 complete -c axctl -n "__fish_axctl_using_subcommand check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand check" -l json -d 'One JSON document'
 complete -c axctl -n "__fish_axctl_using_subcommand check" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand stop" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand stop" -l jobs -d 'End the running jobs too, and stop when they are over'
@@ -61,8 +62,10 @@ complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subc
 complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -f -a "events" -d 'Print what happened and what was decided, as it was recorded'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and not __fish_seen_subcommand_from backup check events adopt" -f -a "adopt" -d 'Let an empty database go on with the numbers of a used spool'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from backup" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from backup" -l json -d 'One JSON document'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from backup" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from check" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from check" -l json -d 'One JSON document'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -l from -d 'At or after: today, yesterday, 7d (ago), 14:30, 2026-11-29, 2026-11-29T14:30' -r
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -l to -d 'Before' -r
@@ -70,4 +73,5 @@ complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcomma
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -l json -d 'One JSON document: a list with an object an event'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from events" -s h -l help -d 'Print help'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from adopt" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from adopt" -l json -d 'One JSON document'
 complete -c axctl -n "__fish_axctl_using_subcommand db; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help'

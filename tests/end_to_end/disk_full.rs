@@ -166,10 +166,14 @@ fn the_spool_is_full() {
     }
     let (mut cluster, disk) = world("var/spool/ax", "size=4m,mode=755");
     let (one, two) = (runs(&cluster, "go1", 5), runs(&cluster, "go2", 6));
+    let script = cluster.write(ALICE, "late.sh", honest("true"));
     disk.fill();
     tell(&cluster, "go1");
     assert_eq!(cluster.wait_over(&one)["exit_code"], 5);
     cluster.kill();
+    let ran = axbatch(&cluster, &script);
+    assert!(ran.code == 75 && ran.err.lines().count() == 1, "{ran:?}");
+    assert!(ran.err.contains("no room in the spool") && ran.err.contains("try again later"), "{ran:?}");
     tell(&cluster, "go2");
     wait_for("the end of the other", || supervisor_of(&cluster, &two).is_none());
     // A start needs new marks there: it says so, and works once it can.

@@ -365,8 +365,9 @@ fn an_empty_database_beside_a_used_spool_is_refused_until_adopted() {
     let said = cluster.daemon_output()[before.len()..].to_owned();
     assert!(said.lines().count() == 1 && said.contains("adopt") && said.contains("is empty"), "{said}");
     let root = cluster.root.to_string_lossy().into_owned();
-    let adopted = cluster.run(ROOT, "axd", &["--root", &root, "--db-adopt"]);
+    let adopted = cluster.run(ROOT, "axd", &["--root", &root, "--db-adopt", "--json"]);
     assert_eq!(adopted.code, 0, "{adopted:?}");
+    assert!(adopted.out.contains("\"next_number\": "), "{adopted:?}");
     cluster.start();
     let next = cluster.submit(ALICE, &[], &honest("true"));
     assert!(number(&next) > number(&last), "{next} after {last}");

@@ -11,7 +11,7 @@ use ax_core::id::SubmissionKey;
 use ax_core::paths::Paths;
 use ax_sys::atomic_file::{self, Options};
 use ax_sys::path::Dir;
-use ax_sys::{credentials, random};
+use ax_sys::{SysError, credentials, random};
 
 use crate::connect::is_trusted;
 use crate::failure::Failure;
@@ -31,17 +31,52 @@ pub(crate) struct Spooled {
 /// Puts a request into the spool. Once this returns, the submission survives a loss of power.
 ///
 /// # Errors
-/// Unavailable, with the reason, when there is no spool that can be used.
+/// Try again, when there is no room for it; unavailable, with the reason, when there is no spool that can be used.
 pub(super) fn put(request: &SubmitRequest, key: SubmissionKey, paths: &Paths) -> Result<Spooled, Failure> {
-    let unusable = |why: &dyn std::fmt::Display| {
-        Failure::said(ErrorClass::Unavailable, format!("no daemon, and the spool cannot be used: {why}"))
-    };
-    let content = serde_json::to_vec(request).map_err(|error| unusable(&error))?;
-    check_incoming(&paths.incoming()).map_err(|error| unusable(&error))?;
-    let folder = own_folder(&paths.incoming()).map_err(|error| unusable(&error))?;
-    let dir = Dir::open(&folder).map_err(|error| unusable(&error))?;
+    put_whole(request, key, paths).map_err(|Unusable { why, is_full }| match is_full {
+        true => {
+            let line = format!("no daemon, and no room in the spool: {why}; try again later");
+            Failure::said(ErrorClass::TryAgain, line)
+        }
+        false => {
+            let line = format!("no daemon, and the spool cannot be used: {why}");
+            Failure::said(ErrorClass::Unavailable, line)
+        }
+    })
+}
+
+/// Why nothing can be put into the spool.
+struct Unusable {
+    why: String,
+    /// The disk, or the user's part of it.
+    is_full: bool,
+}
+
+impl Unusable {
+    fn new(why: String, kind: io::ErrorKind) -> Unusable {
+        Unusable { why, is_full: matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) }
+    }
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Unusable {
+        Unusable::new(error.to_string(), error.kind())
+    }
+}
+
+impl From<SysError> for Unusable {
+    fn from(error: SysError) -> Unusable {
+        Unusable::new(error.to_string(), error.kind())
+    }
+}
+
+fn put_whole(request: &SubmitRequest, key: SubmissionKey, paths: &Paths) -> Result<Spooled, Unusable> {
+    let content = serde_json::to_vec(request).map_err(io::Error::from)?;
+    check_incoming(&paths.incoming())?;
+    let folder = own_folder(&paths.incoming())?;
+    let dir = Dir::open(&folder)?;
     let name = format!("{key}.axjob");
-    atomic_file::write(&dir, &name, &content, &Options::durable()).map_err(|error| unusable(&error))?;
+    atomic_file::write(&dir, &name, &content, &Options::durable())?;
     let refused = paths.refused().join(credentials::own().0.to_string());
     Ok(Spooled { file: folder.join(name), refused, key })
 }

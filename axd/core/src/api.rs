@@ -2,6 +2,7 @@
 //! answers, as JSON. The same on the local socket and, later, on TCP.
 
 mod cards;
+mod checks;
 mod daemon;
 mod diag;
 mod forecast;
@@ -21,6 +22,7 @@ use crate::job::state::{JobState, Outcome};
 use crate::time::WallTime;
 
 pub use cards::{AttemptUsage, CardHistory, CardPoint, CardView, HeldView, UsageView};
+pub use checks::{Adopted, BackupMade, DatabaseCheck, FileCheck, FileKind};
 pub use daemon::{DaemonView, ReloadAnswer, StopAnswer, StopRequest};
 pub use diag::{DiagView, ForecastErrors, PassTimes, QueueDiag};
 pub use forecast::Forecast;

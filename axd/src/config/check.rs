@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ax_config::{Loaded, MAX_LEN, interpret, lines};
-use ax_core::api::ErrorClass;
-use ax_core::config::{Config, Finding};
+use ax_core::api::{ErrorClass, FileCheck, FileKind};
+use ax_core::config::{Config, Finding, Severity};
 
 use super::names;
-use crate::command::{own_name, said};
+use crate::command::{document, own_name, said};
 
 /// Loads the file of the standard place; one that is not there has the defaults.
 ///
@@ -45,15 +45,22 @@ pub fn load_named(path: &Path) -> Result<Loaded, Vec<Finding>> {
     }
 }
 
-/// `axd --check`, `axctl check`: says what is wrong with a file, on standard error, or that it is good. One that somebody
-/// named must be there; at the usual place there need be none.
-pub fn check(named: Option<&Path>, usual: &Path) -> ExitCode {
-    let absent =
-        |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-    if named.is_none() && absent(usual) {
-        return said(&format!("no configuration: defaults ({} is not there)", usual.display()));
-    }
+/// `axd --check`, `axctl check`: says what is wrong with a file, on standard error or in a document, or that it is good.
+/// One that somebody named must be there; at the usual place there need be none.
+pub fn check(named: Option<&Path>, usual: &Path, json: bool) -> ExitCode {
     let path = named.unwrap_or(usual);
+    let is_absent = fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let file = path.display().to_string();
+    let kind = FileKind::Configuration;
+    if named.is_none() && is_absent {
+        let (errors, warnings) = Default::default();
+        let check =
+            FileCheck { file, kind, exists: false, good: true, options: Vec::new(), errors, warnings };
+        return match json {
+            true => document(&check, None),
+            false => said(&format!("no configuration: defaults ({} is not there)", check.file)),
+        };
+    }
     // Whether it is a configuration is another question than whether it can be read. A pipe is not opened.
     let unreadable = match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => File::open(path).err(),
@@ -61,20 +68,28 @@ pub fn check(named: Option<&Path>, usual: &Path) -> ExitCode {
         Err(error) => Some(error),
     };
     if let Some(error) = unreadable {
-        eprintln!("{}: cannot read {}: {}", own_name(), path.display(), error);
+        eprintln!("{}: cannot read {file}: {error}", own_name());
         return ExitCode::from(ErrorClass::NoInput.exit_code());
     }
-    let (findings, refused) = match load_named(path) {
-        Ok(loaded) => (loaded.warnings.into_iter().chain(names::unknown(&loaded.config)).collect(), false),
-        Err(findings) => (findings, true),
+    let (findings, good): (Vec<Finding>, bool) = match load_named(path) {
+        Ok(loaded) => (loaded.warnings.into_iter().chain(names::unknown(&loaded.config)).collect(), true),
+        Err(findings) => (findings, false),
     };
+    let refused = (!good).then_some(ErrorClass::Config);
+    if json {
+        let (errors, warnings): (Vec<Finding>, Vec<Finding>) =
+            findings.into_iter().partition(|finding| finding.severity == Severity::Error);
+        let (errors, warnings) = (lines(path, &errors), lines(path, &warnings));
+        let check = FileCheck { file, kind, exists: true, good, options: Vec::new(), errors, warnings };
+        return document(&check, refused);
+    }
     for line in lines(path, &findings) {
         eprintln!("{line}");
     }
-    if refused {
-        return ExitCode::from(ErrorClass::Config.exit_code());
+    match refused {
+        Some(class) => ExitCode::from(class.exit_code()),
+        None => said(&format!("{file}: a configuration that axd accepts")),
     }
-    said(&format!("{}: a configuration that axd accepts", path.display()))
 }
 
 /// The file's bytes, and warnings about who may change them.

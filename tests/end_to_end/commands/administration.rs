@@ -1,6 +1,8 @@
 //! What administrators do: reload the configuration, check it and scripts,
 //! look after the database; and what nobody else may.
 
+use serde_json::{Value, json};
+
 use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, ran, signal, wait_for};
 
 const LONG: &str = "#!/bin/sh\nsleep 600\n";
@@ -112,6 +114,34 @@ fn files_are_checked_without_a_daemon() {
 }
 
 #[test]
+fn checks_come_as_documents() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::stopped("cluster: {admins: [nobody-of-that-name]}\n");
+    cluster.write(ALICE, "good.sh", "#!/bin/sh\n#AX --gpus=2 --time=90\ntrue\n#AX --hold\n");
+    cluster.write(ALICE, "bad.sh", "#!/bin/sh\n#AX --tmie=3\n");
+    cluster.write(ALICE, "bad.yaml", "queues:\n  - {name: a, max_running: many}\n");
+    let document = |user, code: u8, words: &[&str]| -> Value {
+        let ran = cluster.run(user, "axctl", &[words, &["--json"]].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (i32::from(code), ""), "{ran:?}");
+        serde_json::from_str(&ran.out).unwrap()
+    };
+    let good = document(ALICE, 0, &["check", "good.sh"]);
+    assert_eq!((&good["kind"], &good["good"], &good["errors"]), (&json!("script"), &json!(true), &json!([])));
+    assert!(good["options"].as_array().unwrap().contains(&json!("--gpus=2")), "{good}");
+    assert!(good["warnings"][0].as_str().unwrap().starts_with("good.sh:4:"), "{good}");
+    for (file, code, place) in [("bad.sh", 65, "bad.sh:2:5: unknown option"), ("bad.yaml", 78, "bad.yaml:2:")] {
+        let bad = document(ALICE, code, &["check", file]);
+        assert_eq!((&bad["file"], &bad["good"]), (&json!(file), &json!(false)));
+        assert!(bad["errors"][0].as_str().unwrap().starts_with(place), "{bad}");
+    }
+    let own = document(ROOT, 0, &["check"]);
+    assert_eq!((&own["kind"], &own["exists"]), (&json!("configuration"), &json!(true)));
+    assert!(own["warnings"][0].as_str().unwrap().contains("nobody-of-that-name"), "{own}");
+}
+
+#[test]
 fn an_answer_that_cannot_be_written_is_a_line_and_74_as_root() {
     if !as_root() {
         return;
@@ -177,6 +207,9 @@ fn a_job_that_can_t_be_read_is_named_wherever_it_is_missed() {
         let line = cluster.refused(1, ALICE, "ax", &["status", job]);
         assert!(line.contains("its record does not parse"), "{line}");
     }
+    let check = cluster.run(ROOT, "axctl", &["db", "check", "--json"]);
+    let said: Value = serde_json::from_str(&check.out).unwrap();
+    assert_eq!((check.code, &said["good"]), (1, &json!(false)), "{check:?}");
     let check = cluster.run(ROOT, "axctl", &["db", "check"]);
     assert!(
         check.code == 1 && check.err.contains("job 1 was set aside") && check.err.contains("job 2: "),
@@ -194,9 +227,15 @@ fn the_database_is_copied_and_checked_while_jobs_run() {
     cluster.wait_state(&id, &["RUNNING"]);
     let said = cluster.ok(ROOT, "axctl", &["db", "check"]);
     assert_eq!(said, "good: 1 job, 1 attempt, 2 scripts and environments\n");
+    let said: Value = serde_json::from_str(&cluster.ok(ROOT, "axctl", &["db", "check", "--json"])).unwrap();
+    let whole = json!({"good": true, "jobs": 1, "attempts": 1, "blobs": 2, "problems": [], "more": 0});
+    assert_eq!(said, whole);
     let copy = cluster.root.join("copy.db");
-    cluster.ok(ROOT, "axctl", &["db", "backup", copy.to_str().unwrap()]);
-    assert!(std::fs::metadata(&copy).unwrap().len() > 10_000);
+    let said = cluster.ok(ROOT, "axctl", &["db", "backup", copy.to_str().unwrap(), "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let bytes = std::fs::metadata(&copy).unwrap().len();
+    assert!(bytes > 10_000);
+    assert_eq!(said, json!({"file": copy.to_str().unwrap(), "bytes": bytes}));
     let line = cluster.refused(1, ROOT, "axctl", &["db", "backup", copy.to_str().unwrap()]);
     assert!(line.contains("copy.db"), "an older copy is not overwritten: {line}");
     let stranger = cluster.run(ALICE, "axctl", &["db", "check"]);
