@@ -322,8 +322,7 @@ fn attempt_idle(job: Option<&mut Job>) -> Option<Span> {
 }
 
 fn launch_failed(why: String) -> AttemptEnd {
-    let (outcome, message) = (Outcome::LaunchFailed, Some(why));
-    AttemptEnd { outcome, exit_code: None, signal: None, message, card_peak: None }
+    AttemptEnd { message: Some(why), ..AttemptEnd::of(Outcome::LaunchFailed) }
 }
 
 /// A job that somebody ended is CANCELLED however its supervisor fared,

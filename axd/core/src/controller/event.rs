@@ -212,6 +212,21 @@ pub struct Submission {
     pub hold: bool,
 }
 
+impl Submission {
+    /// One that is not held, is known by its name and whose owner is in no group with a limit.
+    pub fn new(
+        key: SubmissionKey,
+        owner: Owner,
+        name: &str,
+        queue: QueueName,
+        year: u16,
+        request: Request,
+    ) -> Submission {
+        let (name, groups) = (name.into(), Vec::new());
+        Submission { key, owner, name, thing: None, queue, groups, year, request, hold: false }
+    }
+}
+
 /// A change to a waiting job; `None` leaves a thing as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Change {
