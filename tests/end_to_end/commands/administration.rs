@@ -114,6 +114,29 @@ fn files_are_checked_without_a_daemon() {
 }
 
 #[test]
+fn a_time_zone_that_is_not_there_is_refused_with_its_place() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("");
+    cluster.configure("cluster:\n  timezone: Europe/Berlln\n");
+    for words in [&["check"][..], &["reload"]] {
+        let program = if words == ["reload"] { "ax" } else { "axctl" };
+        let ran = cluster.run(ROOT, program, words);
+        assert!(
+            ran.code == 78 && ran.err.contains(":2:13: cluster.timezone: this machine has no time zone"),
+            "{ran:?}"
+        );
+    }
+    cluster.configure("cluster:\n  timezone: Europe/Berlin\n");
+    let said = cluster.ok(ROOT, "ax", &["reload"]);
+    assert!(
+        said.contains("timezone: system becomes Europe/Berlin at the next start of the daemon"),
+        "{said}"
+    );
+}
+
+#[test]
 fn checks_come_as_documents() {
     if !as_root() {
         return;
@@ -131,7 +154,8 @@ fn checks_come_as_documents() {
     assert_eq!((&good["kind"], &good["good"], &good["errors"]), (&json!("script"), &json!(true), &json!([])));
     assert!(good["options"].as_array().unwrap().contains(&json!("--gpus=2")), "{good}");
     assert!(good["warnings"][0].as_str().unwrap().starts_with("good.sh:4:"), "{good}");
-    for (file, code, place) in [("bad.sh", 65, "bad.sh:2:5: unknown option"), ("bad.yaml", 78, "bad.yaml:2:")] {
+    for (file, code, place) in [("bad.sh", 65, "bad.sh:2:5: unknown option"), ("bad.yaml", 78, "bad.yaml:2:")]
+    {
         let bad = document(ALICE, code, &["check", file]);
         assert_eq!((&bad["file"], &bad["good"]), (&json!(file), &json!(false)));
         assert!(bad["errors"][0].as_str().unwrap().starts_with(place), "{bad}");

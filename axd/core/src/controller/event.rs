@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::api::ErrorClass;
 use crate::config::Config;
@@ -233,6 +233,7 @@ pub struct Change {
     /// Priority.
     pub priority: Option<u8>,
     /// Time limit; the inner `None` takes it away.
+    #[serde(default, deserialize_with = "that_is_there", skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<Option<Span>>,
     /// Queue.
     pub queue: Option<QueueName>,
@@ -246,6 +247,11 @@ pub struct Change {
     /// Deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<WallTime>,
+}
+
+/// What is written as `null` is there, and says that something is taken away.
+fn that_is_there<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 /// What the shell has to do, or to write down, because of an event. Acted
@@ -424,5 +430,19 @@ impl Decision {
 impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_takes_something_away_is_read_as_it_was_written() {
+        for time_limit in [None, Some(None), Some(Some(Span(7)))] {
+            let change = Change { time_limit, ..Change::default() };
+            let text = serde_json::to_string(&change).unwrap();
+            assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change, "{text}");
+        }
     }
 }
