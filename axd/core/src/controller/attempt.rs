@@ -65,11 +65,18 @@ impl Controller {
         out: &mut Vec<Decision>,
     ) {
         let Some(attempt) = self.living(name, Cause::Confirmed, "start", out) else { return };
+        let planned = attempt.unspent();
         attempt.started_at = Some(at);
-        let ends = attempt.ends();
+        let (ends, unspent) = (attempt.ends(), attempt.unspent());
         let nodes: Vec<HostName> = attempt.open_parts().map(|part| part.node.clone()).collect();
         // On the others nothing of it may have begun yet.
         let first = attempt.allocation.node.clone();
+        if let (Some(job), Some((charged, end)), Some((_, later))) =
+            (self.jobs.get(&name.job.number), planned, unspent)
+        {
+            self.unspent.leave(&job.queue, charged, end);
+            self.unspent.enter(&job.queue, charged, later);
+        }
         self.can_start(&first);
         for node in &nodes {
             if let Some(node) = self.nodes.get_mut(node) {

@@ -8,6 +8,7 @@ use crate::id::QueueName;
 use crate::job::Job;
 use crate::job::shared::Shared;
 use crate::job::state::JobState;
+use crate::schedule::share::Unspent;
 
 use super::Controller;
 use super::bounds::Limits;
@@ -16,7 +17,7 @@ impl Controller {
     /// After a change of nodes or configuration: the order of the ready jobs anew, and which can never be placed now.
     pub(super) fn enter_order_anew(&mut self) {
         self.measure = crate::schedule::share::Measure::of(&self.nodes);
-        let mut awake: BTreeSet<QueueName> = self.order.in_use().cloned().collect();
+        let waited: BTreeSet<QueueName> = self.order.waiting().cloned().collect();
         self.order = crate::schedule::order::WaitingOrder::default();
         self.limits = Limits::of(&self.config, &self.nodes);
         let mut jobs = std::mem::take(&mut self.jobs);
@@ -30,22 +31,30 @@ impl Controller {
         self.jobs = jobs;
         if self.config.policy.scheduler == Scheduler::FairShare {
             // Queues whose jobs had no node that could hold them.
-            let woken: Vec<QueueName> =
-                self.order.in_use().filter(|name| !awake.contains(*name)).cloned().collect();
+            let (mut awake, woken): (BTreeSet<QueueName>, BTreeSet<QueueName>) =
+                self.order.waiting().cloned().partition(|name| waited.contains(name));
             for queue in woken {
-                self.times.wake(&queue, awake.iter());
+                let (runs, so_far) = (self.order.active(&queue) > 0, (&self.unspent, self.seen));
+                self.times.wake(&queue, runs, awake.iter(), so_far);
                 awake.insert(queue);
             }
         }
         self.enter_rates();
     }
 
-    /// What each user's jobs take now, anew: shares are measured by the nodes there are.
+    /// What each user's jobs take now, anew: shares are measured by the nodes there are. What queues were charged for them
+    /// stays as it was.
     pub(super) fn enter_rates(&mut self) {
         self.usages.forget_rates(self.seen, self.config.policy.usage_half_life);
         if self.config.policy.scheduler == Scheduler::FairShare {
             for job in self.active.iter().filter_map(|number| self.jobs.get(number)) {
                 self.usages.goes_on(job.owner.uid, self.share(job));
+            }
+        }
+        self.unspent = Unspent::default();
+        for job in self.active.iter().filter_map(|number| self.jobs.get(number)) {
+            if let Some((charged, end)) = job.attempt.as_ref().and_then(|attempt| attempt.unspent()) {
+                self.unspent.enter(&job.queue, charged, end);
             }
         }
     }

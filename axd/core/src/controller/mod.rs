@@ -48,7 +48,7 @@ use crate::schedule::fragmentation::Mix;
 use crate::schedule::history::History;
 use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
-use crate::schedule::share::{Measure, VirtualTimes};
+use crate::schedule::share::{Measure, Unspent, VirtualTimes};
 use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime, Zone};
 use attempt::hold_what_jobs_hold;
@@ -80,6 +80,8 @@ pub struct Controller {
     measure: Measure,
     /// What the queues have had.
     times: VirtualTimes,
+    /// What they were charged of it and have not had yet.
+    unspent: Unspent,
     /// What the users have had.
     usages: Usages,
     /// What jobs took. Shared with sketches.

@@ -408,6 +408,9 @@ impl Controller {
             end: None,
         };
         let ends = attempt.ends();
+        if let Some((charged, end)) = attempt.unspent() {
+            self.unspent.enter(&queue, charged, end);
+        }
         job.attempt = Some(Box::new(attempt));
         let owner = job.owner.uid;
         for part in std::iter::once(&allocation).chain(&others) {
@@ -449,6 +452,7 @@ impl Controller {
             return None;
         }
         let weight = self.config.queue(queue.as_str()).map_or(1, |queue| queue.priority);
+        self.times.start(queue, self.order.waiting(), (&self.unspent, self.seen));
         self.times.charge(queue, price(policy.cost, share, planned), weight);
         (policy.cost == Cost::Area).then_some(Charged { share, weight })
     }
@@ -462,7 +466,8 @@ impl Controller {
             self.usages.ended(owner, share, until, self.config.policy.usage_half_life);
         }
         // What was started under another scheduler was not charged.
-        if let Some(charged) = attempt.charged {
+        if let Some((charged, end)) = attempt.unspent() {
+            self.unspent.leave(&job.queue, charged, end);
             let ran = until - attempt.started_at.unwrap_or(attempt.assigned_at);
             self.times.charge(&job.queue, charged.correction(attempt.planned, ran), charged.weight);
         }
@@ -473,7 +478,8 @@ impl Controller {
     pub(super) fn wake_queue(&mut self, job: &Job) {
         let fair = self.config.policy.scheduler == Scheduler::FairShare;
         if fair && !self.order.waits(&job.queue) && !self.fits_nowhere(job) {
-            self.times.wake(&job.queue, self.order.in_use());
+            let (runs, so_far) = (self.order.active(&job.queue) > 0, (&self.unspent, self.seen));
+            self.times.wake(&job.queue, runs, self.order.waiting(), so_far);
         }
     }
 

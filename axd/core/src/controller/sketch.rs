@@ -34,6 +34,7 @@ impl Controller {
             limits: self.limits.clone(),
             measure: self.measure.clone(),
             times: self.times.clone(),
+            unspent: self.unspent.clone(),
             usages: self.usages.clone(),
             history: Arc::clone(&self.history),
             losses: self.losses.clone(),

@@ -15,7 +15,7 @@ use crate::schedule::fragmentation::Mix;
 use crate::schedule::history::History;
 use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
-use crate::schedule::share::{Measure, VirtualTimes};
+use crate::schedule::share::{Measure, Unspent, VirtualTimes};
 use crate::schedule::usage::Usages;
 use crate::time::{BootTime, WallTime, Zone};
 
@@ -100,6 +100,7 @@ impl Controller {
             limits: Limits::of(&snapshot.config, &nodes),
             measure: Measure::of(&nodes),
             times: snapshot.times,
+            unspent: Unspent::default(),
             usages: snapshot.usages,
             seen: WallTime::default(),
             seen_boot: BootTime(0),

@@ -420,12 +420,15 @@ impl Condition {
                 let strict = if *strict { ", and nobody passes (policy.scheduler)" } else { "" };
                 format!("{least}{} before it, the first is {first}{strict}", count(*jobs, "job"))
             }
-            Condition::QueueAhead { queue, weight, thousandths, unit, than, first } => format!(
-                "queue {queue} has had more than its share, by {}.{:03} {unit}s for its weight of {weight}, beside queue \
-                 {than}: {first} of that goes first (policy.scheduler)",
-                thousandths / 1000,
-                thousandths % 1000
-            ),
+            Condition::QueueAhead { queue, weight, thousandths, unit, than, first } => {
+                let planned = if unit == "start" { "" } else { ", what runs counted as long as planned" };
+                format!(
+                    "queue {queue} has had more than its share{planned}, by {}.{:03} {unit}s for its weight of {weight}, \
+                     beside queue {than}: {first} of that goes first (policy.scheduler)",
+                    thousandths / 1000,
+                    thousandths % 1000
+                )
+            }
             Condition::UserAhead { user, per_mille, than, others, first } => format!(
                 "user {user} has had {}.{} % and user {than} {}.{} % of what all users had lately: so {first} goes \
                  first, which would not by priority and waiting (policy.user_share)",

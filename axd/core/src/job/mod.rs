@@ -250,6 +250,11 @@ impl Attempt {
         let likely = start + self.planned;
         EndTimes { likely, until: self.taken_for.map_or(likely, |taken| start + taken) }
     }
+
+    /// By what its queue was charged, and until when it has that.
+    pub(crate) fn unspent(&self) -> Option<(Charged, WallTime)> {
+        Some((self.charged?, self.ends().likely))
+    }
 }
 
 /// How an attempt ended, as far as the controller cares.

@@ -315,9 +315,9 @@ impl WaitingOrder {
             && queue.max_running.is_none_or(|max| self.active(&queue.name) as usize + beside < max as usize)
     }
 
-    /// Queues with jobs that wait or run.
-    pub fn in_use(&self) -> impl Iterator<Item = &QueueName> {
-        self.queues.iter().filter(|(_, own)| own.active > 0 || !own.ready.is_empty()).map(|(name, _)| name)
+    /// Queues with jobs that wait.
+    pub fn waiting(&self) -> impl Iterator<Item = &QueueName> {
+        self.queues.iter().filter(|(_, own)| !own.ready.is_empty()).map(|(name, _)| name)
     }
 
     /// Whether any job waits.

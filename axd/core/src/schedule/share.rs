@@ -14,7 +14,7 @@ use crate::id::QueueName;
 use crate::job::request::Request;
 use crate::node::{Card, Nodes};
 use crate::size::Megabytes;
-use crate::time::Span;
+use crate::time::{Span, WallTime};
 
 /// What one started job costs where each costs the same: as much as a card of a gigabyte for a second.
 const ONE_START: i128 = 1_000_000;
@@ -185,36 +185,123 @@ impl Charged {
     pub fn correction(self, planned: Span, ran: Span) -> Price {
         Price(i128::from(self.share.0) * (i128::from(ran.0) - i128::from(planned.0)))
     }
+
+    /// By how much its queue has had more with each millisecond that the job runs, in virtual time.
+    fn rate(self) -> i128 {
+        i128::from(self.share.0) * SCALE / i128::from(self.weight.max(1))
+    }
+}
+
+/// What queues were charged for jobs that run, and have not had yet. It is known at any instant without a look at the
+/// jobs: each is a rate, and the instant at which that is used up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unspent(BTreeMap<QueueName, Rest>);
+
+/// Sums over the jobs of a queue that run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Rest {
+    rate: i128,
+    /// Of rate × planned end.
+    ends: i128,
+}
+
+impl Unspent {
+    /// A job that was charged runs, and is planned to end then.
+    pub fn enter(&mut self, queue: &QueueName, charged: Charged, end: WallTime) {
+        let rest = self.0.entry(queue.clone()).or_default();
+        rest.rate += charged.rate();
+        rest.ends += charged.rate() * i128::from(end.0);
+    }
+
+    /// Takes it out again.
+    pub fn leave(&mut self, queue: &QueueName, charged: Charged, end: WallTime) {
+        let rest = self.0.entry(queue.clone()).or_default();
+        rest.rate -= charged.rate();
+        rest.ends -= charged.rate() * i128::from(end.0);
+    }
+
+    /// Of a queue. Jobs that run for longer than planned have had more than they were charged: what is due for that is
+    /// charged when they end, so that nobody has had more than their virtual time says.
+    fn of(&self, queue: &QueueName, now: WallTime) -> VirtualTime {
+        let rest = self.0.get(queue).copied().unwrap_or_default();
+        VirtualTime((rest.ends - rest.rate * i128::from(now.0)).max(0))
+    }
 }
 
 /// The virtual times of all queues.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct VirtualTimes(BTreeMap<QueueName, VirtualTime>);
+pub struct VirtualTimes {
+    times: BTreeMap<QueueName, VirtualTime>,
+    /// How far each was behind others that waited when a job of it last started.
+    behind: BTreeMap<QueueName, VirtualTime>,
+}
+
+/// What has not been had yet of what was charged, and the time.
+pub type SoFar<'a> = (&'a Unspent, WallTime);
 
 impl VirtualTimes {
     /// Of one queue.
     pub fn of(&self, queue: &QueueName) -> VirtualTime {
-        self.0.get(queue).copied().unwrap_or_default()
+        self.times.get(queue).copied().unwrap_or_default()
     }
 
     /// Charges a queue.
     pub fn charge(&mut self, queue: &QueueName, price: Price, weight: u32) {
         let time = self.of(queue).after(price, weight);
-        self.0.insert(queue.clone(), time);
+        self.times.insert(queue.clone(), time);
     }
 
-    /// A queue that had nothing waiting gets a job: it earns nothing for the time in which it was idle, so that it
-    /// is set to the least of the queues in use.
-    pub fn wake<'a>(&mut self, queue: &QueueName, in_use: impl Iterator<Item = &'a QueueName>) {
-        if let Some(least) = in_use.map(|each| self.of(each)).min().filter(|least| *least > self.of(queue)) {
-            self.0.insert(queue.clone(), least);
+    /// What a queue has really had. What its running jobs are planned to take is not in it: they may end early.
+    fn had(&self, queue: &QueueName, (unspent, now): SoFar<'_>) -> VirtualTime {
+        self.of(queue) - unspent.of(queue, now)
+    }
+
+    /// The least that another queue with waiting jobs has had.
+    fn least<'a>(
+        &self,
+        queue: &QueueName,
+        waiting: impl Iterator<Item = &'a QueueName>,
+        so_far: SoFar<'_>,
+    ) -> Option<VirtualTime> {
+        waiting.filter(|name| *name != queue).map(|name| self.had(name, so_far)).min()
+    }
+
+    /// A job of a queue is about to start, and to be charged.
+    pub fn start<'a>(
+        &mut self,
+        queue: &QueueName,
+        waiting: impl Iterator<Item = &'a QueueName>,
+        so_far: SoFar<'_>,
+    ) {
+        let behind = self.least(queue, waiting, so_far).map(|least| least - self.had(queue, so_far));
+        match behind.filter(|behind| *behind > VirtualTime::default()) {
+            Some(behind) => drop(self.behind.insert(queue.clone(), behind)),
+            None => drop(self.behind.remove(queue)),
+        }
+    }
+
+    /// A queue that had nothing waiting gets a job. It has earned nothing meanwhile: what it has had is raised to the least
+    /// that another queue with waiting jobs has had; where none waits, to the most that any has had, for they took it
+    /// from nobody. One of which a job still runs stays as far behind as it was, for it had waited for that.
+    pub fn wake<'a>(
+        &mut self,
+        queue: &QueueName,
+        runs: bool,
+        waiting: impl Iterator<Item = &'a QueueName>,
+        so_far: SoFar<'_>,
+    ) {
+        let behind = self.behind.get(queue).copied().filter(|_| runs).unwrap_or_default();
+        let most = || self.times.keys().map(|name| self.had(name, so_far)).max();
+        let level = self.least(queue, waiting, so_far).or_else(most);
+        let raise = level.map(|level| level - behind - self.had(queue, so_far));
+        if let Some(raise) = raise.filter(|raise| *raise > VirtualTime::default()) {
+            self.times.insert(queue.clone(), self.of(queue) + raise);
         }
     }
 
     /// All that were ever charged.
     pub fn iter(&self) -> impl Iterator<Item = (&QueueName, VirtualTime)> {
-        self.0.iter().map(|(queue, time)| (queue, *time))
+        self.times.iter().map(|(queue, time)| (queue, *time))
     }
 }
 

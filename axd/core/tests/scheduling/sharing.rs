@@ -8,7 +8,7 @@ use ax_core::controller::{Decision, Event, Wish};
 use ax_core::id::{Epoch, JobNumber, QueueName};
 use ax_core::job::request::Request;
 use ax_core::job::state::{JobState, Outcome};
-use ax_core::time::Span;
+use ax_core::time::{Span, WallTime};
 use proptest::prelude::*;
 
 use crate::chance::{self, Frame, New};
@@ -81,6 +81,8 @@ pub(crate) fn price(cost: Cost, share: u128, length: Span) -> i128 {
 #[derive(Default)]
 struct Books {
     times: BTreeMap<QueueName, i128>,
+    /// How far each was behind others that waited when a job of it last started.
+    behind: BTreeMap<QueueName, i128>,
     /// What each attempt was charged for: queue, share unless each start costs the same, length, weight.
     charged: BTreeMap<Epoch, (QueueName, Option<i128>, Span, i128)>,
     ready: BTreeMap<JobNumber, (QueueName, Request)>,
@@ -99,19 +101,49 @@ impl Books {
         self.ready.values().any(|(own, request)| own == queue && fits(ledger, request))
     }
 
-    /// A queue that gets its first job is set to the least of those in use.
-    fn wake(&mut self, ledger: &Ledger, queue: &QueueName) {
-        let time = |name: &QueueName| self.times.get(name).copied().unwrap_or_default();
-        let names = ledger.config.queues.iter().map(|queue| &queue.name);
-        let used = names.filter(|name| self.waits(ledger, name) || ledger.active(name) > 0);
-        let least = used.map(time).min().unwrap_or(i128::MIN);
-        let woken = time(queue).max(least);
-        self.times.insert(queue.clone(), woken);
+    /// What a queue has had so far: what it was charged, without what its running jobs have not had of that yet.
+    fn had(&self, ledger: &Ledger, now: WallTime, queue: &QueueName) -> i128 {
+        let left =
+            |(epoch, (own, share, planned, weight)): (&Epoch, &(QueueName, Option<i128>, Span, i128))| {
+                let ran = i128::from(now.0 - ledger.held[epoch].since.0);
+                if own == queue {
+                    share.unwrap_or(0) * SCALE / weight * (i128::from(planned.0) - ran)
+                } else {
+                    0
+                }
+            };
+        let unspent: i128 = self.charged.iter().map(left).sum();
+        self.times.get(queue).copied().unwrap_or_default() - unspent.max(0)
     }
 
-    fn enter(&mut self, ledger: &Ledger, queue: &QueueName, number: JobNumber, request: Request) {
+    /// The least that another queue with waiting jobs has had.
+    fn least(&self, ledger: &Ledger, now: WallTime, queue: &QueueName) -> Option<i128> {
+        let names = ledger.config.queues.iter().map(|queue| &queue.name);
+        let waiting = names.filter(|name| *name != queue && self.waits(ledger, name));
+        waiting.map(|name| self.had(ledger, now, name)).min()
+    }
+
+    /// A queue that gets its first job is set to that, else to the most that any has had; while its jobs run it stays as
+    /// far behind as it was.
+    fn wake(&mut self, ledger: &Ledger, now: WallTime, queue: &QueueName) {
+        let had = |name: &QueueName| self.had(ledger, now, name);
+        let level = self.least(ledger, now, queue).or_else(|| self.times.keys().map(had).max());
+        let runs = ledger.active(queue) > 0;
+        let behind = self.behind.get(queue).filter(|_| runs).copied().unwrap_or(0);
+        let raise = level.map_or(0, |level| level - behind - had(queue)).max(0);
+        *self.times.entry(queue.clone()).or_default() += raise;
+    }
+
+    fn enter(
+        &mut self,
+        ledger: &Ledger,
+        now: WallTime,
+        queue: &QueueName,
+        number: JobNumber,
+        request: Request,
+    ) {
         if fits(ledger, &request) && !self.waits(ledger, queue) {
-            self.wake(ledger, queue);
+            self.wake(ledger, now, queue);
         }
         self.ready.insert(number, (queue.clone(), request));
     }
@@ -122,7 +154,7 @@ impl Books {
         if self.evicted.contains(&number) {
             self.ready.insert(number, (job.queue.clone(), Request::clone(&job.request)));
         } else {
-            self.enter(ledger, &job.queue, number, Request::clone(&job.request));
+            self.enter(ledger, seen.now.wall, &job.queue, number, Request::clone(&job.request));
         }
     }
 
@@ -137,7 +169,7 @@ impl Books {
                         |(queue, _): &(QueueName, _)| change.queue.as_ref().is_some_and(|to| to != queue);
                     if self.ready.get(&number).is_some_and(moves) {
                         let (_, request) = self.ready.remove(&number).unwrap();
-                        self.enter(ledger, change.queue.as_ref().unwrap(), number, request);
+                        self.enter(ledger, seen.now.wall, change.queue.as_ref().unwrap(), number, request);
                     }
                 }
                 Event::ConfigLoaded(_) | Event::NodeRegistered(_) => {
@@ -148,7 +180,7 @@ impl Books {
                     let mut woken: Vec<_> = woken.into_iter().collect();
                     woken.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
                     for (number, (queue, request)) in woken {
-                        self.enter(ledger, &queue, number, request);
+                        self.enter(ledger, seen.now.wall, &queue, number, request);
                     }
                 }
                 _ => {}
@@ -166,6 +198,9 @@ impl Books {
                 let share = Measured::of(ledger).share(&job.request) * (1 + others.len() as u128);
                 let weight = i128::from(ledger.config.queue(job.queue.as_str()).unwrap().priority);
                 let length = planned(job, &ledger.config);
+                let had = self.had(ledger, seen.now.wall, &job.queue);
+                let least = self.least(ledger, seen.now.wall, &job.queue);
+                self.behind.insert(job.queue.clone(), least.map_or(0, |least| (least - had).max(0)));
                 *self.times.entry(job.queue.clone()).or_default() +=
                     price(policy.cost, share, length) * SCALE / weight;
                 let share = (policy.cost == Cost::Area).then_some(share as i128);
@@ -188,6 +223,27 @@ impl Books {
     }
 }
 
+/// Two queues with these weights.
+fn two_queues(weights: [u32; 2], cost: Cost) -> Config {
+    let mut config = Config::default();
+    config.policy.scheduler = Scheduler::FairShare;
+    config.policy.cost = cost;
+    config.queues.push(Queue::named("night".parse().unwrap()));
+    for (queue, weight) in config.queues.iter_mut().zip(weights) {
+        queue.priority = weight;
+    }
+    config
+}
+
+/// A job of a queue on so many cards that takes and says that it takes so many seconds, and begins then at the earliest.
+fn job(key: usize, queue: &Queue, cards: u32, takes: u64, says: u64, begin: WallTime) -> New {
+    let mut request = chance::plain(1, 1000, 50, says);
+    request.cards = Some(ax_core::job::request::CardRequest { count: cards, kind: None, slice: None });
+    request.begin = Some(begin);
+    let submission = chance::of(key as u128, 1000, queue.name.clone(), request, false);
+    New { submission, takes: takes * 1000 }
+}
+
 /// Two queues with these weights and jobs of one shape that never run out: what each has had, by weight.
 fn service(
     weights: [u32; 2],
@@ -197,28 +253,13 @@ fn service(
     check: &mut dyn FnMut([i128; 2], i128),
 ) {
     let frame = Frame { honest: true, calm: true, ..Frame::default() };
-    let mut config = Config::default();
-    config.policy.scheduler = Scheduler::FairShare;
-    config.policy.cost = cost;
-    config.queues.push(Queue::named("night".parse().unwrap()));
-    for (queue, weight) in config.queues.iter_mut().zip(weights) {
-        queue.priority = weight;
-    }
+    let config = two_queues(weights, cost);
     let mut world = World::new(config.clone(), frame);
     world.step(vec![Event::NodeRegistered(chance::node(1, 0))], &mut |_| {});
-    let one = |queue: usize, seconds: u64| {
-        let mut request = chance::plain(1, 1000, 50, seconds);
-        request.cards = Some(ax_core::job::request::CardRequest { count: cards, kind: None, slice: None });
-        let name = config.queues[queue].name.clone();
-        New { submission: chance::of(0, 1000, name, request, false), takes: seconds * 1000 }
-    };
     // All come before anything may start, so that each queue always has a job waiting.
-    for (at, new) in lengths.iter().flat_map(|(a, b)| [(0, a), (1, b)]).enumerate() {
-        let mut new = one(new.0, u64::from(*new.1) + 1);
-        new.submission.key = ax_core::id::SubmissionKey(at as u128);
-        let due = new.submission.request.begin;
-        new.submission.request.begin = due.or(Some(world.now().wall + Span::seconds(1)));
-        world.submit(new, &mut |_| {});
+    for (key, (queue, seconds)) in lengths.iter().flat_map(|(a, b)| [(0, a), (1, b)]).enumerate() {
+        let (takes, begin) = (u64::from(*seconds) + 1, world.now().wall + Span::seconds(1));
+        world.submit(job(key, &config.queues[queue], cards, takes, takes, begin), &mut |_| {});
     }
     let longest = lengths.iter().flat_map(|(a, b)| [*a, *b]).max().map_or(1, |most| u64::from(most) + 1);
     let most = price(cost, u128::from(cards) * 48_000, Span::seconds(longest));
@@ -233,6 +274,49 @@ fn service(
             left[queue] -= 1;
             if left.iter().all(|left| *left > 0) {
                 check(had, most);
+            }
+        }
+    });
+}
+
+/// The same where all say that they take so many times as long as they do, one runs at a time, and the jobs of the second
+/// queue come later, all together: what each has really had since then.
+fn service_since(
+    weights: [u32; 2],
+    lengths: &[(u8, u8)],
+    (says, comes): (u64, u64),
+    check: &mut dyn FnMut([i128; 2], i128),
+) {
+    let frame = Frame { honest: true, calm: true, ..Frame::default() };
+    let config = two_queues(weights, Cost::Area);
+    let mut world = World::new(config.clone(), frame);
+    world.step(vec![Event::NodeRegistered(chance::node(1, 0))], &mut |_| {});
+    let now = world.now().wall;
+    let since = [now + Span::seconds(1), now + Span::seconds(comes)];
+    for (key, (queue, seconds)) in lengths.iter().flat_map(|(a, b)| [(0, a), (1, b)]).enumerate() {
+        let takes = u64::from(*seconds) + 1;
+        world.submit(job(key, &config.queues[queue], 2, takes, takes * says, since[queue]), &mut |_| {});
+    }
+    let longest = lengths.iter().flat_map(|(a, b)| [*a, *b]).max().map_or(1, |most| i128::from(most) + 1);
+    let (mut had, mut left) = ([0; 2], [lengths.len(); 2]);
+    let mut runs = BTreeMap::new();
+    world.pass(500_000, &mut |seen| {
+        for decision in seen.out {
+            match decision {
+                Decision::Launch { attempt, .. } => {
+                    let job = seen.controller.job(attempt.job.number).unwrap();
+                    let queue = usize::from(job.queue.as_str() == "night");
+                    left[queue] -= 1;
+                    runs.insert(attempt.epoch, (queue, seen.now.wall));
+                }
+                Decision::Closed { attempt, at, .. } => {
+                    let (queue, began) = runs[&attempt.epoch];
+                    had[queue] += i128::from((*at - began.max(since[1])).0);
+                    if seen.now.wall > since[1] && left.iter().all(|left| *left > 0) {
+                        check(had, longest * 1000);
+                    }
+                }
+                _ => {}
             }
         }
     });
@@ -267,6 +351,18 @@ proptest! {
         service([a, b], cost, &lengths, cards, &mut |had, most| {
             let (a, b) = (i128::from(a), i128::from(b));
             // |had/a - had/b| <= most/a + most/b, without fractions.
+            assert!((had[0] * b - had[1] * a).abs() <= most * (a + b), "{had:?} of weights {a} and {b}, {most} the most");
+        });
+    }
+
+    #[test]
+    fn law_9_a_queue_that_comes_later_gets_its_weight_however_long_others_say_they_take(
+        (a, b) in (1..=10_u32, 1..=10_u32),
+        lengths in proptest::collection::vec((0..20_u8, 0..20_u8), 2..16),
+        when in (1..2000_u64, 1..60_u64),
+    ) {
+        service_since([a, b], &lengths, when, &mut |had, most| {
+            let (a, b) = (i128::from(a), i128::from(b));
             assert!((had[0] * b - had[1] * a).abs() <= most * (a + b), "{had:?} of weights {a} and {b}, {most} the most");
         });
     }
