@@ -181,7 +181,8 @@ pub(crate) fn of_accounts(mut query: JobsQuery, in_memory: usize, now: WallTime)
 pub(crate) fn fits(job: &Job, query: &JobsQuery) -> bool {
     let any = |list: &[String], value: &str| list.is_empty() || list.iter().any(|each| each == value);
     let state = match query.state.is_empty() {
-        true => query.all || !job.state.is_final(),
+        // One that waits for a person's word would be forgotten otherwise.
+        true => query.all || !job.state.is_final() || job.state == JobState::FailedUnknownState,
         false => query.state.contains(&job.state),
     };
     let after = query.since.is_none_or(|since| job.submitted_at >= since);
@@ -253,7 +254,7 @@ fn foretold(
         (Some(why), _, _) => Forecast::Refused { why },
         (None, Some(allocation), _) => Forecast::StartsAtOnce { node: allocation.node.to_string() },
         (None, None, Some(job)) => {
-            let told = copy.explain(at, job.number);
+            let told = copy.explain(at, job.number).of_a_try(at.wall);
             let advice = copy.advise(at, job.number, &|queue| queues.contains(&queue.name));
             let starts = told.expected_start.is_some();
             let advice = advice.map(|advice| if starts { advice.to_one_who_starts() } else { advice });

@@ -26,7 +26,10 @@ const DIRECTIVES: &[(&str, &str)] = &[
     ("#AX --wait", "job.sh:2:5: '--wait' belongs on the command line"),
     ("#AX --=x", "job.sh:2:5: unknown option '--'"),
     ("#AX --\u{1b}[31m=x", "job.sh:2:5: unknown option '--\\x1b[31m'"),
-    ("#SBATCH --array=0-3", "job.sh:2:9: '--array' is not supported yet"),
+    (
+        "#SBATCH --array=0-3",
+        "job.sh:2:9: '--array' is not supported yet; submit a job for each value in a loop, with --env=NAME=VALUE",
+    ),
 ];
 
 /// Words of axbatch, and what is said of them.

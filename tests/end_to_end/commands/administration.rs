@@ -100,6 +100,18 @@ fn files_are_checked_without_a_daemon() {
     cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: 2}\n");
     let said = cluster.ok(ALICE, "axctl", &["check", "c.yaml"]);
     assert_eq!(said, "c.yaml: a configuration that axd accepts\n");
+    let more = "resources: {cpus: 1000000, ram: 100T, gpu_nodes: [{host: not-this-one, gpus: 1}]}\nlimits: [{user: root}]\n";
+    cluster.write(ALICE, "m.yaml", more);
+    let ran = cluster.run(ALICE, "axctl", &["check", "m.yaml"]);
+    assert!(ran.code == 0 && ran.err.lines().count() == 4, "{ran:?}");
+    for text in [
+        "declares 1000000 CPUs",
+        "resources.ram declares 100 TB",
+        "is none of them",
+        "m.yaml:2:10: warning: limits[0] limits nothing",
+    ] {
+        assert!(ran.err.contains(text), "{text}: {ran:?}");
+    }
     cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: many}\n");
     let line = cluster.refused(78, ALICE, "axctl", &["check", "c.yaml"]);
     assert!(line.contains("c.yaml:2:"), "{line}");
@@ -131,7 +143,8 @@ fn checks_come_as_documents() {
     assert_eq!((&good["kind"], &good["good"], &good["errors"]), (&json!("script"), &json!(true), &json!([])));
     assert!(good["options"].as_array().unwrap().contains(&json!("--gpus=2")), "{good}");
     assert!(good["warnings"][0].as_str().unwrap().starts_with("good.sh:4:"), "{good}");
-    for (file, code, place) in [("bad.sh", 65, "bad.sh:2:5: unknown option"), ("bad.yaml", 78, "bad.yaml:2:")] {
+    for (file, code, place) in [("bad.sh", 65, "bad.sh:2:5: unknown option"), ("bad.yaml", 78, "bad.yaml:2:")]
+    {
         let bad = document(ALICE, code, &["check", file]);
         assert_eq!((&bad["file"], &bad["good"]), (&json!(file), &json!(false)));
         assert!(bad["errors"][0].as_str().unwrap().starts_with(place), "{bad}");

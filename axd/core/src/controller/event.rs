@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::api::ErrorClass;
 use crate::config::Config;
@@ -223,14 +223,20 @@ pub struct Change {
     pub queue: Option<QueueName>,
     /// Name.
     pub name: Option<Box<str>>,
-    /// Begin time.
-    pub begin: Option<WallTime>,
+    /// Begin time; here and below the inner `None` takes it away.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub begin: Option<Option<WallTime>>,
     /// Daily hours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<Window>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub window: Option<Option<Window>>,
     /// Deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<WallTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub deadline: Option<Option<WallTime>>,
+}
+
+/// What is there is given, though it be `null`: that takes it away.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 /// What the shell has to do, or to write down, because of an event. Acted
