@@ -213,6 +213,32 @@ fn unsafe_code_stands_in_ax_sys_alone() {
     none(&found, "what needs it belongs into axd/sys, behind a safe function");
 }
 
+/// A test that dies at a point sees that it was reached; a point in no such test proves nothing.
+#[test]
+fn every_crash_point_stands_in_a_test() {
+    let tests: String = files(&root().join("tests"), &|path| is_rust(path) && !path.ends_with("rules.rs"))
+        .iter()
+        .map(|path| read(path))
+        .collect();
+    let (mut found, mut points) = (Vec::new(), 0);
+    for path in SOURCES.iter().flat_map(|folder| files(&root().join(folder), &is_rust)) {
+        let text = read(&path);
+        // Behind the call's bracket there may be a line's end.
+        for call in text.split("crash_point!(").skip(1).filter(|call| !call.starts_with('$')) {
+            let Some(name) = call.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next())
+            else {
+                continue;
+            };
+            points += 1;
+            if !tests.contains(&format!("\"{name}\"")) {
+                found.push(format!("{}: '{name}'", shown(&path)));
+            }
+        }
+    }
+    assert!(points > 20, "they are looked for in the wrong way: {points}");
+    none(&found, "name it in a test that fails if it is never reached");
+}
+
 #[test]
 fn every_exception_from_a_lint_has_a_reason() {
     let mut found = Vec::new();
@@ -320,4 +346,28 @@ fn what_is_said_to_prove_a_promise_about_cards_exists() {
         found.extend(missing.map(|proof| format!("there is no {proof}")));
     }
     none(&found, "tests/gpu/PROOFS.md names tests that exist");
+}
+
+/// With slices a reset ends neighbours who did nothing: ax names and ends the holder instead.
+#[test]
+fn no_code_resets_a_card_and_the_page_says_why() {
+    let mut found = Vec::new();
+    for path in SOURCES.iter().flat_map(|folder| files(&root().join(folder), &is_rust)) {
+        for (line, code) in code(&read(&path)) {
+            let lower = code.to_lowercase();
+            // By NVIDIA's tool, its library, or the kernel's file of the device.
+            if ["gpu-reset", "gpureset", "devicereset", "device_reset"]
+                .iter()
+                .any(|word| lower.contains(word))
+            {
+                found.push(format!("{}:{line}: {}", shown(&path), code.trim()));
+            }
+        }
+    }
+    none(&found, "the driver is never reset");
+    let page = read(&root().join("man/ax-gpu.7"));
+    assert!(
+        page.contains("The driver is never reset by ax.\nA reset ends every program on the card"),
+        "ax-gpu(7)"
+    );
 }

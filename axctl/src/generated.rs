@@ -35,6 +35,7 @@ pub fn files() -> Vec<(&'static str, String)> {
 pub fn options(program: &str) -> Vec<String> {
     let mut names = match program {
         "axbatch" => of_table(ax_core::directive::Program::Axbatch),
+        "axrun" => of_table(ax_core::directive::Program::Axrun),
         "axctl" => of_clap(&crate::axctl::Arguments::command()),
         _ => of_clap(&crate::ax::command()),
     };

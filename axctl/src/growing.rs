@@ -1,8 +1,9 @@
 //! A file that a job writes, read as it grows. One that became shorter was cut short by somebody, the job itself
 //! or who looks after full disks; what comes after that begins at its start, as for `tail`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use ax_core::api::ErrorClass;
@@ -24,8 +25,11 @@ impl Growing {
     /// The file from its start.
     ///
     /// # Errors
-    /// When it can't be opened.
+    /// When it can't be opened, or is a pipe: that would be waited for, and read away from whom it is for.
     pub(crate) fn open(path: &Path) -> io::Result<Growing> {
+        if fs::metadata(path)?.file_type().is_fifo() {
+            return Err(io::Error::other("it is a pipe"));
+        }
         Ok(Growing { file: File::open(path)?, at: 0 })
     }
 

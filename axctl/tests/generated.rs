@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
+mod page;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use page::named;
 
 fn tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -20,28 +23,6 @@ fn made_files_are_up_to_date() {
     }
 }
 
-/// The options that a page names: what follows `Fl`, up to another macro.
-fn named(page: &str) -> BTreeSet<String> {
-    const OTHERS: [&str; 11] = ["Ar", "Ns", "Op", "Oo", "Oc", "Li", "Cm", "Pq", "Ta", "|", "="];
-    let text = fs::read_to_string(tree(page)).unwrap();
-    let mut names = BTreeSet::new();
-    for line in text.lines().filter(|line| line.starts_with('.') && !line.starts_with(".\\\"")) {
-        let mut in_flags = false;
-        for word in line.split_whitespace() {
-            match word.trim_start_matches('.') {
-                "Fl" => in_flags = true,
-                "" | "," | "|" => {}
-                other if OTHERS.contains(&other) => in_flags = false,
-                name if in_flags => {
-                    names.insert(name.replace("\\-", "-").trim_start_matches('-').to_owned());
-                }
-                _ => {}
-            }
-        }
-    }
-    names
-}
-
 #[test]
 fn pages_name_every_option_and_no_other() {
     for (program, page) in [("ax", "man/ax.1"), ("axbatch", "man/axbatch.1"), ("axctl", "man/axctl.8")] {
@@ -49,7 +30,7 @@ fn pages_name_every_option_and_no_other() {
         // clap adds these two itself, when it parses.
         let builtin = ["help", "h", "version", "V"].map(str::to_owned);
         let has: BTreeSet<String> = has.into_iter().chain(builtin).collect();
-        let named = named(page);
+        let named = named(&fs::read_to_string(tree(page)).unwrap());
         let missing: Vec<_> = has.difference(&named).collect();
         let unknown: Vec<_> = named.difference(&has).collect();
         assert!(

@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 
 use common::{Ended, Root, axctl, fits, golden};
 use serde_json::Value;
@@ -127,6 +128,32 @@ fn two_configurations_stand_side_by_side() {
     let document: Value = serde_json::from_str(&ended.out).unwrap();
     let names: Vec<&String> = document.as_object().unwrap().keys().collect();
     assert_eq!(names, ["fair", "throughput"]);
+}
+
+/// What was asked for of the profile: on one of the workloads, and in the mean of ten others.
+#[test]
+fn under_throughput_what_can_wait_is_done_in_time_all_the_same() {
+    let root = root();
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/scheduling/seeds");
+    let run = |seed: u32| {
+        let words = format!(
+            "{}/{seed}.csv.gz --nodes 2x24000,2x48000 --profile throughput --tick 0.5 --load_s 10 --horizon 1740 --json",
+            seeds.display()
+        );
+        let ended = simulate(&root, &words);
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        ["makespan", "low_done", "high_wait_mean", "oom"].map(|measure| document[measure].as_f64().unwrap())
+    };
+    let others: Vec<[f64; 4]> = (1001..=1010).map(run).collect();
+    let mean = [0, 1, 2, 3].map(|at| others.iter().map(|measures| measures[at]).sum::<f64>() / 10.0);
+    for (of, [makespan, low_done, high_wait, oom], minutes) in
+        [("237", run(237), 30.8), ("the ten", mean, 32.5)]
+    {
+        assert!(makespan <= 60.0 * minutes, "{of}: {makespan} s");
+        assert!(low_done >= 0.92, "{of}: {low_done} of those of low priority after 29 minutes");
+        assert!(high_wait <= 0.5 && oom <= 8.0, "{of}: urgent jobs wait {high_wait} s, {oom} out of memory");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! each time.
 //! They report back by messages that wake the loop, and decide nothing.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,12 +66,14 @@ pub(crate) struct Chore {
     pub trace: Trace,
     /// How often it was tried in vain.
     pub tries: u32,
+    /// The driver was waited for, last time.
+    pub waits_for_driver: bool,
 }
 
 impl Chore {
     /// One that was never tried.
     pub(crate) fn new(attempt: AttemptName, trace: Trace) -> Chore {
-        Chore { attempt, trace, tries: 0 }
+        Chore { attempt, trace, tries: 0, waits_for_driver: false }
     }
 }
 
@@ -154,22 +157,27 @@ pub(crate) struct Worker {
     report: Sender<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
     asked: HashSet<Uid>,
+    /// Tasks that were handed over, those that are over, and how many were when nothing was left to be heard.
+    started: Cell<usize>,
+    over: Arc<AtomicUsize>,
+    heard: usize,
 }
 
 impl Worker {
     /// Starts the threads; `waker` is used whenever something is done.
     pub(crate) fn start(paths: &Paths, waker: &Arc<Waker>) -> std::io::Result<Worker> {
         let (report, done) = channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
+        let (waiting, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let start = |name: &&str| {
             let (tasks, to_do) = channel::<Task>();
-            let teller = Teller { waker: Arc::clone(waker), report: report.clone() };
+            let teller = Teller { waker: Arc::clone(waker), report: report.clone(), over: Arc::clone(&over) };
             let lane = Lane { paths: paths.clone(), teller, waiting: Arc::clone(&waiting) };
             thread::Builder::new().name((*name).to_owned()).spawn(move || lane.work(to_do))?;
             Ok(tasks)
         };
         let lanes = LANES.iter().map(start).collect::<std::io::Result<_>>()?;
-        Ok(Worker { lanes, done, report, asked: HashSet::new() })
+        let started = Cell::new(0);
+        Ok(Worker { lanes, done, report, asked: HashSet::new(), started, over, heard: 0 })
     }
 
     /// Where other threads report to.
@@ -188,11 +196,22 @@ impl Worker {
     pub(crate) fn start_task(&self, task: Task) {
         // The thread lives as long as this sender: sending cannot fail before the end.
         let _ = self.lanes.get(task.lane()).map(|lane| lane.send(task));
+        self.started.set(self.started.get().wrapping_add(1));
+    }
+
+    /// Whether there may be something to hear of tasks that were handed over.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.heard != self.started.get()
     }
 
     /// The next thing that is done, if any.
     pub(crate) fn next(&mut self) -> Option<Done> {
-        let done = self.done.try_recv().ok()?;
+        // Told first, over then: whatever is over by now has been heard if nothing is left.
+        let over = self.over.load(Ordering::Acquire);
+        let Ok(done) = self.done.try_recv() else {
+            self.heard = over;
+            return None;
+        };
         if let Done::LookedUp(uid, _) = &done {
             self.asked.remove(uid);
         }
@@ -205,9 +224,15 @@ impl Worker {
 struct Teller {
     waker: Arc<Waker>,
     report: Sender<Done>,
+    over: Arc<AtomicUsize>,
 }
 
 impl Teller {
+    /// Nothing more is to be told of a task.
+    fn is_over(&self) {
+        self.over.fetch_add(1, Ordering::Release);
+    }
+
     /// Whether anybody is there to hear it.
     fn tell(&self, done: Done) -> bool {
         let heard = self.report.send(done).is_ok();
@@ -251,20 +276,25 @@ impl Lane {
                 for question in questions {
                     self.teller.tell(Done::Viewed(Box::new(views::answer(&controller, question))));
                 }
+                self.teller.is_over();
                 continue;
             }
             let done = match perform(&self.paths, task) {
                 Rest::Tell(done) => done,
-                Rest::Driver(slow) => self.aside(slow),
+                Rest::Driver(slow) => match self.aside(slow) {
+                    None => continue,
+                    without => without,
+                },
             };
             if done.is_some_and(|done| !self.teller.tell(done)) {
                 return;
             }
+            self.teller.is_over();
         }
     }
 
-    /// Has it done by a thread of its own: a driver that hangs holds up nobody else. What is to be told where that
-    /// can't be had.
+    /// Has it done and told by a thread of its own: a driver that hangs holds up nobody else. What is to be told where
+    /// that can't be had.
     fn aside(&self, slow: Slow) -> Option<Done> {
         let (teller, waiting) = (self.teller.clone(), Arc::clone(&self.waiting));
         if waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAIT {
@@ -276,6 +306,7 @@ impl Lane {
             if let Some(done) = work() {
                 teller.tell(done);
             }
+            teller.is_over();
             waiting.fetch_sub(1, Ordering::Relaxed);
         };
         match thread::Builder::new().name("driver".to_owned()).spawn(thread) {
@@ -304,12 +335,13 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             other => Some(Done::Settled(attempt, other.map(|(settled, _)| settled))),
         },
         Task::CleanUp(chore) => {
+            let remains = Remains::of(paths, chore.attempt);
+            let chore = Chore { waits_for_driver: remains.are_limited(), ..chore };
             let clean = move |remains: &Remains<'_>| {
                 let failed = remains.remove().err();
                 failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
             };
-            let remains = Remains::of(paths, chore.attempt);
-            if remains.are_limited() {
+            if chore.waits_for_driver {
                 let own = paths.clone();
                 let work = Box::new(move || clean(&Remains::of(&own, chore.attempt)));
                 let why = format!("clearing {} away: {TOO_MANY}", chore.attempt);

@@ -1,123 +1,107 @@
-//! Wrong directives, values and configurations as people meet them: through axbatch, axctl and
-//! the daemon's start. The tables of all of them are in the parsers' own tests; here a sample of
-//! each kind shows place, line and exit code, and that nothing was submitted.
+//! Wrong directives, values, words, variables and configurations as people meet them: the whole tables of the
+//! parsers' own tests through axbatch, axctl, a reload and the daemon's start. Each is answered with its line and exit
+//! code, and leaves the database as it was.
 
+use std::collections::BTreeSet;
 use std::fs;
 
-use crate::cluster::{ALICE, Cluster, ROOT, as_root, ran};
+use crate::cluster::{ALICE, Cluster, ROOT, Ran, as_root, ran};
 use crate::hostile_requests::Watch;
 
-/// Directive lines behind `#!/bin/sh`, and what is said of them.
-const DIRECTIVES: &[(&str, &str)] = &[
-    ("#AX --gpu=2", "job.sh:2:5: unknown option '--gpu'; did you mean '--gpus'?"),
-    ("#AX --time=5 --quue=high", "job.sh:2:14: unknown option '--quue'; did you mean '--queue'?"),
-    ("#AX --job-name='a", "job.sh:2:16: the quote ' is not closed on its line"),
-    (
-        "#AX --time=5\n#AX --mem=x",
-        "job.sh:3:11: --mem: 'x' is not a size of GPU memory: 40 (GB), 40G, 1.5G or 512M",
-    ),
-    ("#AX -c0", "job.sh:2:7: -c: '0' is not a number from 1 to 1000000"),
-    (
-        "#AX --time=1:2:3:4:5",
-        "job.sh:2:12: --time: '1:2:3:4:5' is not a time limit: minutes, H:M:S, D-H:M:S, 8h or 'unlimited'",
-    ),
-    ("#AX --priority=101", "job.sh:2:16: --priority: '101' is not a number from 0 to 100"),
-    ("#AX --hold=yes", "job.sh:2:5: '--hold' takes no value"),
-    ("#AX --wait", "job.sh:2:5: '--wait' belongs on the command line"),
-    ("#AX --=x", "job.sh:2:5: unknown option '--'"),
-    ("#AX --\u{1b}[31m=x", "job.sh:2:5: unknown option '--\\x1b[31m'"),
-    (
-        "#SBATCH --array=0-3",
-        "job.sh:2:9: '--array' is not supported yet; submit a job for each value in a loop, with --env=NAME=VALUE",
-    ),
-];
+#[path = "../../axd/tests/wrong/mod.rs"]
+mod configurations;
+#[path = "../../axd/core/tests/wrong/mod.rs"]
+mod words;
 
-/// Words of axbatch, and what is said of them.
-const WORDS: &[(&[&str], &str)] = &[
-    (&["--gpu=1", "job.sh"], "axbatch: unknown option '--gpu'; did you mean '--gpus'?"),
-    (
-        &["--time=soon", "job.sh"],
-        "axbatch: --time: 'soon' is not a time limit: minutes, H:M:S, D-H:M:S, 8h or 'unlimited'",
-    ),
-    (&["--ram=-1", "job.sh"], "axbatch: --ram: '-1' is not a size of memory: 2048 (MB), 4G, 1.5G or 512M"),
-    (&["--job-name"], "axbatch: '--job-name' needs a value; write '--job-name=NAME'"),
-    (&["--retry=1001", "job.sh"], "axbatch: --retry: '1001' is not a number from 0 to 1000"),
-    (&["--wrap=true", "job.sh"], "axbatch:"),
-];
+/// A daemon with a job that waits, and its database as it is then.
+struct World {
+    cluster: Cluster,
+    watch: Watch,
+    before: (i64, i64),
+    job: String,
+}
 
-/// Configurations, and what is said of them.
-const CONFIGURATIONS: &[(&str, &str)] = &[
-    ("clutser:\n  name: x\n", "1:1: unknown key 'clutser'; did you mean 'cluster'?"),
-    ("policy:\n  retry_count: two\n", "2:16: policy.retry_count: 'two' is not a whole number"),
-    ("policy:\n  retry_count: [2\n", "config.yaml:"),
-    ("\u{0}", "config.yaml:"),
-    ("queues:\n  - priority: 5\n", "config.yaml:2:"),
-    ("- a\n- b\n", "config.yaml:1:1:"),
-];
-
-#[test]
-fn a_bad_directive_is_named_by_its_place_and_nothing_is_submitted() {
-    if !as_root() {
-        return;
+impl World {
+    fn new(config: &str) -> World {
+        let cluster = Cluster::with_config(config);
+        // All that the daemon writes at its start is written before this is answered.
+        let job = cluster.submit(ALICE, &["--hold"], "#!/bin/sh\n");
+        let watch = Watch::new(&cluster);
+        World { before: watch.seen(), cluster, watch, job }
     }
-    let cluster = Cluster::new();
-    cluster.submit(ALICE, &["--hold"], "#!/bin/sh\n");
-    let watch = Watch::new(&cluster);
-    let before = watch.seen();
-    for (lines, said) in DIRECTIVES {
-        cluster.write(ALICE, "job.sh", format!("#!/bin/sh\n{lines}\necho ran\n"));
-        let ran = cluster.run(ALICE, "axbatch", &["job.sh"]);
-        let expected = format!("axbatch: {said}\n");
-        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (65, "", expected.as_str()), "{lines:?}");
-        assert_eq!(watch.seen(), before, "{lines:?} left a trace");
+
+    /// The exit code and all that is said; nothing has come of it.
+    fn answered(&self, ran: &Ran, code: i32, err: &str, what: &str) {
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (code, "", err), "{what:?}");
+        assert_eq!(self.watch.seen(), self.before, "{what:?} left a trace");
     }
 }
 
 #[test]
-fn a_bad_word_is_wrong_usage_and_nothing_is_submitted() {
+fn each_wrong_directive_and_value_is_answered_by_axbatch_and_leaves_no_trace() {
     if !as_root() {
         return;
     }
-    let cluster = Cluster::new();
-    cluster.submit(ALICE, &["--hold"], "#!/bin/sh\n");
-    cluster.write(ALICE, "job.sh", "#!/bin/sh\n");
-    let watch = Watch::new(&cluster);
-    let before = watch.seen();
-    for (words, said) in WORDS {
-        let ran = cluster.run(ALICE, "axbatch", words);
-        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{words:?}: {ran:?}");
-        assert!(ran.err.starts_with(said) && ran.err.lines().count() == 1, "{words:?}: {ran:?}");
-        assert_eq!(watch.seen(), before, "{words:?} left a trace");
+    let world = World::new("");
+    for (script, line) in words::DIRECTIVES.iter().chain(words::VALUES) {
+        world.cluster.write(ALICE, "job.sh", script);
+        let ran = world.cluster.run(ALICE, "axbatch", &["job.sh"]);
+        world.answered(&ran, 65, &format!("axbatch: {line}\n"), script);
     }
 }
 
 #[test]
-fn a_bad_configuration_is_refused_at_the_start_by_the_check_and_by_a_reload() {
+fn each_wrong_word_and_variable_is_answered_by_axbatch_and_leaves_no_trace() {
     if !as_root() {
         return;
     }
-    let running = Cluster::with_config("policy:\n  retry_count: 1\n");
-    let id = running.submit(ALICE, &["--hold"], "#!/bin/sh\n");
-    for (text, said) in CONFIGURATIONS {
-        let mut stopped = Cluster::stopped(text);
-        stopped.spawn();
-        stopped.wait_daemon_ended();
-        let start = stopped.daemon_output();
-        assert!(start.starts_with("axd: ") && start.contains(said), "{text:?}: {start}");
+    let world = World::new("");
+    world.cluster.write(ALICE, "job.sh", "#!/bin/sh\n");
+    for (typed, line) in words::COMMAND_LINES {
+        let ran = world.cluster.run(ALICE, "axbatch", &typed.split('~').collect::<Vec<_>>());
+        world.answered(&ran, 2, &format!("axbatch: {line}\n"), typed);
+    }
+    for (variable, line) in words::VARIABLES {
+        let (name, value) = variable.split_once('=').unwrap();
+        let mut command = world.cluster.command(ALICE, world.cluster.program("axbatch"));
+        let ran = ran(command.env(name, value).arg("job.sh").output().unwrap());
+        world.answered(&ran, 2, &format!("axbatch: {line}\n"), variable);
+    }
+}
+
+#[test]
+fn each_wrong_configuration_is_answered_by_the_check_a_reload_and_the_start_and_leaves_no_trace() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new("policy:\n  retry_count: 1\n");
+    let stopped = Cluster::stopped("");
+    let file = |cluster: &Cluster| cluster.root.join("etc/ax/config.yaml").display().to_string();
+    let mut lines = BTreeSet::new();
+    for (text, line) in configurations::SYNTAX.iter().chain(configurations::VALUES) {
+        assert!(lines.insert(line), "a second one with the line {line:?}");
+        let said = |cluster: &Cluster| format!("{}{}\n", file(cluster), line.strip_prefix('c').unwrap());
+        world.cluster.configure(text);
+        let check = world.cluster.run(ROOT, "axctl", &["check"]);
+        // As compilers do: an editor finds the place.
+        world.answered(&check, 78, &said(&world.cluster), text);
+        let reload = world.cluster.run(ROOT, "ax", &["reload"]);
+        world.answered(&reload, 78, &format!("ax: {}", said(&world.cluster)), text);
+        stopped.configure(text);
+        let start = stopped.run(ROOT, "axd", &[]);
+        world.answered(&start, 78, &format!("axd: {}", said(&stopped)), text);
         assert!(!stopped.root.join("var/lib/ax").exists(), "nothing is made before the configuration holds");
-        let check = ran(stopped.command(ROOT, stopped.program("axd")).arg("--check").output().unwrap());
-        assert_eq!(check.code, 78, "{check:?}");
-        assert!(format!("{}{}", check.out, check.err).contains(said), "{text:?}: {check:?}");
-        running.configure(text);
-        let reload = running.run(ROOT, "ax", &["reload"]);
-        assert_eq!(reload.code, 78, "{reload:?}");
-        assert!(reload.err.contains(said), "{text:?}: {reload:?}");
     }
-    assert_eq!(running.state(&id), "PENDING");
-    let config = running.root.join("etc/ax/config.yaml");
+    assert_eq!(world.cluster.state(&world.job), "PENDING");
+    let config = world.cluster.root.join("etc/ax/config.yaml");
     fs::remove_file(&config).unwrap();
     fs::create_dir(&config).unwrap();
-    let reload = running.run(ROOT, "ax", &["reload"]);
-    assert_eq!(reload.code, 78, "{reload:?}");
-    assert_eq!(running.run(ALICE, "ax", &["reload"]).code, 77);
+    let reload = world.cluster.run(ROOT, "ax", &["reload"]);
+    world.answered(
+        &reload,
+        78,
+        &format!("ax: {}: it is not a regular file\n", file(&world.cluster)),
+        "a folder",
+    );
+    assert_eq!(world.cluster.run(ALICE, "ax", &["reload"]).code, 77);
 }

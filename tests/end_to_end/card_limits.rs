@@ -313,7 +313,7 @@ fn a_driver_that_hangs_as_limits_are_taken_away_holds_up_nobody_else_slow_as_roo
     }
     fake.set(TWO);
     for job in &slices {
-        cluster.run(crate::cluster::ROOT, "ax", &["cancel", job]);
+        cluster.ok(crate::cluster::ROOT, "ax", &["cancel", job]);
         wait_for("its group to go", || group_of(&cluster, job).is_none());
     }
     assert_eq!(kept(&fake), "");

@@ -271,6 +271,33 @@ fn a_daemon_that_ignores_its_end_is_killed_and_one_that_hangs_is_no_neighbour_s_
     wait_for("all to be gone", || world.is_clean());
 }
 
+/// The job that it was for does without, nothing of it stays, and the next daemon of the card is as if it had never been.
+#[cfg(feature = "crash-points")]
+#[test]
+fn whoever_starts_a_daemon_dies_at_each_of_its_points_as_root() {
+    use crate::crash_points::{arm, disarm, is_reached};
+    for (point, starts) in [("mps entered", 0), ("mps started", 1)] {
+        let Some(mut world) = World::new("", USUAL) else { return };
+        world.cluster.stop();
+        arm(&mut world.cluster, point);
+        world.cluster.start();
+        let without = "#!/bin/sh\nenv | grep -e ^AX_GPU_ENFORCE= -e CUDA_MPS >seen\n";
+        let job = world.submit(ALICE, without);
+        world.cluster.wait_state(&job, &["SUCCEEDED"]);
+        assert!(is_reached(&world.cluster, point), "'{point}' was never reached: {}", world.cluster.log());
+        assert_eq!(world.cluster.read(ALICE, "seen"), "AX_GPU_ENFORCE=env\n", "'{point}'");
+        assert_eq!(world.starts().len(), starts, "'{point}': {}", world.log());
+        wait_for(&format!("nothing to be left after '{point}'"), || world.is_clean());
+        world.cluster.stop();
+        disarm(&mut world.cluster);
+        world.cluster.start();
+        let next = world.runs(BOB, "b");
+        assert!(world.cluster.read(BOB, "b.env").contains("CUDA_MPS_PIPE_DIRECTORY"), "'{point}'");
+        world.ends(&next, BOB, "b");
+        wait_for("all to be gone", || world.is_clean());
+    }
+}
+
 /// As supervisors leave it that die before their attempt has its turn.
 #[test]
 fn who_died_on_the_way_to_a_card_keeps_it_from_nobody_as_root() {

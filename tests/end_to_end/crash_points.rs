@@ -42,7 +42,7 @@ const OF_AXRUN: [(&str, &str); 6] = [
 const OF_THE_CHILD: [&str; 2] = ["fence read", "exec"];
 
 /// Whatever is started from now on dies at this point.
-fn arm(cluster: &mut Cluster, point: &str) {
+pub(crate) fn arm(cluster: &mut Cluster, point: &str) {
     let log = cluster.root.join("crashes");
     fs::write(&log, "").unwrap();
     // A child comes to its last points as the user.
@@ -51,13 +51,13 @@ fn arm(cluster: &mut Cluster, point: &str) {
     cluster.set_environment("AX_CRASH_LOG", &log);
 }
 
-fn disarm(cluster: &mut Cluster) {
+pub(crate) fn disarm(cluster: &mut Cluster) {
     cluster.clear_environment("AX_CRASH_POINT");
     cluster.clear_environment("AX_CRASH_LOG");
 }
 
 /// Somebody has died there.
-fn is_reached(cluster: &Cluster, point: &str) -> bool {
+pub(crate) fn is_reached(cluster: &Cluster, point: &str) -> bool {
     let log = fs::read_to_string(cluster.root.join("crashes")).unwrap();
     assert!(log.lines().all(|line| line == point), "{log}");
     !log.is_empty()

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
 use crate::cluster::{ALICE, Cluster, as_root};
+use crate::hostile_submissions::submissions;
 use crate::stranger::sends;
 
 /// A request, and what has to come back: status, class, and a part of the line.
@@ -48,13 +49,10 @@ pub(crate) fn get(path: &str, status: u16, class: &'static str, line: &'static s
     raw(with_body("GET", path, ""), status, class, line)
 }
 
-#[test]
-fn what_is_no_http_or_no_route_is_refused() {
-    if !as_root() {
-        return;
-    }
+/// What is no HTTP, or no route.
+fn strays() -> Vec<Case> {
     let long = "x".repeat(20_000);
-    check(&[
+    vec![
         raw("\x16\x03\x01\x02TLS\r\n\r\n", 400, "usage", "not an HTTP request: invalid token"),
         raw("GET /api/v1/jobs HTTP/9.9\r\n\r\n", 505, "usage", "only HTTP/1.1 and HTTP/1.0 are spoken"),
         raw("PROPFIND /api/v1/jobs HTTP/1.1\r\n\r\n", 501, "usage", "the method is not known"),
@@ -154,16 +152,13 @@ fn what_is_no_http_or_no_route_is_refused() {
             "query 'until': '99999999999999999999' is no value for it",
         ),
         get("/api/v1/jobs?sql=%27%3B%20DROP%20TABLE%20jobs", 400, "usage", "there is no query 'sql' here"),
-    ]);
+    ]
 }
 
-#[test]
-fn what_is_no_action_is_refused() {
-    if !as_root() {
-        return;
-    }
+/// What is no action.
+fn actions() -> Vec<Case> {
     let many = |count: usize| vec!["1"; count];
-    check(&[
+    vec![
         act(
             &json!({}),
             400,
@@ -293,7 +288,14 @@ fn what_is_no_action_is_refused() {
             "refused",
             "suspend and resume are not supported yet",
         ),
-    ]);
+    ]
+}
+
+#[test]
+fn each_wrong_request_has_an_answer_of_its_own_and_leaves_no_trace() {
+    if as_root() {
+        check([strays(), actions(), submissions()].into_iter().flatten());
+    }
 }
 
 /// The database as another process sees it: the number changes with every commit.
@@ -317,8 +319,7 @@ pub(crate) fn answer_of(text: &str) -> (u16, Value) {
     (status.unwrap_or(0), serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-/// Checks one group of requests; their lines.
-pub(crate) fn check(cases: &[Case]) {
+fn check(cases: impl Iterator<Item = Case>) {
     let cluster = Cluster::new();
     let waiting = cluster.submit(ALICE, &["--hold"], "#!/bin/sh\n");
     assert!(waiting.ends_with("-0001"), "{waiting}");

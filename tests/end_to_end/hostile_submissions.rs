@@ -4,21 +4,18 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root};
-use crate::hostile_requests::{Case, answer_of, check, post, with_body};
+use crate::hostile_requests::{Case, answer_of, post, with_body};
 use crate::stranger::sends;
 
 fn submit(body: &Value, status: u16, class: &'static str, line: &'static str) -> Case {
     post("/api/v1/jobs", body.to_string(), status, class, line)
 }
 
-#[test]
-fn what_is_no_submission_is_refused() {
-    if !as_root() {
-        return;
-    }
+/// What is no submission.
+pub(crate) fn submissions() -> Vec<Case> {
     let deep = format!("{{\"cmd\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
     let jobs = "/api/v1/jobs";
-    check(&[
+    vec![
         post(
             jobs,
             "",
@@ -319,7 +316,7 @@ fn what_is_no_submission_is_refused() {
             "usage",
             "AXBATCH_TIME: 'soon' is not a time limit: minutes, H:M:S, D-H:M:S, 8h or 'unlimited'",
         ),
-    ]);
+    ]
 }
 
 fn submits(cluster: &Cluster, user: crate::cluster::User, body: &Value) -> Value {

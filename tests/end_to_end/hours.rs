@@ -119,9 +119,12 @@ fn rules_of_the_clock_that_have_changed_are_learnt() {
     let open_there = format!("--window={}", window(-3, 3));
     let waits = cluster.submit(ALICE, &[&open_there, "--time=10"], "#!/bin/sh\n");
     assert_eq!(cluster.job(&waits)["state"], "PENDING");
+    cluster.ok(ROOT, "ax", &["reload"]);
     place("Pacific/Kiritimati");
     cluster.ok(ROOT, "ax", &["reload"]);
     assert_eq!(cluster.wait_over(&waits)["state"], "SUCCEEDED");
+    let said = cluster.log().matches("the clock goes by other rules").count();
+    assert_eq!(said, 1, "the same rules, read again, are no news");
     // What is meant by a time of day is, too.
     let begin = format!("--begin={}", window(1, 2).split_once('-').unwrap().0);
     let later = cluster.submit(ALICE, &[&begin], "#!/bin/sh\n");

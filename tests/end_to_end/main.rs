@@ -9,7 +9,9 @@ mod asking;
 mod axrun_outside;
 mod bad_words;
 mod books;
+mod card_check;
 mod card_fence;
+mod card_jobs;
 mod card_keepers;
 mod card_limits;
 mod card_mps;
@@ -24,6 +26,7 @@ mod cluster;
 mod commands;
 #[cfg(feature = "crash-points")]
 mod crash_points;
+mod deaf;
 mod disk_full;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod fake_cards;
@@ -38,6 +41,7 @@ mod keyed;
 mod limits;
 mod long_requests;
 mod never;
+mod newcomers;
 mod other_users;
 mod queue_rights;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
@@ -59,4 +63,5 @@ mod storm;
 mod stranger;
 mod supervisor_lost;
 mod survival;
+mod told;
 mod watching;

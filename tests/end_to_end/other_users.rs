@@ -74,6 +74,20 @@ impl World {
         processes().find(|pid| command_line(*pid).contains(mark.trim_end_matches('/'))).unwrap()
     }
 
+    /// A drop of Alice's that waits: she has not given it its name yet.
+    fn drop(&self) -> PathBuf {
+        self.cluster.put(ALICE, ".late.sh", "#!/bin/sh\n")
+    }
+
+    /// One that was refused, and why.
+    fn refused(&self) -> PathBuf {
+        self.cluster.put(ALICE, "bad.sh", "#!/bin/sh\n#AX --gpu=1\n");
+        self.cluster.wait_why(ALICE, "bad.sh");
+        let refused = self.cluster.spool().join("refused").join(ALICE.uid.to_string()).join("bad.sh");
+        wait_for("the file itself", || refused.exists());
+        refused
+    }
+
     /// The folders of the job's groups.
     fn groups(&self) -> Vec<PathBuf> {
         let started = self.started();
@@ -149,6 +163,22 @@ fails! {
     bob_does_not_write_the_log: BOB, EACCES, |w| Deed::Write(&w.cluster.root.join("var/log/ax-controller.log"));
     bob_does_not_list_what_comes_in: BOB, EACCES, |w| Deed::List(&w.cluster.root.join("var/spool/ax/incoming"));
     bob_does_not_list_what_is_taken: BOB, EACCES, |w| Deed::List(&w.cluster.root.join("var/spool/ax/taken"));
+    bob_does_not_list_alice_s_drops: BOB, EACCES, |w| Deed::List(w.drop().parent().unwrap());
+    bob_does_not_read_a_drop: BOB, EACCES, |w| Deed::Read(&w.drop());
+    bob_does_not_write_a_drop: BOB, EACCES, |w| Deed::Write(&w.drop());
+    bob_removes_no_drop: BOB, EACCES, |w| Deed::Remove(&w.drop());
+    bob_renames_no_drop: BOB, EACCES, |w| Deed::Rename(&w.drop());
+    bob_puts_no_drop_among_alice_s: BOB, EACCES, |w| Deed::Make(&w.drop().with_file_name("bob.sh"));
+    bob_links_no_drop_among_alice_s: BOB, EACCES, |w| Deed::Link(&w.drop().with_file_name("bob.sh"));
+    bob_does_not_rename_alice_s_folder: BOB, EPERM, |w| Deed::Rename(w.drop().parent().unwrap());
+    bob_does_not_list_what_alice_was_refused: BOB, EACCES, |w| Deed::List(w.refused().parent().unwrap());
+    bob_does_not_read_what_was_refused: BOB, EACCES, |w| Deed::Read(&w.refused());
+    bob_does_not_read_why_it_was_refused: BOB, EACCES, |w| Deed::Read(&w.refused().with_file_name("bad.sh.why"));
+    bob_does_not_write_what_was_refused: BOB, EACCES, |w| Deed::Write(&w.refused());
+    bob_does_not_remove_what_was_refused: BOB, EACCES, |w| Deed::Remove(&w.refused());
+    bob_does_not_rename_what_was_refused: BOB, EACCES, |w| Deed::Rename(&w.refused());
+    bob_puts_nothing_among_what_was_refused: BOB, EACCES, |w| Deed::Make(&w.refused().with_file_name("bob.why"));
+    bob_does_not_rename_alice_s_folder_of_refused_ones: BOB, EACCES, |w| Deed::Rename(w.refused().parent().unwrap());
     bob_does_not_read_the_environment: BOB, EACCES, |w| Deed::Read(Path::new(&format!("/proc/{}/environ", w.script())));
     bob_does_not_read_its_memory: BOB, EACCES, |w| Deed::Trace(w.script());
     bob_does_not_look_at_its_files: BOB, EACCES, |w| Deed::List(Path::new(&format!("/proc/{}/fd", w.script())));
@@ -171,6 +201,8 @@ fails! {
     alice_does_not_replace_her_job_folder: ALICE, EACCES, |w| Deed::Make(&w.run("jobs").join("other"));
     alice_puts_no_link_beside_her_work_folder: ALICE, EACCES, |w| Deed::Link(&w.work_folder().with_file_name("new"));
     alice_puts_no_link_in_place_of_her_work_folder: ALICE, EEXIST, |w| Deed::Link(&w.work_folder());
+    alice_uses_her_own_drop: ALICE, 0, |w| Deed::Rename(&w.drop());
+    alice_uses_what_she_was_refused: ALICE, 0, |w| Deed::Remove(&w.refused());
     alice_uses_her_own_script: ALICE, 0, |w| Deed::Read(&w.job_folder().join("script"));
     alice_uses_her_own_work_folder: ALICE, 0, |w| Deed::Make(&w.work_folder().join("x"));
     alice_signals_her_own_script: ALICE, 0, |w| Deed::Signal(w.script());

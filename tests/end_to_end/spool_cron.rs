@@ -2,7 +2,9 @@
 //! environment that cron gives, with the daemon running or not.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::cluster::{ALICE, Cluster, as_root, ran, wait_for};
 
@@ -53,10 +55,39 @@ impl Drop for Table {
     }
 }
 
+/// Debian's daemon, ended at the end.
+struct Cron(Child);
+
+impl Cron {
+    fn start() -> Cron {
+        let mut command = Command::new("/usr/sbin/cron");
+        command.arg("-f").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Cron(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Cron {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// It looks at its tables once a minute.
+fn within_minutes(what: &str, mut done: impl FnMut() -> bool) {
+    for _ in 0..150 {
+        if done() {
+            return;
+        }
+        sleep(Duration::from_secs(1));
+    }
+    panic!("cron never ran the line: {what}");
+}
+
 #[test]
-fn debian_s_cron_submits_with_the_daemon_down() {
+fn debian_s_cron_submits_with_the_daemon_down_and_up() {
     if !as_root() || std::env::var_os("AX_TEST_LONG").is_none() {
-        eprintln!("skipped: needs root and AX_TEST_LONG=1, takes two minutes");
+        eprintln!("skipped: needs root and AX_TEST_LONG=1, takes some minutes");
         return;
     }
     if !std::path::Path::new("/usr/sbin/cron").exists() {
@@ -68,20 +99,19 @@ fn debian_s_cron_submits_with_the_daemon_down() {
     cluster.stop();
     let table = Table("/etc/cron.d/ax-end-to-end");
     fs::write(table.0, format!("* * * * * {} {}\n", ALICE.name, line(&cluster))).unwrap();
-    let null = || Stdio::null();
-    let mut cron =
-        Command::new("/usr/sbin/cron").arg("-f").stdin(null()).stdout(null()).stderr(null()).spawn().unwrap();
+    let cron = Cron::start();
     let incoming = cluster.spool().join("incoming/1");
-    let mut waited = 0;
-    while crate::spool::names_in(&incoming).is_empty() && waited < 150 {
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        waited += 1;
-    }
-    let _ = cron.kill();
-    let _ = cron.wait();
-    drop(table);
-    assert!(waited < 150, "cron never ran the line");
+    let spooled = || crate::spool::names_in(&incoming).len();
+    within_minutes("the daemon is down", || spooled() > 0);
     cluster.start();
     cluster.wait_file(ALICE, "nightly.out");
     assert_eq!(cluster.wait_over("1")["state"], "SUCCEEDED");
+    let drops = || cluster.log().lines().filter(|line| line.contains(" drop ")).count();
+    let (before, jobs) = (drops(), cluster.jobs().len());
+    within_minutes("the daemon is up", || cluster.jobs().len() > jobs);
+    drop((cron, table));
+    assert_eq!(drops(), before, "by the socket: {}", cluster.log());
+    let runs = cluster.jobs().len();
+    wait_for("all of them", || cluster.read(ALICE, "nightly.out").lines().count() == runs);
+    assert!(cluster.read(ALICE, "nightly.out").lines().all(|line| line == "daemon /usr/bin:/bin"));
 }

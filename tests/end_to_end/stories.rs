@@ -67,3 +67,47 @@ fn urgent_jobs_start_at_once_and_an_old_one_within_the_bound_and_both_are_told_w
     assert!(told.contains("with priority 0, having waited for 00:00:0"), "{told}");
     assert!(told.contains("no less than policy.starvation_bound (00:00:04)"), "{told}");
 }
+
+/// The rescan is far away: whatever happens does so because something else happened. The machine is full each time, and
+/// more wait before whom each urgent job comes.
+#[test]
+fn each_urgent_job_of_a_stream_starts_before_anything_else_and_waits_for_nothing_but_the_room_made_for_it() {
+    const INTERVAL: i64 = 3600;
+    let cluster = Cluster::with_config(&format!(
+        "resources: {{cpus: 2, ram: 1000M}}\n\
+         policy: {{preemption: true, kill_wait: 30, scheduling_interval: {INTERVAL}s, starvation_bound: 12h, \
+         max_preemptions: 100}}\n"
+    ));
+    let whole = ["--cpus-per-task=2", "--ram=100M", "--output=/dev/null", "--time=10"];
+    let submit = |user, more: &[&str], script: &str| cluster.submit(user, &[&whole, more].concat(), script);
+    let low: Vec<String> = (0..4)
+        .map(|_| submit(ALICE, &["--priority=10", "--preempt=requeue"], "#!/bin/sh\nexec sleep 1000\n"))
+        .collect();
+    let mut urgent = Vec::new();
+    for _ in 0..10 {
+        // Busy again.
+        wait_for("a job of low priority", || low.iter().any(|id| cluster.state(id) == "RUNNING"));
+        let id = submit(BOB, &["--priority=90", "--preempt=never"], "#!/bin/sh\n");
+        let job = cluster.wait_over(&id);
+        assert_eq!(job["state"], "SUCCEEDED", "{job}");
+        urgent.push(job);
+    }
+    let attempts: Vec<Value> = low
+        .iter()
+        .flat_map(|id| cluster.job(id)["attempts"].as_array().unwrap().clone())
+        .filter(|attempt| attempt["started_at"].is_string())
+        .collect();
+    for job in &urgent {
+        let (came, started) = (time(job, "submitted_at"), time(job, "started_at"));
+        let passed = attempts.iter().find(|other| (came..started).contains(&time(other, "started_at")));
+        assert!(passed.is_none(), "{passed:?} was started before {job}");
+        assert!(started - came < Duration::seconds(INTERVAL / 10), "{job}");
+        let told = why(&cluster, job["id"].as_str().unwrap());
+        assert!(told.contains("1 job was ended to make room for it"), "{told}");
+    }
+    let ended = attempts.iter().filter(|attempt| attempt["ended_at"].is_string()).count();
+    assert_eq!(ended, urgent.len(), "one for each");
+    for id in &low {
+        cluster.ok(ALICE, "ax", &["cancel", id]);
+    }
+}

@@ -35,6 +35,8 @@ pub(crate) enum Deed<'a> {
     Make(&'a Path),
     /// Removes a file.
     Remove(&'a Path),
+    /// Gives a file or folder another name beside its own.
+    Rename(&'a Path),
     /// Puts a link of this name to `/etc/passwd`.
     Link(&'a Path),
     /// Sends SIGURG to a process: harmless where it works, and without the session's privilege of SIGCONT.
@@ -54,6 +56,7 @@ impl Deed<'_> {
             Deed::List(path) => ("list", text(path)),
             Deed::Make(path) => ("make", text(path)),
             Deed::Remove(path) => ("remove", text(path)),
+            Deed::Rename(path) => ("rename", text(path)),
             Deed::Link(path) => ("link", text(path)),
             Deed::Signal(pid) => ("signal", pid.to_string()),
             Deed::Trace(pid) => ("trace", pid.to_string()),
@@ -141,6 +144,7 @@ fn attempt(what: &str, path: &Path) -> std::io::Result<()> {
         "list" => fs::read_dir(path).map(drop),
         "make" => fs::OpenOptions::new().write(true).create_new(true).open(path).map(drop),
         "remove" => fs::remove_file(path),
+        "rename" => fs::rename(path, path.with_extension("renamed")),
         "link" => std::os::unix::fs::symlink("/etc/passwd", path),
         "signal" => PidFd::open(pid())
             .and_then(|process| process.send_signal("URG".parse::<Signal>().unwrap()))

@@ -1,6 +1,7 @@
 """What the jobs of check.sh do with a card. Each word is a step; steps are done in order.
 
-see             prints how many cards PyTorch sees, and the variables
+see             prints how many cards PyTorch sees, if it is there, and the variables
+total           prints how much memory the card seems to have, MiB
 limit           applies the job's slice with ax.limits
 take GB         allocates and touches so much
 free            gives all of it back
@@ -22,9 +23,12 @@ import time
 
 
 def see():
-    import torch
+    try:
+        import torch
 
-    print("cards", torch.cuda.device_count())
+        print("cards", torch.cuda.device_count())
+    except ImportError:
+        print("cards unknown: no PyTorch")
     for name in sorted(os.environ):
         if name.startswith(("AX_GPU", "CUDA_", "NVIDIA_VISIBLE", "PYTORCH_", "XLA_", "CUPY_", "ROCR_", "ZE_")):
             print(f"{name}=[{os.environ[name]}]")
@@ -38,6 +42,12 @@ def limit():
 
 
 HELD = []
+
+
+def total():
+    import torch
+
+    print("total", torch.cuda.mem_get_info()[1] >> 20)
 
 
 def take(amount):
@@ -95,7 +105,11 @@ def fault():
 .address_size 64
 .visible .entry wild() { .reg .b64 %a; mov.b64 %a, 0x10; st.global.b32 [%a], 1; ret; }
 """
-    cuda = ctypes.CDLL("libcuda.so.1")
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        print("no fault:", error)
+        return
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     print("load", cuda.cuModuleLoadData(ctypes.byref(module), code + b"\0"))
     print("find", cuda.cuModuleGetFunction(ctypes.byref(function), module, b"wild"))
@@ -116,7 +130,7 @@ def die(how):
 
 
 STEPS = {
-    "see": see, "limit": limit, "take": take, "free": free, "busy": busy, "hold": lambda s: time.sleep(float(s)),
+    "see": see, "limit": limit, "total": total, "take": take, "free": free, "busy": busy, "hold": lambda s: time.sleep(float(s)),
     "until": until, "open": open_, "fault": fault, "die": die, "say": print,
 }
 

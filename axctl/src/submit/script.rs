@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use ax_core::api::ErrorClass;
 use ax_core::directive::{CommandLine, Program, quote};
+use ax_sys::credentials;
 
 use crate::failure::Failure;
 use crate::shown::plain;
@@ -90,12 +92,30 @@ fn may_be_command(failure: Failure, name: &str, args: &[String]) -> Failure {
 
 fn from_file(name: &str) -> Result<Vec<u8>, Failure> {
     let cannot = |why: &str| Failure::said(ErrorClass::NoInput, format!("cannot read {name}: {why}"));
-    let file = File::open(Path::new(name)).map_err(|error| cannot(&plain(&error)))?;
+    let file = File::open(Path::new(name)).map_err(|error| cannot(&why_closed(Path::new(name), &error)))?;
     let meta = file.metadata().map_err(|error| cannot(&plain(&error)))?;
     if meta.is_dir() {
         return Err(cannot("it is a folder"));
     }
     limited(&mut &file).map_err(|error| cannot(&plain(&error)))
+}
+
+/// Why a file can't be opened, where more can be said than the kernel does.
+fn why_closed(path: &Path, error: &io::Error) -> String {
+    let said = plain(error);
+    let link = |target: PathBuf| format!("it is a link to {}, which is not there", target.display());
+    let more = match error.kind() {
+        io::ErrorKind::NotFound => std::fs::read_link(path).ok().map(link),
+        io::ErrorKind::PermissionDenied => std::fs::metadata(path).ok().map(|meta| match meta.uid() {
+            uid if uid == credentials::own().0 => format!("{said}; it is yours: chmod u+r"),
+            uid => format!("{said}; it belongs to another user (uid {uid})"),
+        }),
+        _ => {
+            let socket = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+            socket.then(|| "it is a socket".to_owned())
+        }
+    };
+    more.unwrap_or(said)
 }
 
 fn from_input(unnamed: bool, world: &mut World<'_>) -> Result<Vec<u8>, Failure> {

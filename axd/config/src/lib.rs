@@ -31,6 +31,12 @@ pub fn interpret(bytes: &[u8]) -> Result<Loaded, Vec<Finding>> {
     Ok(Loaded { config, warnings })
 }
 
+/// Where the value of a key stands, outside lists: `["cluster", "timezone"]`.
+pub fn place_of(bytes: &[u8], keys: &[&str]) -> Option<Place> {
+    let tree = yaml::parse(std::str::from_utf8(bytes).ok()?).ok()?;
+    tree.below(keys).map(|node| node.place)
+}
+
 /// The findings as lines, each with the file's name.
 pub fn lines(path: &Path, findings: &[Finding]) -> Vec<String> {
     let file = path.display().to_string();

@@ -139,17 +139,8 @@ impl Bench {
         let queue = QUEUES[self.numbers.below(4) as usize].0.parse().unwrap();
         let queue = self.controller.config().queues.iter().find(|q| q.name == queue).unwrap().name.clone();
         let owner = self.owners[self.numbers.below(12) as usize].clone();
-        Event::Submitted(Box::new(Submission {
-            key: SubmissionKey(self.key),
-            owner,
-            name: "train.sh".into(),
-            thing: None,
-            queue,
-            groups: Vec::new(),
-            year: 2026,
-            request: request(&mut self.numbers, self.with),
-            hold: false,
-        }))
+        let (key, request) = (SubmissionKey(self.key), request(&mut self.numbers, self.with));
+        Event::Submitted(Box::new(Submission::new(key, owner, "train.sh", queue, 2026, request)))
     }
 
     fn queue_up(&mut self, pending: usize) {

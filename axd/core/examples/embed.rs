@@ -30,28 +30,12 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         spec.resources.gpus = Some(GpuCount { kind: None, count: 1 });
         let request = resolve(&spec, Times::default(), &config, queue, &ax.nodes().collect::<Vec<_>>())?;
         let owner = Owner { uid: Uid(1000 + user.len() as u32), name: user.into() };
-        let (key, name, queue) = (SubmissionKey(number), "train".into(), queue.name.clone());
-        let job = Submission {
-            key,
-            owner,
-            name,
-            thing: None,
-            queue,
-            groups: Vec::new(),
-            year: 2026,
-            request,
-            hold: false,
-        };
+        let (key, queue) = (SubmissionKey(number), queue.name.clone());
+        let job = Submission::new(key, owner, "train", queue, 2026, request);
         running.extend(started(&ax.step(at(number as u64), Event::Submitted(Box::new(job)))));
     }
     // The first is over: its card goes to the third.
-    let end = AttemptEnd {
-        outcome: Outcome::Succeeded,
-        exit_code: Some(0),
-        signal: None,
-        message: None,
-        card_peak: None,
-    };
+    let end = AttemptEnd::of(Outcome::Succeeded);
     let over = Event::AttemptEnded { attempt: running[0], at: at(60).wall, end };
     running.extend(started(&ax.step(at(60), over)));
     assert_eq!(running.len(), 3);

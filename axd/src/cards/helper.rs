@@ -364,12 +364,8 @@ mod tests {
             pid,
             start_ticks: Some(7),
             used: Some(Megabytes(3)),
-            uid: None,
             command: Some("x".repeat(200)),
-            container: None,
-            attempt: None,
-            keeper: None,
-            mps: false,
+            ..HolderSeen::default()
         };
         let card = CardSeen {
             uuid: "GPU-a".to_owned(),

@@ -52,17 +52,8 @@ const LONGEST_NAME: usize = 64;
 
 fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
     let pid = i32::try_from(holder.pid).unwrap_or(0);
-    let mut seen = HolderSeen {
-        pid,
-        start_ticks: None,
-        used: holder.memory_bytes.map(Megabytes::from_bytes),
-        uid: None,
-        command: None,
-        container: None,
-        attempt: None,
-        keeper: None,
-        mps: false,
-    };
+    let mut seen =
+        HolderSeen { pid, used: holder.memory_bytes.map(Megabytes::from_bytes), ..HolderSeen::default() };
     let start = || ProcessIdentity::read(pid).ok().flatten().map(|identity| identity.start_ticks);
     let Some(before) = Some(pid).filter(|pid| *pid > 0).and_then(|_| start()) else { return seen };
     let folder = PathBuf::from(format!("/proc/{pid}"));

@@ -73,17 +73,7 @@ impl Tell {
 /// Holders of whom only the sum is told.
 fn together(holders: &[HolderSeen]) -> HolderSeen {
     let used = holders.iter().filter_map(|holder| holder.used).map(|used| used.0).sum();
-    HolderSeen {
-        pid: 0,
-        start_ticks: None,
-        used: Some(Megabytes(used)),
-        uid: None,
-        command: None,
-        container: None,
-        attempt: None,
-        keeper: None,
-        mps: false,
-    }
+    HolderSeen { used: Some(Megabytes(used)), ..HolderSeen::default() }
 }
 
 /// Half of a text, with a word that it is not all.

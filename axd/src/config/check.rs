@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ax_config::{Loaded, MAX_LEN, interpret, lines};
+use ax_config::{Loaded, MAX_LEN, interpret, lines, place_of};
 use ax_core::api::{ErrorClass, FileCheck, FileKind};
 use ax_core::config::{Config, Finding, Severity};
 
@@ -34,7 +34,11 @@ pub fn load(path: &Path) -> Result<Loaded, Vec<Finding>> {
 /// Every finding, when one of them is an error.
 pub fn load_named(path: &Path) -> Result<Loaded, Vec<Finding>> {
     let (bytes, mut warnings) = read(path).map_err(|finding| vec![finding])?;
-    match interpret(&bytes) {
+    let interpreted = interpret(&bytes).and_then(|loaded| match no_such_zone(&loaded.config, &bytes) {
+        Some(finding) => Err(loaded.warnings.into_iter().chain([finding]).collect()),
+        None => Ok(loaded),
+    });
+    match interpreted {
         Ok(loaded) => {
             warnings.extend(loaded.warnings);
             Ok(Loaded { config: loaded.config, warnings })
@@ -107,6 +111,17 @@ fn of_machine(config: &Config) -> Vec<Finding> {
         told.push(format!("resources.gpu_nodes: this machine, {host}, is none of them; its cards are counted as they are found"));
     }
     told.into_iter().map(|text| Finding::warning(None, text)).collect()
+}
+
+/// A time zone that this machine does not know: the daemon would not start in it.
+fn no_such_zone(config: &Config, bytes: &[u8]) -> Option<Finding> {
+    let zone = config.cluster.timezone.as_ref()?;
+    if Path::new("/usr/share/zoneinfo").join(zone).is_file() {
+        return None;
+    }
+    let place = place_of(bytes, &["cluster", "timezone"]);
+    let message = format!("cluster.timezone: this machine has no time zone '{zone}'");
+    Some(Finding::error(place, message).hint("they are the files below /usr/share/zoneinfo"))
 }
 
 /// The file's bytes, and warnings about who may change them.

@@ -5,7 +5,8 @@ use ax_core::api::{ApiError, ErrorClass, NodeAction, NodeAnswer, NodeRequest};
 use ax_core::controller::{Decision, Event, NodeWish};
 use ax_core::gpu::ledger::{Around, Given, News};
 use ax_core::gpu::{CardName, Sample};
-use ax_core::id::{HostName, Uid};
+use ax_core::id::{AttemptName, HostName, Uid};
+use ax_core::node::{Card, Inventory};
 
 use super::requests::error;
 use super::{Engine, now};
@@ -24,7 +25,8 @@ impl Engine {
         let mut ledger = std::mem::take(&mut self.ledger);
         let name = |uid: Uid| self.people.get(uid, at)?.as_ref().ok().map(|person| person.name.to_string());
         let lives = |attempt| self.is_living(attempt);
-        let around = Around { lives: &lives, name: &name, bound, patience };
+        let holds = |attempt, uuid: &str| self.was_given(attempt, uuid);
+        let around = Around { lives: &lives, holds: &holds, name: &name, bound, patience };
         let news = ledger.look(at, sample, &given, &around);
         self.ledger = ledger;
         self.learn_names(sample);
@@ -39,13 +41,25 @@ impl Engine {
         }
     }
 
+    /// Whether an attempt was given a card of this node, or a part of it.
+    fn was_given(&self, attempt: AttemptName, uuid: &str) -> bool {
+        let Inventory { name, cards, .. } = &self.local.inventory;
+        let held = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
+        let Some(held) = held.and_then(|held| held.open_part_on(name)) else { return false };
+        let is_it = |card: &Card| {
+            card.uuid == uuid || card.hardware.mig.as_ref().is_some_and(|part| part.parent == uuid)
+        };
+        let mut here = cards.iter().filter(|card| is_it(card));
+        here.any(|card| held.cards.iter().any(|share| card.is_of(share, name)))
+    }
+
     /// The cards of this node that can be measured, with what the controller takes them to be.
     fn given(&self) -> Vec<Given> {
         let name = &self.local.inventory.name;
         let Some(node) = self.controller.nodes().find(|node| node.inventory.name == *name) else {
             return Vec::new();
         };
-        let of = |card: &ax_core::node::Card| Given {
+        let of = |card: &Card| Given {
             uuid: card.uuid.clone(),
             mem: card.mem,
             state: node.card_state(&card.uuid).cloned().unwrap_or_default(),
@@ -57,9 +71,9 @@ impl Engine {
     /// Who holds memory is named: who is not known yet, the next time.
     fn learn_names(&mut self, sample: &Sample) {
         let at = now().boot;
+        // Jobs may be on cards that they were not given.
         let holders = sample.cards.iter().flat_map(|card| &card.holders);
-        let strangers = holders.filter(|holder| holder.attempt.is_none());
-        let unknown: Vec<Uid> = strangers
+        let unknown: Vec<Uid> = holders
             .filter_map(|holder| holder.uid)
             .filter(|uid| self.people.get(*uid, at).is_none())
             .collect();

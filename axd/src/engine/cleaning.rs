@@ -21,6 +21,10 @@ const LAST_RETRY: Span = Span::seconds(600);
 /// Something that can't be removed for two hours is left to the next start.
 const MOST_TRIES: u32 = 20;
 
+/// Whoever waits for the driver of the cards is tried at least so often, for as long as it takes: until then what the
+/// driver keeps of a card for the group is nobody's.
+const DRIVER_RETRY: Span = Span::seconds(20);
+
 /// What is to be removed later.
 #[derive(Debug, Default)]
 pub(super) struct Chores {
@@ -51,9 +55,10 @@ impl Chores {
 
     /// Enters what could not be removed for another try. When that is; `None`: no longer in this life of the daemon.
     fn again(&mut self, chore: Chore, now: BootTime) -> Option<Span> {
-        let tries = chore.tries + 1;
-        let pause = Span(RETRY.0 << chore.tries.min(30)).min(LAST_RETRY);
-        (tries < MOST_TRIES).then(|| {
+        let tries = chore.tries.saturating_add(1);
+        let last = if chore.waits_for_driver { DRIVER_RETRY } else { LAST_RETRY };
+        let pause = Span(RETRY.0 << chore.tries.min(30)).min(last);
+        (chore.waits_for_driver || tries < MOST_TRIES).then(|| {
             self.put(now + pause, Chore { tries, ..chore });
             pause
         })
@@ -108,6 +113,10 @@ impl Engine {
     /// Something could not be removed.
     pub(super) fn on_not_removed(&mut self, chore: Chore, error: &str) {
         let again = self.chores.again(chore, now().boot);
+        // Nor is every one of many tries said.
+        if chore.waits_for_driver && chore.tries > 0 && !chore.tries.is_power_of_two() {
+            return;
+        }
         let next = again.map_or("the next start".to_owned(), |pause| pause.to_string());
         let line = Line::new("cleanup").text("attempt", &chore.attempt).text("error", &error);
         self.log.line(Level::Warning, &line.text("again", &next));
@@ -145,5 +154,17 @@ mod tests {
             "{pauses:?}"
         );
         assert_eq!(chores.next_due(), None);
+    }
+
+    #[test]
+    fn what_waits_for_the_driver_is_soon_done_once_it_answers_however_long_that_takes() {
+        let mut chores = Chores::default();
+        let attempt = "ax-2026-0007.3".parse().unwrap();
+        let mut chore = Chore { waits_for_driver: true, ..Chore::new(attempt, Trace::Node) };
+        for _ in 0..MOST_TRIES * 3 {
+            let pause = chores.again(chore, BootTime(5)).unwrap();
+            assert!(pause <= DRIVER_RETRY, "{pause:?}");
+            chore = chores.pop_due(BootTime(5) + pause).unwrap();
+        }
     }
 }

@@ -91,6 +91,9 @@ const PRUNE_EVERY: Span = Span::seconds(3600);
 /// So often the rules of the clock are read anew.
 const ZONE_EVERY: Span = Span::seconds(24 * 3600);
 
+/// So far ahead they have to be the same to count as the same.
+const ZONE_AHEAD: Span = Span::seconds(10 * 365 * 24 * 3600);
+
 /// A daemon that stops waits so long for launches that have begun. What is not done by then the next one finds out.
 const LAST_LAUNCHES: Duration = Duration::from_secs(3);
 
@@ -229,7 +232,8 @@ impl Engine {
         let quiet = (!self.quiet_done).then(|| self.last_commit + QUIET_AFTER);
         // With nothing that could be missed there is no need to look.
         let watches = self.attempts.watched().next().is_some() || self.launcher.is_busy();
-        let busy = watches || !self.deferred.is_empty();
+        let awaited = self.commits_wait() || self.worker.is_busy();
+        let busy = watches || awaited || !self.deferred.is_empty();
         let rescan = busy.then_some(self.next_rescan);
         [wake.boot, by_wall, server, self.chores.next_due(), quiet, rescan, self.batch.deadline()]
             .into_iter()
@@ -357,7 +361,8 @@ impl Engine {
     }
 
     fn on_zone_read(&mut self, calendar: Calendar) {
-        if calendar.zone() == self.controller.zone() {
+        let now = now().wall;
+        if calendar.zone().goes_like(self.controller.zone(), now, now + ZONE_AHEAD) {
             return;
         }
         self.log

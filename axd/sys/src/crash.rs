@@ -19,6 +19,12 @@ macro_rules! crash_point {
     };
 }
 
+/// What names the point, for whoever is started with nothing else of the environment.
+#[cfg(feature = "crash-points")]
+pub(crate) fn variables() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
+    ["AX_CRASH_POINT", "AX_CRASH_LOG"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+}
+
 /// What [`crash_point!`](crate::crash_point) does where it does something.
 #[cfg(feature = "crash-points")]
 pub fn point(name: &str) {

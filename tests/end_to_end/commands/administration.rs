@@ -126,6 +126,29 @@ fn files_are_checked_without_a_daemon() {
 }
 
 #[test]
+fn a_time_zone_that_is_not_there_is_refused_with_its_place() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("");
+    cluster.configure("cluster:\n  timezone: Europe/Berlln\n");
+    for words in [&["check"][..], &["reload"]] {
+        let program = if words == ["reload"] { "ax" } else { "axctl" };
+        let ran = cluster.run(ROOT, program, words);
+        assert!(
+            ran.code == 78 && ran.err.contains(":2:13: cluster.timezone: this machine has no time zone"),
+            "{ran:?}"
+        );
+    }
+    cluster.configure("cluster:\n  timezone: Europe/Berlin\n");
+    let said = cluster.ok(ROOT, "ax", &["reload"]);
+    assert!(
+        said.contains("timezone: system becomes Europe/Berlin at the next start of the daemon"),
+        "{said}"
+    );
+}
+
+#[test]
 fn checks_come_as_documents() {
     if !as_root() {
         return;

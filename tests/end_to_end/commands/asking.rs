@@ -126,6 +126,11 @@ fn logs_follow_a_job_into_its_next_attempt_and_end_with_it() {
     assert!(line.contains("has no attempt 3; the last is 2"), "{line}");
     let line = cluster.refused(66, BOB, "ax", &["logs", &id]);
     assert!(line.contains("Permission denied"), "others never read output: {line}");
+    let output = cluster.home(ALICE).join("ax-1.r1.out");
+    std::fs::remove_file(&output).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&output).status().unwrap().success());
+    let line = cluster.refused(66, ROOT, "ax", &["logs", &id]);
+    assert!(line.contains("it is a pipe"), "{line}");
     let held = cluster.submit(ALICE, &["--hold"], LONG);
     let line = cluster.refused(1, ALICE, "ax", &["logs", &held]);
     assert!(line.contains("has not started yet") && line.contains("held by daemon"), "{line}");

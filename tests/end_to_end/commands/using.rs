@@ -95,7 +95,11 @@ fn a_job_tells_of_its_checkpoints_and_nobody_else_does_as_root() {
     let script = format!("#!/bin/sh\n{ax} checkpointed > told 2>&1\necho $? >> told\nexec sleep 1000\n");
     let id = cluster.submit(ALICE, &["-G", "1"], &script);
     wait_for("the checkpoint", || cluster.read(ALICE, "told").ends_with("0\n"));
-    assert!(has_line(&cluster, &id, "ax", "told that its work so far is safe"), "{:?}", story(&cluster, &id));
+    assert!(
+        has_line(&cluster, &id, ALICE.name, "told that its work so far is safe"),
+        "{:?}",
+        story(&cluster, &id)
+    );
     let ran = cluster.run(BOB, "ax", &["checkpointed", &id]);
     assert_eq!(ran.code, 77, "{ran:?}");
     // An attempt that was given up does not speak for the one that runs.

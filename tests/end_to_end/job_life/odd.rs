@@ -66,6 +66,15 @@ fn options_come_from_the_line_then_variables_then_the_script() {
     assert_eq!(shown, (&180.into(), &"variable".into(), &1.into()), "{job:#}");
     let id = cluster.submit(ALICE, &["--hold"], SAY);
     assert_eq!(cluster.job(&id)["time_limit_s"], 420, "the queue's");
+    let queues = "queues: [{name: default, max_time: 3m}]\n";
+    for (all, limit) in
+        [("", 180), ("policy: {task_timeout: 60}\n", 60), ("policy: {task_timeout: 600}\n", 180)]
+    {
+        cluster.configure(&format!("{queues}{all}"));
+        cluster.ok(ROOT, "ax", &["reload"]);
+        let id = cluster.submit(ALICE, &["--hold"], SAY);
+        assert_eq!(cluster.job(&id)["time_limit_s"], limit, "{all}");
+    }
     let mut command = cluster.command(ALICE, cluster.program("axbatch"));
     command.env("AXBATCH_TIME", "soon").arg("j.sh");
     let ran = ran(command.output().unwrap());

@@ -112,11 +112,14 @@ fn a_job_that_is_not_idempotent_asks_a_person_and_does_what_they_say() {
         assert!(reason.contains("ax resolve"), "it says what to do: {reason}");
         let queue = cluster.ok(ALICE, "ax", &["queue", "--noheader", "-o", "id"]);
         assert!(queue.lines().any(|line| line.trim() == id), "it is not forgotten: {queue}");
+        let ended = job["ended_at"].clone();
         let line = cluster.refused(77, crate::cluster::BOB, "ax", &["resolve", &id, answer]);
         assert!(line.contains("belongs to daemon"), "{line}");
         cluster.ok(ALICE, "ax", &["resolve", &id, answer]);
         let job = cluster.wait_state(&id, &["SUCCEEDED", "FAILED"]);
         assert_eq!((&job["state"], &job["attempt"]), (&state.into(), &attempts.into()), "{job:#}");
+        // The time until somebody answered is no running time.
+        assert_eq!(job["ended_at"] == ended, answer != "rerun", "{job:#}");
         let line = cluster.refused(1, ALICE, "ax", &["resolve", &id, "failed"]);
         assert!(line.contains(&id) && line.contains(state), "{line}");
     }

@@ -122,7 +122,8 @@ fn of_block(list: &str, before: &mut Draft, after: &mut Draft) -> Vec<String> {
         if was != is {
             let word = |value: Option<String>| value.unwrap_or_else(|| key.absent_word().to_owned());
             let name = if list.is_empty() { key.path } else { key.name() };
-            let when = if key.path.starts_with("paths.") { " at the next start of the daemon" } else { "" };
+            let later = key.path.starts_with("paths.") || key.path == "cluster.timezone";
+            let when = if later { " at the next start of the daemon" } else { "" };
             lines.push(format!("{name}: {} becomes {}{when}", word(was), word(is)));
         }
     }

@@ -36,6 +36,15 @@ pub struct Name {
     pub text: String,
 }
 
+impl Node {
+    /// The value below these keys; of a key that stands twice the last.
+    pub fn below(&self, keys: &[&str]) -> Option<&Node> {
+        let Some((first, rest)) = keys.split_first() else { return Some(self) };
+        let Value::Map(entries) = &self.value else { return None };
+        entries.iter().rev().find(|(name, _)| name.text == *first)?.1.below(rest)
+    }
+}
+
 /// What a node holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {

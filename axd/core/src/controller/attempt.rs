@@ -285,12 +285,13 @@ impl Controller {
         out.push(Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what });
     }
 
-    /// Work up to then is not lost when the attempt ends.
+    /// Work up to then is not lost when the attempt ends, as somebody says.
     pub(super) fn checkpointed(
         &mut self,
         now: Now,
         name: AttemptName,
         at: WallTime,
+        actor: &Actor,
         out: &mut Vec<Decision>,
     ) {
         let job = self.jobs.get_mut(&name.job.number).map(Arc::make_mut);
@@ -303,7 +304,7 @@ impl Controller {
         let what = "told that its work so far is safe".to_owned();
         out.push(match lately {
             true => Decision::Counted { attempt: name, idle },
-            false => Decision::Noted { job: name.job, actor: Arc::from(Actor::Ax.name()), what },
+            false => Decision::Noted { job: name.job, actor: Arc::from(actor.name()), what },
         });
         self.restart_if_old(now, name, out);
     }
@@ -321,8 +322,7 @@ fn attempt_idle(job: Option<&mut Job>) -> Option<Span> {
 }
 
 fn launch_failed(why: String) -> AttemptEnd {
-    let (outcome, message) = (Outcome::LaunchFailed, Some(why));
-    AttemptEnd { outcome, exit_code: None, signal: None, message, card_peak: None }
+    AttemptEnd { message: Some(why), ..AttemptEnd::of(Outcome::LaunchFailed) }
 }
 
 /// A job that somebody ended is CANCELLED however its supervisor fared,

@@ -212,30 +212,46 @@ pub struct Submission {
     pub hold: bool,
 }
 
+impl Submission {
+    /// One that is not held, is known by its name and whose owner is in no group with a limit.
+    pub fn new(
+        key: SubmissionKey,
+        owner: Owner,
+        name: &str,
+        queue: QueueName,
+        year: u16,
+        request: Request,
+    ) -> Submission {
+        let (name, groups) = (name.into(), Vec::new());
+        Submission { key, owner, name, thing: None, queue, groups, year, request, hold: false }
+    }
+}
+
 /// A change to a waiting job; `None` leaves a thing as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Change {
     /// Priority.
     pub priority: Option<u8>,
     /// Time limit; the inner `None` takes it away.
+    #[serde(default, deserialize_with = "that_is_there", skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<Option<Span>>,
     /// Queue.
     pub queue: Option<QueueName>,
     /// Name.
     pub name: Option<Box<str>>,
     /// Begin time; here and below the inner `None` takes it away.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
     pub begin: Option<Option<WallTime>>,
     /// Daily hours.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
     pub window: Option<Option<Window>>,
     /// Deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
     pub deadline: Option<Option<WallTime>>,
 }
 
-/// What is there is given, though it be `null`: that takes it away.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+/// What is written as `null` is there, and says that something is taken away.
+fn that_is_there<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
@@ -415,5 +431,19 @@ impl Decision {
 impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_takes_something_away_is_read_as_it_was_written() {
+        for time_limit in [None, Some(None), Some(Some(Span(7)))] {
+            let change = Change { time_limit, ..Change::default() };
+            let text = serde_json::to_string(&change).unwrap();
+            assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change, "{text}");
+        }
     }
 }

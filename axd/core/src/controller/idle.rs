@@ -96,7 +96,7 @@ impl Controller {
         let running = job.attempt.as_deref().filter(|_| job.state.is_active());
         let name = running.map(|attempt| attempt.name).filter(|name| epoch.is_none_or(|e| e == name.epoch.0));
         match name {
-            Some(name) => self.checkpointed(now, name, now.wall, out),
+            Some(name) => self.checkpointed(now, name, now.wall, actor, out),
             None => out.push(Decision::Refused { class: ErrorClass::Refused, why: no_checkpoint(id, job) }),
         }
     }

@@ -216,7 +216,7 @@ impl Controller {
             Event::OverSlice { attempt, words, peak, ends } => {
                 self.over_slice(attempt, (words, peak), ends, &mut out);
             }
-            Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &mut out),
+            Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &Actor::Ax, &mut out),
             Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),
             Event::CardNoted { node, uuid, what } => self.card_noted(&node, &uuid, &what, &mut out),
             Event::NodeWished { node, card, actor, wish } => {
@@ -304,7 +304,8 @@ impl Controller {
                 rare.note = (!why.is_empty()).then(|| why.into());
             }
             rare.claim = rare.claim.take().filter(|_| to == JobState::Ready);
-            rare.ended_at = to.is_final().then_some(now.wall);
+            // Whoever answers later what became of it says nothing of when that was.
+            rare.ended_at = to.is_final().then(|| rare.ended_at.unwrap_or(now.wall));
         });
         if to == JobState::Ready {
             job.eligible_at = Some(now.wall);

@@ -90,7 +90,12 @@ fn check_is_text(body: &[u8]) -> Result<(), (Option<Place>, Fault)> {
     }
     let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     if text.iter().all(|byte| byte.is_ascii_whitespace()) {
-        return Err((None, Fault::new("the script is empty")));
+        let but = match (body, text) {
+            ([], _) => "",
+            (_, []) => " but for a byte order mark",
+            _ => " but for blanks",
+        };
+        return Err((None, Fault::new(format!("the script is empty{but}"))));
     }
     if is_program(text) {
         return Ok(());

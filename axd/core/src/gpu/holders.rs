@@ -23,7 +23,7 @@ pub struct Stranger {
 /// together, in equal parts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Accounts {
-    /// Living attempts, each with all its processes.
+    /// Living attempts that were given the card, each with all its processes.
     pub jobs: BTreeMap<AttemptName, Megabytes>,
     /// All others, each with what it holds and where it was seen.
     pub strangers: BTreeMap<Stranger, Megabytes>,
@@ -34,8 +34,9 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Whose what is seen is. An attempt that does not live is none: its left-overs are strangers.
-    pub fn of(seen: &CardSeen, lives: &dyn Fn(AttemptName) -> bool) -> Accounts {
+    /// Whose what is seen is. An attempt that does not hold the card, or does not live any more, is none: what it has there
+    /// is a stranger's.
+    pub fn of(seen: &CardSeen, holds: &dyn Fn(AttemptName) -> bool) -> Accounts {
         let known: Megabytes = seen.holders.iter().filter_map(|holder| holder.used).sum();
         let rest = seen.used - known;
         let unsaid = seen.holders.iter().filter(|holder| holder.used.is_none()).count() as u64;
@@ -44,7 +45,7 @@ impl Accounts {
             Accounts { rest: if part.is_some() { Megabytes::ZERO } else { rest }, ..Accounts::default() };
         for holder in &seen.holders {
             let used = holder.used.or(part).unwrap_or_default();
-            let own = match holder.attempt.or(holder.keeper).filter(|attempt| lives(*attempt)) {
+            let own = match holder.attempt.or(holder.keeper).filter(|attempt| holds(*attempt)) {
                 Some(attempt) => this.jobs.entry(attempt).or_default(),
                 None if holder.mps => &mut this.shared,
                 None => this.strangers.entry(stranger(holder)).or_default(),
@@ -66,9 +67,17 @@ pub fn stranger(holder: &HolderSeen) -> Stranger {
 }
 
 /// `21 GB held by pid 4711 python of user li, not a job`.
-pub fn in_words(holder: &HolderSeen, used: Megabytes, name: &dyn Fn(Uid) -> Option<String>) -> String {
+pub fn in_words(
+    holder: &HolderSeen,
+    used: Megabytes,
+    name: &dyn Fn(Uid) -> Option<String>,
+    lives: &dyn Fn(AttemptName) -> bool,
+) -> String {
     let text = format!("{} held by {}", used.of_card(), who(holder, name));
     match holder.attempt {
+        Some(attempt) if lives(attempt) => {
+            text + &format!(" in {}, which was not given the card", attempt.job)
+        }
         Some(attempt) => text + &format!(", left over from {}", attempt.job),
         None => text + ", not a job",
     }
@@ -108,10 +117,8 @@ mod tests {
             used: used.map(Megabytes),
             uid: Some(Uid(1000)),
             command: Some("python".to_owned()),
-            container: None,
             attempt: of.map(attempt),
-            keeper: None,
-            mps: false,
+            ..HolderSeen::default()
         }
     }
 
@@ -134,7 +141,7 @@ mod tests {
         let accounts = Accounts::of(&card(100, vec![holder(1, Some(100), Some(1))]), &|_| false);
         assert!(accounts.jobs.is_empty());
         assert_eq!(accounts.strangers.len(), 1);
-        let words = in_words(&holder(1, None, Some(1)), Megabytes(100), &|_| None);
+        let words = in_words(&holder(1, None, Some(1)), Megabytes(100), &|_| None, &|_| false);
         assert_eq!(words, "105 MB held by pid 1 python of user 1000, left over from ax-2026-0001");
     }
 
@@ -150,9 +157,12 @@ mod tests {
     #[test]
     fn a_stranger_is_named_with_all_that_is_known() {
         let li = |_| Some("li".to_owned());
-        let words = in_words(&holder(4711, None, None), Megabytes(20_028), &li);
+        let words = in_words(&holder(4711, None, None), Megabytes(20_028), &li, &|_| true);
         assert_eq!(words, "21 GB held by pid 4711 python of user li, not a job");
         let hidden = HolderSeen { pid: 0, command: None, uid: None, ..holder(0, None, None) };
-        assert_eq!(in_words(&hidden, Megabytes(1), &li), "1 MB held by processes that are hidden, not a job");
+        assert_eq!(
+            in_words(&hidden, Megabytes(1), &li, &|_| true),
+            "1 MB held by processes that are hidden, not a job"
+        );
     }
 }

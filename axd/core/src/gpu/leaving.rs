@@ -250,12 +250,9 @@ mod tests {
             pid,
             start_ticks: start,
             used: Some(Megabytes(2048)),
-            uid: None,
             command: start.map(|_| "python".to_owned()),
-            container: None,
             attempt,
-            keeper: None,
-            mps: false,
+            ..HolderSeen::default()
         }
     }
 

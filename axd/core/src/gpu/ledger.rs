@@ -43,12 +43,21 @@ pub struct Given {
 pub struct Around<'a> {
     /// Whether an attempt lives.
     pub lives: &'a dyn Fn(AttemptName) -> bool,
+    /// Whether one that lives was given a card, by UUID: where it was not, it is a stranger like others.
+    pub holds: &'a dyn Fn(AttemptName, &str) -> bool,
     /// A user's name.
     pub name: &'a dyn Fn(Uid) -> Option<String>,
     /// How much others may hold of a card that is given out.
     pub bound: Megabytes,
     /// For so long nothing may happen before a suspect card is trusted again.
     pub patience: Span,
+}
+
+impl Around<'_> {
+    /// Whether an attempt was given the card that is seen, and lives.
+    fn holders_of<'s>(&'s self, seen: &'s CardSeen) -> impl Fn(AttemptName) -> bool + 's {
+        move |attempt| (self.lives)(attempt) && (self.holds)(attempt, &seen.uuid)
+    }
 }
 
 /// Something that matters.
@@ -170,7 +179,7 @@ impl Ledger {
                     let own = used.entry(attempt).or_default();
                     *own = mem.max(*own);
                 }
-                for (attempt, now) in Accounts::of(seen, around.lives).jobs {
+                for (attempt, now) in Accounts::of(seen, &around.holders_of(seen)).jobs {
                     let peak = self.peaks.entry(attempt).or_default();
                     *peak = now.max(*peak);
                 }
@@ -235,7 +244,8 @@ fn trouble(signs: &Signs) -> Option<String> {
 
 impl OneCard {
     fn enter(&mut self, seen: &CardSeen, around: &Around<'_>) {
-        let accounts = Accounts::of(seen, around.lives);
+        let holds = around.holders_of(seen);
+        let accounts = Accounts::of(seen, &holds);
         self.samples = (self.samples + 1).min(WINDOW);
         let driver = self.driver.map_or(accounts.rest, |least| least.min(accounts.rest));
         let driver = accounts.drivers(driver);
@@ -253,7 +263,7 @@ impl OneCard {
         }
         // A job's processes come and go; a job that is over, or a stranger, has gone with them.
         self.holders.retain(|holder, series| match holder {
-            Holder::Job(attempt) => (around.lives)(*attempt),
+            Holder::Job(attempt) => holds(*attempt),
             Holder::Stranger(_) => !series.has_gone(),
         });
         self.unexplained.push(accounts.rest - driver);
@@ -334,7 +344,7 @@ impl OneCard {
         let named = strangers.iter().filter(|(_, mem)| *mem >= NAMED);
         let words = named.clone().filter_map(|(who, mem)| {
             let holder = seen.holders.iter().find(|holder| stranger(holder) == *who)?;
-            Some(in_words(holder, *mem, around.name))
+            Some(in_words(holder, *mem, around.name, around.lives))
         });
         let mut holders: Vec<String> = words.collect();
         if holders.is_empty() && foreign >= NAMED {
@@ -355,7 +365,8 @@ impl OneCard {
 
 /// Those that have a card open without memory there, by what they are.
 fn openers(seen: &CardSeen, around: &Around<'_>) -> Vec<String> {
-    let foreign = seen.openers.iter().filter(|opener| opener.attempt.is_none_or(|of| !(around.lives)(of)));
+    let holds = around.holders_of(seen);
+    let foreign = seen.openers.iter().filter(|opener| opener.attempt.is_none_or(|of| !holds(of)));
     foreign.take(OPENERS).map(|opener| who(opener, around.name)).collect()
 }
 

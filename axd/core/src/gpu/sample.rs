@@ -64,8 +64,8 @@ pub struct CardSeen {
     pub xids: Vec<u32>,
 }
 
-/// A process with memory on a card.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A process with memory on a card. By default one that is hidden, of which nothing is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HolderSeen {
     /// Its number on the host; 0 if it is hidden from us.
     pub pid: i32,

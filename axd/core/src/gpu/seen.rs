@@ -89,17 +89,7 @@ mod tests {
     }
 
     fn holder(of: u32, used: Option<u64>) -> HolderSeen {
-        HolderSeen {
-            pid: 1,
-            start_ticks: None,
-            used: used.map(Megabytes),
-            uid: None,
-            command: None,
-            container: None,
-            attempt: Some(attempt(of)),
-            keeper: None,
-            mps: false,
-        }
+        HolderSeen { pid: 1, used: used.map(Megabytes), attempt: Some(attempt(of)), ..HolderSeen::default() }
     }
 
     fn card(uuid: &str, holders: Vec<HolderSeen>, load: u32) -> CardSeen {

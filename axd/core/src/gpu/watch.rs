@@ -149,12 +149,8 @@ mod tests {
             pid: 1,
             start_ticks: Some(1),
             used: used.map(Megabytes),
-            uid: None,
-            command: None,
-            container: None,
             attempt,
-            keeper: None,
-            mps: false,
+            ..HolderSeen::default()
         }
     }
 

@@ -108,6 +108,9 @@ impl Asks<'_> {
 
     /// With whom it would share a card. Who gets a whole one for a slice shares it with nobody.
     pub fn company(&self, card: &Card, reserve: u32) -> Company {
+        if self.mps.is_none() {
+            return Company::Anybody;
+        }
         let demand = self.request.cards.as_ref().and_then(|wanted| card.demand(wanted, reserve));
         let slice = demand.and_then(|demand| demand.slice);
         slice.and(self.mps_on(card)).map_or(Company::Anybody, Company::Mps)

@@ -268,6 +268,13 @@ pub struct AttemptEnd {
     pub card_peak: Option<Megabytes>,
 }
 
+impl AttemptEnd {
+    /// An end of which nothing more is known.
+    pub fn of(outcome: Outcome) -> AttemptEnd {
+        AttemptEnd { outcome, exit_code: None, signal: None, message: None, card_peak: None }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

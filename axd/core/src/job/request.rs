@@ -349,12 +349,15 @@ fn share(of: Megabytes, part: f64) -> Megabytes {
     Megabytes((of.0 as f64 * part.min(1.0)) as u64)
 }
 
-/// `--time`, else the queue's, else `policy.task_timeout`, else none.
+/// `--time`, else the queue's, else `policy.task_timeout`, else none; what nobody asked for is cut to the longest that the
+/// queue takes.
 fn time_limit(spec: &JobSpec, config: &Config, queue: &Queue) -> Result<Option<Span>, Unmeetable> {
     let wanted = match spec.timing.limit {
         Some(TimeLimit::After(span)) => Some(span),
         Some(TimeLimit::Unlimited) => None,
-        None => queue.default_time.or(queue.max_time).or(config.policy.task_timeout),
+        None => {
+            queue.default_time.or_else(|| config.policy.task_timeout.into_iter().chain(queue.max_time).min())
+        }
     };
     match (wanted, queue.max_time) {
         (Some(span), Some(max)) if span > max => {

@@ -228,12 +228,16 @@ fn known(snapshot: &Snapshot, found: Found) -> Cow<'_, BTreeMap<HostName, Known>
 }
 
 /// The jobs that a restart needs, without pauses that have passed, and what only somebody who looks on can know.
-fn living(snapshot: &Snapshot, now: Now, found: Found) -> BTreeMap<JobNumber, Cow<'_, Job>> {
+fn living<'s>(snapshot: &'s Snapshot, now: Now, found: Found) -> BTreeMap<JobNumber, Cow<'s, Job>> {
     let lives = |job: &&Job| !job.state.is_final() || job.state == JobState::FailedUnknownState;
     let rested = |job: &Job| job.rare.backoff_until.is_some_and(|until| until <= now.boot);
     let idle = |job: &Job| job.attempt.as_deref().is_some_and(|attempt| !attempt.idle.is_none());
-    let kept = |job| {
+    let kept = |job: &'s Job| {
         let mut kept = Cow::Borrowed(job);
+        // It follows from the configuration, and is not written down.
+        if kept.bounds.is_some() {
+            kept.to_mut().bounds = None;
+        }
         if rested(job) {
             kept.to_mut().rare.change(|rare| rare.backoff_until = None);
         }

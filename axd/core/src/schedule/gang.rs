@@ -1,14 +1,20 @@
 //! Several nodes at one instant: a place on each of them, or none at all. On each node the rules are those of a single
-//! place; the nodes with the best places are taken.
+//! place; the nodes with the best places are taken. What has room now, and which nodes have it first, is looked for along
+//! the index of the nodes.
 
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use crate::job::bounds::Asks;
 use crate::node::{At, Node, Nodes};
 use crate::time::{Span, WallTime};
 
-use super::placement::{Place, Rules, Score, Search};
-use super::timeline::{Ends, Timeline, Usage};
+use super::placement::{Place, Rules, Score, Search, is_indexed};
+use super::timeline::{Ends, Timeline};
+
+mod room;
+mod shared;
+
+use shared::Watched;
 
 /// Where a job runs: a place on each of its nodes, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +66,10 @@ impl Rules {
             return self.place(nodes, timeline, asks, from, length).map(Places::from);
         }
         let search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
-        search.best_of(candidates(nodes, asks).into_iter(), from, asks.nodes.max)
+        match from <= timeline.now() && names_none(asks) && is_indexed(asks) {
+            true => search.best_now(&nodes.room()),
+            false => search.best_of(candidates(nodes, asks).into_iter(), from, asks.nodes.max),
+        }
     }
 
     /// The first instant after now, and not before `not_before`, at which a request that does not fit now does, and
@@ -88,9 +97,11 @@ impl Rules {
         instants.retain(|at| *at <= latest && *at >= not_before && (later || *at > timeline.now()));
         instants.sort_unstable();
         instants.dedup();
+        let mut watched: Vec<Watched> = begins.shared.iter().map(|at| search.watched(*at)).collect();
         instants.into_iter().find_map(|at| {
             let own = begins.own.iter().filter(|(from, _)| *from <= at).map(|(_, node)| *node);
-            if own.clone().count() + begins.shared.len() < asks.nodes.min as usize {
+            let missing = (asks.nodes.min as usize).saturating_sub(own.clone().count());
+            if begins.shared.len() < missing || !search.has_room_on(&mut watched, missing, at) {
                 return None;
             }
             let places = search.best_of(own.chain(begins.shared.iter().copied()), at, asks.nodes.min)?;
@@ -104,6 +115,11 @@ pub fn fits_nowhere<'a>(nodes: &Nodes, asks: impl Into<Asks<'a>>, reserve: u32) 
     let asks = asks.into();
     let needed = asks.nodes.min as usize;
     nodes.iter().filter(|node| node.could_ever_hold(asks, reserve)).take(needed).count() < needed
+}
+
+/// Whether a request may run on any node, as far as it and its limits name some.
+fn names_none(asks: Asks<'_>) -> bool {
+    asks.request.only_nodes.is_empty() && asks.only.is_none()
 }
 
 /// The nodes that a request may run on, by position, as far as it or its limits name them.
@@ -154,7 +170,11 @@ impl Earliest {
 impl Search<'_> {
     /// The nodes with the best places, at least as many as are needed.
     fn best_of(&self, nodes: impl Iterator<Item = usize>, from: WallTime, most: u32) -> Option<Places> {
-        let mut found: Vec<(Score, Place)> = nodes.filter_map(|node| self.place_on(node, from)).collect();
+        let found = nodes.filter_map(|node| self.place_on(node, from)).collect();
+        self.best_among(found, most)
+    }
+
+    fn best_among(&self, mut found: Vec<(Score, Place)>, most: u32) -> Option<Places> {
         if found.len() < self.asks.nodes.min as usize {
             return None;
         }
@@ -168,6 +188,9 @@ impl Search<'_> {
         let now = self.timeline.now();
         let mut first = Earliest { count: self.asks.nodes.min as usize, known: BinaryHeap::new() };
         let (mut own, mut shared, mut full) = (Vec::new(), Vec::new(), Vec::new());
+        if names_none(self.asks) && is_indexed(self.asks) {
+            return self.begins_by_room(nodes, not_before);
+        }
         for position in candidates(nodes, self.asks) {
             if self.timeline.has_reservations(position) {
                 shared.push(position);
@@ -188,13 +211,40 @@ impl Search<'_> {
             }
             return Begins { own, shared, enough: first.enough() };
         }
+        let is_full = |position| full.binary_search(&position).is_ok();
+        self.first_to_end(nodes, &is_full, (&mut own, &mut first), not_before);
+        Begins { own, shared, enough: first.enough() }
+    }
+
+    /// The same along what is known of the nodes: those with room now, those of which something is reserved, and of the
+    /// others those that matter.
+    fn begins_by_room(&self, nodes: &Nodes, not_before: WallTime) -> Begins {
+        let from = not_before.max(self.timeline.now());
+        let mut first = Earliest { count: self.asks.nodes.min as usize, known: BinaryHeap::new() };
+        let have = self.with_room(&nodes.room(), usize::MAX);
+        let with_room: BTreeSet<usize> = have.iter().map(|(_, place)| place.node).collect();
+        let mut own: Vec<(WallTime, usize)> = with_room.iter().map(|position| (from, *position)).collect();
+        own.iter().for_each(|(from, _)| first.add(*from));
+        let is_full = |position| !with_room.contains(&position) && !self.timeline.has_reservations(position);
+        self.first_to_end(nodes, &is_full, (&mut own, &mut first), not_before);
+        Begins { own, shared: self.timeline.reserved().collect(), enough: first.enough() }
+    }
+
+    /// Of the nodes that are full those that have room in time.
+    fn first_to_end(
+        &self,
+        nodes: &Nodes,
+        is_full: &dyn Fn(usize) -> bool,
+        (own, first): (&mut Vec<(WallTime, usize)>, &mut Earliest),
+        not_before: WallTime,
+    ) {
         let wants = self.rules.wants(&nodes.room(), self.asks.request);
         for want in wants {
             nodes.by_bound(want, |bound, at: At| {
                 let hopeless = first.enough().is_some_and(|enough| bound > enough);
                 let position = at as usize;
                 if !hopeless
-                    && full.binary_search(&position).is_ok()
+                    && is_full(position)
                     && let Some(at) = self.free_from(position)
                 {
                     own.push((at.max(not_before), position));
@@ -203,7 +253,6 @@ impl Search<'_> {
                 !hopeless
             });
         }
-        Begins { own, shared, enough: first.enough() }
     }
 
     /// When a node that has no room now, and nothing reserved, has it by the ends of what it holds.
@@ -214,8 +263,7 @@ impl Search<'_> {
         }
         let mut ends = Ends::of(node, self.timeline);
         while let Some(at) = ends.advance() {
-            let usage: &Usage = ends.usage();
-            if self.rules.choose(position, node, self.asks, usage).is_some() {
+            if self.rules.fits_beside(node, self.asks, ends.usage()) {
                 return Some(at);
             }
         }

@@ -7,18 +7,21 @@
 //! of the nodes; the other rules look at all of them.
 
 mod fragmenting;
+mod glance;
 
 use std::cmp::Reverse;
 
 use crate::config::Packing;
 use crate::job::bounds::Asks;
-use crate::job::request::{CardRequest, Request};
+use crate::job::request::Request;
 use crate::node::{At, Card, CardDemand, CardUse, Company, Node, Nodes, Room, Topology, Want};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
 use super::fragmentation::{Mix, Typical};
 use super::timeline::{Ends, Timeline, Usage};
+
+pub(super) use glance::Glance;
 
 /// A place for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +54,16 @@ impl Rules {
         Rules { packing, reserve, typical }
     }
 
+    /// The rule of which place is the best.
+    pub(super) fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// Percent of a card that slices may not take.
+    pub(super) fn reserve(&self) -> u32 {
+        self.reserve
+    }
+
     /// The best place on one node for a request from `from` on for `length`.
     pub fn place<'a>(
         &self,
@@ -67,7 +80,7 @@ impl Rules {
             search.all(request.only_nodes.iter().filter_map(|name| nodes.position(name)), from);
         } else if let Some(only) = asks.only {
             search.all(only.keys().filter_map(|name| nodes.position(name)), from);
-        } else if from <= timeline.now() && !request.exclusive && asks.mps.is_none() {
+        } else if from <= timeline.now() && is_indexed(asks) {
             let room = nodes.room();
             if self.packing == Packing::Best {
                 search.along(&room);
@@ -164,10 +177,30 @@ impl Rules {
         if request.cpus > node.free_cpus() || request.ram > node.free_ram() {
             return false;
         }
-        let Some(wanted) = &request.cards else { return true };
-        let fits = |at: &usize| self.fit(node, *at, node.cards_used()[*at], asks).is_some();
-        let cards = 0..node.inventory.cards.len();
-        cards.filter(fits).take(wanted.count as usize).count() == wanted.count as usize
+        self.has_cards(node, asks, node.cards_used())
+    }
+
+    /// Whether a request fits on a node with so much of it used.
+    pub(super) fn fits_beside(&self, node: &Node, asks: Asks<'_>, used: &Usage) -> bool {
+        let has = &node.inventory;
+        let (cpus, ram) = (has.cpus_for(asks.request), has.ram_for(asks.request));
+        used.cpus + cpus <= has.cpus && used.ram + ram <= has.ram && self.has_cards(node, asks, &used.cards)
+    }
+
+    fn has_cards(&self, node: &Node, asks: Asks<'_>, used: &[CardUse]) -> bool {
+        let Some(wanted) = &asks.request.cards else { return true };
+        let (count, all) = (wanted.count as usize, used.len());
+        let mut fitting = 0;
+        for (at, used) in used.iter().enumerate() {
+            if fitting + all - at < count {
+                return false;
+            }
+            fitting += usize::from(self.fit(node, at, *used, asks).is_some());
+            if fitting >= count {
+                return true;
+            }
+        }
+        fitting >= count
     }
 
     /// A card with so much used of it, if a share of the request fits.
@@ -275,33 +308,13 @@ fn place_of(node: usize, cards: &[Fit]) -> Place {
 }
 
 /// How much of a card has to be free for a demand.
-fn least_free(card: &Card, demand: CardDemand) -> Megabytes {
+pub(super) fn least_free(card: &Card, demand: CardDemand) -> Megabytes {
     card.mem - demand.limit + demand.charge
 }
 
-/// What the index says of nodes, for a request.
-struct Glance<'a> {
-    rules: &'a Rules,
-    room: &'a Room,
-    asks: Asks<'a>,
-}
-
-impl Glance<'_> {
-    /// Whether a node has room, whoever has reserved it.
-    fn could(&self, position: usize) -> bool {
-        let (room, request) = (self.room, self.asks.request);
-        let entry = room.of(position as At);
-        let fits = |wanted: &CardRequest, sort: usize| {
-            let card = &room.sorts()[sort].card;
-            let enough = |demand: CardDemand| match demand.slice {
-                None => entry.empty >= wanted.count,
-                Some(_) => entry.has(wanted.count as usize, least_free(card, demand)),
-            };
-            card.demand(wanted, self.rules.reserve).is_some_and(enough)
-        };
-        let cards = request.cards.as_ref().zip(entry.sort);
-        entry.free_cpus >= request.cpus && cards.is_none_or(|(wanted, sort)| fits(wanted, sort))
-    }
+/// Whether what the index says of nodes holds for a request that may run on any of them.
+pub(super) fn is_indexed(asks: Asks<'_>) -> bool {
+    !asks.request.exclusive && asks.mps.is_none()
 }
 
 /// A search for the earliest and best place for something of a length.
@@ -359,7 +372,7 @@ impl Search<'_> {
     }
 
     /// Whether it is worth asking a node without reservations.
-    fn may(&self, room: &Room, at: At) -> bool {
+    pub(super) fn may(&self, room: &Room, at: At) -> bool {
         room.of(at).free_cpus >= self.asks.request.cpus && !self.timeline.has_reservations(at as usize)
     }
 
@@ -430,11 +443,18 @@ impl Search<'_> {
         if !self.rules.could_hold(node, self.asks) {
             return;
         }
-        let at_first = (not_before > now).then_some(not_before);
-        let later =
-            self.timeline.changes(position, node, self.latest()).into_iter().filter(|at| *at > not_before);
-        for at in at_first.into_iter().chain(later) {
-            let found = self.place_on(position, at);
+        if not_before > now {
+            let found = self.place_on(position, not_before);
+            if self.keep_better(not_before, found) {
+                return;
+            }
+        }
+        let (latest, future) = (self.latest(), self.timeline.future(position, node));
+        let (rules, asks) = (self.rules, self.asks);
+        let fits = |usage: &Usage| rules.fits_beside(node, asks, usage);
+        let mut begins = future.begins_after(not_before, self.length);
+        while let Some((at, peak)) = begins.next(latest, fits) {
+            let found = self.rules.choose(position, node, self.asks, &peak);
             if self.keep_better(at, found) {
                 return;
             }
@@ -450,7 +470,7 @@ impl Search<'_> {
         let latest = self.latest();
         let mut ends = Ends::of(node, self.timeline);
         while let Some(at) = ends.advance().filter(|at| *at <= latest) {
-            if at < bound {
+            if at < bound || !self.rules.fits_beside(node, self.asks, ends.usage()) {
                 continue;
             }
             let found = self.rules.choose(position, node, self.asks, ends.usage());

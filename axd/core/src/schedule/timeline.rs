@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::id::JobNumber;
@@ -117,7 +118,7 @@ impl<'a> Ends<'a> {
 
 /// A node's future: each step holds until the next.
 #[derive(Debug, Clone)]
-struct Profile(Vec<(WallTime, Usage)>);
+pub(super) struct Profile(Vec<(WallTime, Usage)>);
 
 impl Profile {
     fn of(node: &Node, timeline: &Timeline) -> Profile {
@@ -150,18 +151,81 @@ impl Profile {
         }
     }
 
-    /// The most that is used in a while.
-    fn peak(&self, from: WallTime, length: Span) -> Usage {
+    /// The steps of a while.
+    fn steps_of(&self, from: WallTime, length: Span) -> Range<usize> {
         let end = from + length;
         let first = match self.0.binary_search_by_key(&from, |(at, _)| *at) {
             Ok(position) => position,
             Err(position) => position.saturating_sub(1),
         };
-        let mut peak = self.0[first].1.clone();
-        for (_, usage) in self.0[first + 1..].iter().take_while(|(at, _)| *at < end) {
-            peak.raise_to(usage);
-        }
+        let more = self.0[first + 1..].iter().take_while(|(at, _)| *at < end).count();
+        first..first + 1 + more
+    }
+
+    /// The most that is used in some steps, of which there is one at least.
+    fn peak_of(&self, steps: Range<usize>) -> Usage {
+        let mut peak = self.0[steps.start].1.clone();
+        self.0[steps.start + 1..steps.end].iter().for_each(|(_, usage)| peak.raise_to(usage));
         peak
+    }
+
+    /// The most that is used in a while.
+    fn peak(&self, from: WallTime, length: Span) -> Usage {
+        self.peak_of(self.steps_of(from, length))
+    }
+
+    /// The steps at whose beginning something of a length may begin, after an instant.
+    pub(super) fn begins_after(&self, after: WallTime, length: Span) -> Begins<'_> {
+        let next = self.0.partition_point(|(at, _)| *at <= after).max(1);
+        Begins { steps: self, length, next, fitting: next }
+    }
+
+    /// Whether something of a length fits if it begins then, and before which instant that stays as it is; `fits` says so
+    /// of what is used at most.
+    pub(super) fn fits_from(
+        &self,
+        from: WallTime,
+        length: Span,
+        fits: impl Fn(&Usage) -> bool,
+    ) -> (bool, WallTime) {
+        let steps = self.steps_of(from, length);
+        let time = |step: usize| self.0.get(step).map(|(at, _)| *at);
+        let left = time(steps.start + 1).unwrap_or(WallTime(i64::MAX));
+        let joined = time(steps.end).map_or(left, |at| from + (at - (from + length)) + Span(1));
+        let all = steps.clone().all(|step| fits(&self.0[step].1));
+        (all && fits(&self.peak_of(steps)), left.min(joined))
+    }
+}
+
+/// Where something of a length may begin in a node's future.
+pub(super) struct Begins<'a> {
+    steps: &'a Profile,
+    length: Span,
+    next: usize,
+    /// The steps from the next one up to this one have room.
+    fitting: usize,
+}
+
+impl Begins<'_> {
+    /// The next step, not after `latest`, from whose beginning on each one for that length has room, with the most that
+    /// is used meanwhile, beside which there may be none. Each is asked once: a step without room is one for all that
+    /// begin before it.
+    pub(super) fn next(
+        &mut self,
+        latest: WallTime,
+        fits: impl Fn(&Usage) -> bool,
+    ) -> Option<(WallTime, Usage)> {
+        loop {
+            let first = self.next;
+            let at = self.steps.0.get(first).map(|(at, _)| *at).filter(|at| *at <= latest)?;
+            let steps = self.steps.steps_of(at, self.length);
+            let full = (self.fitting.max(first)..steps.end).find(|step| !fits(&self.steps.0[*step].1));
+            self.next = full.unwrap_or(first) + 1;
+            self.fitting = self.next.max(steps.end.min(full.unwrap_or(usize::MAX)));
+            if full.is_none() {
+                return Some((at, self.steps.peak_of(steps)));
+            }
+        }
     }
 }
 
@@ -241,7 +305,8 @@ impl Timeline {
         self.kept.contains_key(&node)
     }
 
-    fn profile(&self, position: usize, node: &Node) -> Rc<Profile> {
+    /// What is used of a node from now on, as far as is known.
+    pub(super) fn future(&self, position: usize, node: &Node) -> Rc<Profile> {
         let make = || {
             let mut profile = Profile::of(node, self);
             for reservation in self.kept.get(&position).into_iter().flatten() {
@@ -254,12 +319,12 @@ impl Timeline {
 
     /// The most that is used of a node from `from` on for `length`, as far as is known.
     pub fn peak(&self, position: usize, node: &Node, from: WallTime, length: Span) -> Usage {
-        self.profile(position, node).peak(from, length)
+        self.future(position, node).peak(from, length)
     }
 
     /// The instants after now at which the use of a node changes, in order, none after `latest`.
     pub fn changes(&self, position: usize, node: &Node, latest: WallTime) -> Vec<WallTime> {
-        let profile = self.profile(position, node);
+        let profile = self.future(position, node);
         let steps = profile.0.iter().map(|(at, _)| *at).skip(1);
         steps.take_while(|at| *at <= latest).collect()
     }

@@ -18,7 +18,7 @@ use crate::time::Span;
 /// Jobs that are not worth a look are passed one by one so often; leaping would take longer for less.
 const PATIENCE: usize = 256;
 
-/// Jobs that are read ahead of a user at a time.
+/// Jobs that are read ahead of a user at a time, at most: of most users few are asked for.
 const AHEAD: usize = 32;
 
 /// A walk along the waiting jobs. It survives that jobs it has passed are taken out.
@@ -55,6 +55,8 @@ pub(super) struct Head {
     /// What is taken off the value of the user's ranks.
     bonus: i64,
     ahead: VecDeque<(Rank, Waiting)>,
+    /// So many are read next, at most.
+    read_next: usize,
     last: Option<Rank>,
     drained: bool,
     /// Its jobs are left out, and charged no more.
@@ -68,7 +70,16 @@ type WorthOf<'a> = &'a dyn Fn(ShapeId) -> Worth;
 
 impl Head {
     pub(super) fn new(user: Uid, bonus: i64) -> Head {
-        Head { user, bonus, ahead: VecDeque::new(), last: None, drained: false, left: false, front: None }
+        Head {
+            user,
+            bonus,
+            ahead: VecDeque::new(),
+            read_next: 1,
+            last: None,
+            drained: false,
+            left: false,
+            front: None,
+        }
     }
 
     pub(super) fn user(&self) -> Uid {
@@ -87,8 +98,8 @@ impl Head {
 
     fn first(&mut self, queue: &QueueName, order: &WaitingOrder) -> Option<Rank> {
         if self.ahead.is_empty() && !self.drained {
-            // Most are never asked for more than their first.
-            let most = if self.last.is_none() { 1 } else { AHEAD };
+            let most = self.read_next;
+            self.read_next = (2 * most).min(AHEAD);
             if let Some(lane) = order.lane(queue, self.user) {
                 lane.read(self.last.as_ref(), most, |rank, waiting| self.ahead.push_back((rank, waiting)));
             }

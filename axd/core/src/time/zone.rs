@@ -43,6 +43,16 @@ impl Zone {
         Zone { origin: WallTime(self.origin.0 + origin.0), offsets: self.offsets.clone() }
     }
 
+    /// Whether two clocks show the same all the time from an instant to another, not counted from their origins: how far
+    /// their tables go back and ahead is nobody's business.
+    pub fn goes_like(&self, other: &Zone, from: WallTime, until: WallTime) -> bool {
+        let changes = |zone: &Zone| -> Vec<Offset> {
+            let within = zone.offsets.iter().filter(|offset| from < offset.from && offset.from <= until);
+            within.copied().collect()
+        };
+        self.ahead(from) == other.ahead(from) && changes(self) == changes(other)
+    }
+
     /// Milliseconds by which the clock is ahead at an instant.
     fn ahead(&self, at: WallTime) -> i64 {
         let later = self.offsets.partition_point(|offset| offset.from <= at);
@@ -113,6 +123,23 @@ mod tests {
         }
         assert_eq!(zone.day(at("2026-01-15T23:30:00Z")), day("2026-01-16T00:00:00Z"));
         assert_eq!(Zone::default().instant(3, 60), WallTime(3 * DAY + 3_600_000));
+    }
+
+    #[test]
+    fn tables_of_another_length_are_the_same_clock() {
+        let change = |from, seconds| Offset { from: at(from), seconds };
+        let (summer, winter) = (change("2026-03-29T01:00:00Z", 7200), change("2026-10-25T01:00:00Z", 3600));
+        let (now, until) = (at("2026-05-01T00:00:00Z"), at("2027-01-01T00:00:00Z"));
+        for (other, same) in [
+            (Zone::of([summer, winter, change("2027-03-28T01:00:00Z", 7200)]), true),
+            (Zone::of([change("2026-04-01T00:00:00Z", 7200), winter]), true),
+            (Zone::of([summer]), false),
+            (Zone::of([change("2026-03-29T01:00:00Z", 3600), winter]), false),
+            (Zone::of([summer, change("2026-10-26T01:00:00Z", 3600)]), false),
+            (Zone::default(), false),
+        ] {
+            assert_eq!(berlin().goes_like(&other, now, until), same, "{other:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod learning;
 mod limits;
 mod mps;
 mod overuse;
+mod replayed;
 mod room;
 mod shares;
 mod trouble;
@@ -68,17 +69,7 @@ fn owner(uid: u32) -> Owner {
 }
 
 fn submission(key: u128, request: Request) -> Submission {
-    Submission {
-        key: SubmissionKey(key),
-        owner: owner(1000),
-        name: "job".into(),
-        thing: None,
-        queue: "default".parse().unwrap(),
-        groups: Vec::new(),
-        year: 2026,
-        request,
-        hold: false,
-    }
+    Submission::new(SubmissionKey(key), owner(1000), "job", "default".parse().unwrap(), 2026, request)
 }
 
 fn at(ms: u64) -> Now {

@@ -68,6 +68,8 @@ pub(crate) struct Frame {
     pub(crate) limits: bool,
     /// Many jobs have daily hours, or a deadline.
     pub(crate) hours: bool,
+    /// The reference has to find the very places that are taken: not by fragmentation, which it can't.
+    pub(crate) known_places: bool,
 }
 
 /// A configuration.
@@ -82,7 +84,10 @@ pub(crate) fn config(bits: u64, frame: Frame) -> Config {
     }
     policy.reservations = chance.of(&[1, 0, 2, 8]);
     policy.cost = chance.of(&[Cost::Area, Cost::Count]);
-    policy.packing = chance.of(&[Packing::Best, Packing::First, Packing::Worst]);
+    policy.packing = chance.of(&[Packing::Best, Packing::First, Packing::Worst, Packing::Fgd]);
+    if frame.known_places && policy.packing == Packing::Fgd {
+        policy.packing = Packing::Best;
+    }
     policy.preemption = frame.preemption.unwrap_or(chance.below(2) == 1);
     policy.max_preemptions = chance.of(&[2, 1]);
     policy.starvation_bound = chance.of(&[Some(Span::seconds(100)), None, Some(Span::seconds(6000))]);
@@ -251,15 +256,7 @@ pub(crate) fn plain(cpus: u32, ram: u64, priority: u8, seconds: u64) -> Request 
 
 /// A submission of that request.
 pub(crate) fn of(key: u128, user: u32, queue: QueueName, request: Request, hold: bool) -> Submission {
-    Submission {
-        key: SubmissionKey(key),
-        owner: Owner { uid: Uid(user), name: Arc::from(format!("user{user}")) },
-        name: "job".into(),
-        thing: None,
-        queue,
-        groups: if user == 1001 { vec!["students".into()] } else { Vec::new() },
-        year: 2026,
-        request,
-        hold,
-    }
+    let owner = Owner { uid: Uid(user), name: Arc::from(format!("user{user}")) };
+    let groups = if user == 1001 { vec!["students".into()] } else { Vec::new() };
+    Submission { groups, hold, ..Submission::new(SubmissionKey(key), owner, "job", queue, 2026, request) }
 }

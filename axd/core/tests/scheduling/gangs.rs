@@ -138,7 +138,7 @@ proptest! {
 
     #[test]
     fn law_21_places_are_kept_from_the_first_instant_at_which_all_that_it_needs_are_free(history in history(40)) {
-        let frame = Frame { preemption: Some(false), ..Frame::default() };
+        let frame = Frame { preemption: Some(false), known_places: true, ..Frame::default() };
         let mut ledger = Ledger::default();
         World::play(history.0, frame, history.1, &mut |seen| {
             ledger.follow(seen, &mut |_, _| {});

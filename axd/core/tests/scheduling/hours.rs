@@ -1,4 +1,4 @@
-//! Law 18: whoever has daily hours or a deadline starts only in time to be over in time, waits for nothing of its own when
+//! Law 24: whoever has daily hours or a deadline starts only in time to be over in time, waits for nothing of its own when
 //! it may start, is over when it has to be, and is given up when it can't be. By the clock of UTC.
 
 use ax_core::controller::{Controller, Decision};
@@ -89,13 +89,14 @@ const WITH_HOURS: Frame = Frame {
     calm: false,
     limits: false,
     hours: true,
+    known_places: false,
 };
 
 proptest! {
     #![proptest_config(histories())]
 
     #[test]
-    fn law_18_hours_and_deadlines_are_kept(history in history(50)) {
+    fn law_24_hours_and_deadlines_are_kept(history in history(50)) {
         World::play(history.0, WITH_HOURS, history.1, &mut |seen| {
             for decision in seen.out {
                 let job = decision.touches().and_then(|id| seen.controller.job(id.number));

@@ -1,5 +1,6 @@
-//! Law 16: limits on what queues, users and groups hold, of whole nodes all that they have, are kept whenever anything starts, who waits for one is told, and what is kept up to date of them
-//! is what would be found anew. Law 17: a card under MPS is one user's at a time, and nobody else's slices are on it.
+//! Law 22: limits on what queues, users and groups hold, of whole nodes all that they have, are kept whenever anything
+//! starts, who waits for one is told, and what is kept up to date of them is what would be found anew. Law 23: a card
+//! under MPS is one user's at a time, and nobody else's slices are on it.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,7 @@ const LIMITED: Frame = Frame {
     calm: false,
     limits: true,
     hours: false,
+    known_places: false,
 };
 
 /// Of each limit that concerns a job: the names of cards, and how many.
@@ -157,7 +159,7 @@ proptest! {
     #![proptest_config(histories())]
 
     #[test]
-    fn law_17_a_card_under_mps_is_one_user_s_at_a_time(history in history(60)) {
+    fn law_23_a_card_under_mps_is_one_user_s_at_a_time(history in history(60)) {
         let mut ledger = Ledger::default();
         World::play(history.0, LIMITED, history.1, &mut |seen| {
             ledger.follow(seen, &mut |ledger, decision| {
@@ -170,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn law_16_limits_on_cards_hold_whenever_anything_starts(history in history(40)) {
+    fn law_22_limits_on_cards_hold_whenever_anything_starts(history in history(40)) {
         let mut ledger = Ledger::default();
         let mut jobs: BTreeMap<u32, Job> = BTreeMap::new();
         World::play(history.0, LIMITED, history.1, &mut |seen| {
@@ -187,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn law_16_what_is_kept_of_limits_is_as_if_made_anew_and_who_waits_is_told(history in history(25)) {
+    fn law_22_what_is_kept_of_limits_is_as_if_made_anew_and_who_waits_is_told(history in history(25)) {
         World::play(history.0, LIMITED, history.1, &mut |seen| {
             is_as_if_made_anew(seen.controller);
             let told = seen.controller.explain_waiting(seen.now).map(|(job, told)| (job.id, told));

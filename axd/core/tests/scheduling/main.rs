@@ -1,5 +1,6 @@
 //! What must hold of every schedule, whatever happens: each law is tried on random histories of a small cluster,
-//! with checkers that know the log of events and decisions and none of the code that decides.
+//! with checkers that know the log of events and decisions and none of the code that decides. Law 16 is the reference
+//! simulator's: `tests/simulation`. Each law has one number, by which tests/mutants finds its tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod chance;

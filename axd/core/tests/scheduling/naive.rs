@@ -215,9 +215,9 @@ impl<'a> Plan<'a> {
             let mem = |at: usize| std::cmp::Reverse(has.cards[at].mem.0);
             match policy.packing {
                 Packing::First => {}
-                Packing::Best => cards.sort_by_key(|(at, left, _)| (*left, *at)),
+                // By fragmentation others may be taken: whether a job fits is the same.
+                Packing::Best | Packing::Fgd => cards.sort_by_key(|(at, left, _)| (*left, *at)),
                 Packing::Worst => cards.sort_by_key(|(at, _, _)| (taken.cards[*at], mem(*at), *at)),
-                Packing::Fgd => unreachable!("no history here uses it"),
             }
             cards.truncate(request.cards.as_ref().map_or(0, |wanted| wanted.count as usize));
             let left: i64 = cards.iter().map(|(_, left, _)| *left as i64).sum();
@@ -229,10 +229,9 @@ impl<'a> Plan<'a> {
             let spare = if request.cards.is_some() { 0 } else { i64::from(has.cpus - taken.cpus) };
             let at = cards.iter().map(|(at, _, _)| *at).collect();
             let score = match policy.packing {
-                Packing::Best => (left, empty, spare, node, at),
+                Packing::Best | Packing::Fgd => (left, empty, spare, node, at),
                 Packing::Worst => (-left, 0, -spare, node, at),
                 Packing::First => (0, 0, 0, node, at),
-                Packing::Fgd => unreachable!("no history here uses it"),
             };
             let (cpus, ram) = of_node(has, request);
             let cards = cards.iter().map(|(at, _, charge)| (has.cards[*at].index, *charge)).collect();

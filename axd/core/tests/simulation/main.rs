@@ -2,6 +2,7 @@
 //! same cards, and the same measures, wherever both follow the same rules.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod batsim;
 mod hours;
 mod oracle;
 

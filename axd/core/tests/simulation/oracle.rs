@@ -13,13 +13,17 @@ use serde_json::Value;
 
 use crate::span;
 
+/// A fixture, packed or not.
+pub(crate) fn unpacked(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/scheduling").join(file);
+    let unpacked = Command::new("gzip").arg("-dcf").arg(&path).output().unwrap();
+    assert!(unpacked.status.success(), "{path:?}");
+    String::from_utf8(unpacked.stdout).unwrap()
+}
+
 /// The lines of a packed fixture.
 fn lines(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/scheduling").join(file);
-    let unpacked = Command::new("gzip").arg("-dc").arg(&path).output().unwrap();
-    assert!(unpacked.status.success(), "{path:?}");
-    let text = String::from_utf8(unpacked.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    unpacked(file).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Whether, in its run, a job that ran out of memory came to ask for more than a card that it had not had the whole of:
@@ -192,16 +196,22 @@ fn agrees_on(file: &str, at_least: usize) {
 
 #[test]
 fn random_workloads_run_as_in_the_reference_simulator() {
-    agrees_on("oracle/workloads.jsonl.gz", 100);
+    agrees_on("oracle/workloads.jsonl.gz", 104);
 }
 
 #[test]
 fn so_do_those_whose_jobs_age() {
-    agrees_on("oracle/aged.jsonl.gz", 2);
+    agrees_on("oracle/aged.jsonl.gz", 4);
+}
+
+/// Drawn so that the rules of both are the same; but for one of the 330, in whose run a job leaps a card.
+#[test]
+fn so_do_those_that_leave_no_difference_between_the_rules() {
+    agrees_on("oracle/common.jsonl.gz", 329);
 }
 
 /// The reference simulator was told what three runs of each job taught, ours has seen them.
 #[test]
 fn what_was_learnt_leads_to_the_schedule_of_who_was_told() {
-    agrees_on("oracle/learnt.jsonl.gz", 60);
+    agrees_on("oracle/learnt.jsonl.gz", 120);
 }

@@ -55,8 +55,15 @@ impl Place {
         match &self.base {
             Base::Root => mount.point.clone(),
             Base::Own => mount.point.join(&mount.own),
+            Base::At(_) if self.is_beside_units(mount) => mount.point.clone(),
             Base::At(path) => mount.point.join(path),
         }
+    }
+
+    /// Among the devices of version 1 systemd takes away what is empty in the groups of its units, most of which have none
+    /// there, and writes rules into the others: ours is at the top, where it touches nothing that is not its own.
+    fn is_beside_units(&self, mount: &Mount) -> bool {
+        self.is_delegated() && mount.controllers == [Controller::Devices]
     }
 
     /// Of the v1 hierarchies systemd leaves these alone: no unit has a group there, so ours is made with all above it.
@@ -214,6 +221,9 @@ mod tests {
         let made =
             ["memory", "freezer", "devices"].map(|name| top.join(name).join(unit).join("ax-1").is_dir());
         assert_eq!(made, [true, true, false], "systemd tidies up among the devices");
+        assert!(top.join("devices/ax-1").is_dir(), "but not there");
+        place.clear(&hierarchy);
+        assert!(!top.join("devices/ax-1").exists() && top.join("devices").exists());
         std::fs::remove_dir_all(&top).unwrap();
     }
 }

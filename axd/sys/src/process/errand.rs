@@ -51,6 +51,8 @@ pub fn errand(words: &[String], limit: Duration) -> Result<String, ErrandError> 
     let failed = |doing| move |error: std::io::Error| SysError::new(doing, program, error);
     let mut command = Command::new(program);
     command.args(rest).env_clear().current_dir("/").process_group(0);
+    #[cfg(feature = "crash-points")]
+    command.envs(crate::crash::variables());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed("run"))?;
     let pid = i32::try_from(child.id()).unwrap_or_default();

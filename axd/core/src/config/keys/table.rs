@@ -183,7 +183,7 @@ pub static KEYS: &[Key] = &[
     key("queues[].default_time", Duration(SECOND, YEAR, |d| &mut d.queue.default_time), "none",
         "Time limit of jobs that ask for none.").absent(),
     key("queues[].max_time", Duration(SECOND, YEAR, |d| &mut d.queue.max_time), "none",
-        "Longest time limit that a job may ask for.").absent(),
+        "Longest time limit that a job may ask for; that of jobs that ask for none, where default_time and policy.task_timeout say none, or a longer one.").absent(),
     key("queues[].retry_count", Count(0, 1000, |d| &mut d.queue.retry_count), "policy.retry_count",
         "Retries of a failed job that does not say.").absent(),
     key("queues[].default_cpus_per_gpu", Count(1, 65_536, |d| &mut d.queue.default_cpus_per_gpu), "share",

@@ -20,10 +20,8 @@ fn process(pid: i32, used: u64, of: Option<u64>) -> HolderSeen {
         used: Some(Megabytes(used)),
         uid: Some(Uid(1000)),
         command: Some("python".to_owned()),
-        container: None,
         attempt: of.map(attempt),
-        keeper: None,
-        mps: false,
+        ..HolderSeen::default()
     }
 }
 
@@ -43,6 +41,8 @@ struct Desk {
     second: u64,
     /// Attempts that are over.
     over: Vec<u64>,
+    /// Attempts that were not given the card.
+    elsewhere: Vec<u64>,
 }
 
 impl Desk {
@@ -51,8 +51,11 @@ impl Desk {
         let (over, state) = (self.over.clone(), self.state.clone());
         let given = Given { uuid: "GPU-0".to_owned(), mem: MEM, state, odd: None };
         let lives = move |attempt: AttemptName| !over.contains(&attempt.epoch.0);
+        let elsewhere = self.elsewhere.clone();
+        let holds = move |attempt: AttemptName, _: &str| !elsewhere.contains(&attempt.epoch.0);
         let name = |_| Some("li".to_owned());
-        let around = Around { lives: &lives, name: &name, bound: BOUND, patience: Span::seconds(300) };
+        let around =
+            Around { lives: &lives, holds: &holds, name: &name, bound: BOUND, patience: Span::seconds(300) };
         let news = self.ledger.look(BootTime(self.second * 1000), sample, &[given], &around);
         for each in &news {
             if let News::Changed { state, .. } = each {
@@ -183,12 +186,33 @@ fn what_nobody_accounts_for_bars_and_what_the_driver_takes_does_not() {
 }
 
 #[test]
+fn a_job_on_a_card_that_it_was_not_given_is_a_stranger_there() {
+    let mut desk = Desk { elsewhere: vec![3], ..Desk::default() };
+    let news = desk.times(10, &[process(7, 9000, Some(3)), process(8, 500, Some(4))], 0);
+    assert!(desk.is_barred(), "{:?}", desk.state);
+    assert_eq!(
+        desk.state.holders,
+        ["9.4 GB held by pid 7 python of user li in ax-2026-0001, which was not given the card"]
+    );
+    let used = |attempt: u64| move |news: &News| matches!(news, News::Used { attempt: of, .. } if of.epoch.0 == attempt);
+    assert!(
+        !news.iter().any(used(3)) && news.iter().any(used(4)),
+        "nor is it charged for more of its own: {news:?}"
+    );
+}
+
+#[test]
 fn a_surplus_of_the_card_is_held_by_others_first() {
     let mut ledger = Ledger::default();
     let given =
         Given { uuid: "GPU-0".to_owned(), mem: Megabytes(76_000), state: CardState::default(), odd: None };
-    let around =
-        Around { lives: &|_| true, name: &|_| None, bound: Megabytes(9000), patience: Span::seconds(300) };
+    let around = Around {
+        lives: &|_| true,
+        holds: &|_, _| true,
+        name: &|_| None,
+        bound: Megabytes(9000),
+        patience: Span::seconds(300),
+    };
     let sample = Sample { cards: vec![card(&[process(7, 4500, None)], 0)], ..Sample::default() };
     let news = ledger.look(BootTime(0), &sample, &[given], &around);
     let [News::Changed { state, .. }] = &news[..] else { panic!("{news:?}") };
@@ -218,7 +242,13 @@ fn a_user_s_name_may_be_known_later_than_the_holder() {
     let mut look = |second: u64, state: CardState, name: Option<&str>| {
         let given = Given { uuid: "GPU-0".to_owned(), mem: MEM, state, odd: None };
         let name = |_| name.map(str::to_owned);
-        let around = Around { lives: &|_| true, name: &name, bound: BOUND, patience: Span::seconds(300) };
+        let around = Around {
+            lives: &|_| true,
+            holds: &|_, _| true,
+            name: &name,
+            bound: BOUND,
+            patience: Span::seconds(300),
+        };
         ledger.look(BootTime(second * 1000), &sample, &[given], &around)
     };
     let state = |news: &[News]| match news {

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::gpu::{CardState, Health};
 use crate::id::{AttemptName, Epoch, JobId, JobNumber};
+use crate::job::request::CardRequest;
+use crate::job::spec::NodeCount;
 use crate::node::{EndTimes, Inventory};
+use crate::schedule::gang::Places;
 use crate::schedule::timeline::Reservation;
 
 const NOW: WallTime = WallTime(1_000_000);
@@ -92,20 +95,41 @@ fn see(nodes: &mut Nodes, (at, card, taken, barred): (usize, u32, u64, bool)) {
     nodes.get_mut(&name).unwrap().know_cards([(uuid, state)], Megabytes(1000));
 }
 
-fn kept(nodes: &Nodes, rules: &Rules, timeline: &Timeline, asks: Asks<'_>) -> Option<Reservation> {
-    let request = asks.request;
-    let (from, place) = rules.earliest(nodes, timeline, asks, NOW, Span(5000))?;
-    Some(Reservation {
-        job: JobNumber(1),
-        node: place.node,
-        from,
-        until: from + Span(5000),
-        cards: place.cards,
-        company: place.company,
-        cpus: request.cpus,
-        ram: request.ram,
-        firm: false,
-    })
+/// The best places of all nodes.
+fn best(search: &Search<'_>, from: WallTime, most: u32) -> Option<Places> {
+    let nodes = 0..search.nodes.len();
+    let mut found: Vec<(Score, Place)> = nodes.filter_map(|node| search.place_on(node, from)).collect();
+    if found.len() < search.asks.nodes.min as usize {
+        return None;
+    }
+    found.sort_unstable_by_key(|(score, _)| *score);
+    found.truncate(most as usize);
+    Places::of(found.into_iter().map(|(_, place)| place).collect())
+}
+
+/// The same at the first instant at which there are any, of all at which anything begins or ends.
+fn first(search: &Search<'_>) -> Option<(WallTime, Places)> {
+    let changes =
+        |(at, node)| search.timeline.changes(at, node, WallTime(i64::MAX)).into_iter().filter(|at| *at > NOW);
+    let instants: std::collections::BTreeSet<WallTime> =
+        search.nodes.iter().enumerate().flat_map(changes).collect();
+    instants.into_iter().find_map(|at| Some((at, best(search, at, search.asks.nodes.min)?)))
+}
+
+fn keep(timeline: &mut Timeline, request: &Request, (from, places): &(WallTime, Places)) {
+    for place in places.iter() {
+        timeline.reserve(Reservation {
+            job: JobNumber(1),
+            node: place.node,
+            from: *from,
+            until: *from + Span(5000),
+            cards: place.cards.clone(),
+            company: place.company,
+            cpus: request.cpus,
+            ram: request.ram,
+            firm: false,
+        });
+    }
 }
 
 proptest! {
@@ -119,6 +143,7 @@ proptest! {
         all_asks in proptest::collection::vec(wanted(4, 1..8), 1..5),
         reserve in prop_oneof![Just(0_u32), Just(25)],
         length in 1..9000_u64,
+        several in proptest::collection::vec((0..4_u32, 0..2_u32), 4),
         packing in prop_oneof![
             3 => Just(Packing::Best), 1 => Just(Packing::Worst), 1 => Just(Packing::First), 1 => Just(Packing::Fgd),
         ],
@@ -137,25 +162,24 @@ proptest! {
                 hold(&mut nodes, &rules, held, number);
             }
             let mut timeline = Timeline::new(NOW);
-            for wanted in all_asks.iter().copied() {
-                let (request, length) = (request(wanted), Span(length));
+            for (wanted, (min, more)) in all_asks.iter().copied().zip(several.iter().copied()) {
+                let (mut request, length) = (request(wanted), Span(length));
+                request.set_special(|special| {
+                    special.nodes = (min > 0).then_some(NodeCount { min, max: min + more });
+                });
                 let asks = asks(&request, wanted);
-                let all = || Search {
+                let all = Search {
                     rules: &rules, nodes: nodes.as_slice(), timeline: &timeline, asks, length, best: None,
                 };
-                let mut now = all();
-                now.all(0..nodes.as_slice().len(), NOW);
-                let place = now.best.map(|(_, _, place)| place);
-                prop_assert_eq!(&rules.place(&nodes, &timeline, asks, NOW, length), &place);
-                if place.is_some() {
+                let now = best(&all, NOW, asks.nodes.max);
+                prop_assert_eq!(&rules.places(&nodes, &timeline, asks, NOW, length), &now);
+                if now.is_some() {
                     continue;
                 }
-                let mut later = all();
-                (0..nodes.as_slice().len()).for_each(|position| later.when(position, NOW));
-                let later = later.best.map(|(at, _, place)| (at, place));
-                prop_assert_eq!(&rules.earliest(&nodes, &timeline, asks, NOW, length), &later);
-                if let Some(kept) = kept(&nodes, &rules, &timeline, asks) {
-                    timeline.reserve(kept);
+                let later = first(&all);
+                prop_assert_eq!(&rules.earliest_places(&nodes, &timeline, asks, NOW, length), &later);
+                if let Some(later) = later {
+                    keep(&mut timeline, &request, &later);
                 }
             }
             prop_assert!(nodes.index_agrees());

@@ -97,18 +97,9 @@ impl Submissions {
     /// The submission of a task, or why there can be none.
     pub(super) fn make(&self, number: usize, task: &Task, config: &Config) -> Result<Submission, String> {
         let request = self.request(task, config)?;
-        let uid = self.owner(task);
-        Ok(Submission {
-            key: SubmissionKey(number as u128 + 1),
-            owner: Owner { uid, name: Arc::clone(&task.user) },
-            name: task.name.as_ref().into(),
-            thing: None,
-            queue: task.queue.clone(),
-            groups: Vec::new(),
-            year: YEAR,
-            request,
-            hold: false,
-        })
+        let owner = Owner { uid: self.owner(task), name: Arc::clone(&task.user) };
+        let key = SubmissionKey(number as u128 + 1);
+        Ok(Submission::new(key, owner, &task.name, task.queue.clone(), YEAR, request))
     }
 
     fn request(&self, task: &Task, config: &Config) -> Result<Request, String> {
