@@ -77,21 +77,6 @@ impl Explanation {
         let reasons = conditions.iter().map(|condition| condition.sentence(now)).collect();
         Explanation { conditions, reasons, expected_start: expected.start, basis: Some(expected.basis) }
     }
-
-    /// The same of a job that is only tried: nobody is really ended for it.
-    #[must_use]
-    pub fn of_a_try(mut self, now: WallTime) -> Explanation {
-        for condition in &mut self.conditions {
-            if let Condition::MakingRoom { foretold, .. } = condition {
-                *foretold = true;
-            }
-        }
-        if let Some(Basis::MakingRoom { foretold }) = &mut self.basis {
-            *foretold = true;
-        }
-        let reasons = self.conditions.iter().map(|condition| condition.sentence(now)).collect();
-        Explanation { reasons, ..self }
-    }
 }
 
 impl Controller {

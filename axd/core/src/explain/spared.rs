@@ -1,11 +1,13 @@
-//! Why nobody is ended for a job that is urgent enough: what that has cost lately, or those who are in its way may not be.
+//! Why nobody is ended for a job that is urgent enough: what that has cost lately, or those who are in its way may not be. And that
+//! nobody is for one that is only tried.
 
 use crate::controller::{Spared, Spares};
 use crate::job::Job;
 use crate::schedule::order::Shape;
 use crate::text::{count, listed};
+use crate::time::WallTime;
 
-use super::{Condition, NodesFor, Story};
+use super::{Basis, Condition, Explanation, NodesFor, Story};
 
 impl Story<'_> {
     /// Why nobody is ended for a job that has no place; nothing where that is not to be expected, or somebody is.
@@ -36,6 +38,23 @@ impl Story<'_> {
         let lost = self.controller.losses().sum() * 1000 / whole.max(1);
         let lost = u32::try_from(lost).unwrap_or(u32::MAX);
         Some(Condition::EvictionsSpent { per_mille: lost, most_percent: policy.preempt_budget, until })
+    }
+}
+
+impl Explanation {
+    /// The same of a job that is only tried: nobody is really ended for it.
+    #[must_use]
+    pub fn of_a_try(mut self, now: WallTime) -> Explanation {
+        for condition in &mut self.conditions {
+            if let Condition::MakingRoom { foretold, .. } = condition {
+                *foretold = true;
+            }
+        }
+        if let Some(Basis::MakingRoom { foretold }) = &mut self.basis {
+            *foretold = true;
+        }
+        let reasons = self.conditions.iter().map(|condition| condition.sentence(now)).collect();
+        Explanation { reasons, ..self }
     }
 }
 
