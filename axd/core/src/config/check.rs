@@ -26,7 +26,8 @@ pub(super) fn whole(config: &Config, places: &Places, findings: &mut Findings) {
 fn limits_something(index: usize, limit: &CardLimit, places: &Places, findings: &mut Findings) {
     let CardLimit { user: _, group: _, cards, max_cards, max_cpus, max_ram, max_running } = limit;
     let none = max_cards.or(*max_cpus).or(*max_running).is_none() && max_ram.is_none() && cards.is_empty();
-    if none {
+    // One whose value was refused is no forgotten one.
+    if none && !findings.refuse() {
         let place = ["user", "group"].iter().find_map(|key| places.get(&format!("limits[{index}].{key}")));
         let message = format!("limits[{index}] limits nothing");
         findings.add(
