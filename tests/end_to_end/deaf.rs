@@ -62,8 +62,12 @@ fn a_loop_that_nobody_wakes_goes_on_by_looking_now_and_then_as_root() {
     if !deafen(&cluster, WAKER.0, WAKER.1) {
         return;
     }
-    let job = cluster.submit(ALICE, &["-o", "out"], "#!/bin/sh\necho seen\nexit 3\n");
-    assert_eq!(cluster.wait_over(&job)["exit_code"], 3);
+    // Not waited for without end, or nothing would tidy up after this test.
+    cluster.write(ALICE, "job.sh", "#!/bin/sh\necho seen\nexit 3\n");
+    let mut asks = cluster.command(ALICE, cluster.program("axbatch"));
+    let mut asks = asks.args(["-o", "out", "job.sh"]).spawn().unwrap();
+    wait_for("the answer", || asks.try_wait().unwrap().is_some());
+    assert_eq!(cluster.wait_over("2")["exit_code"], 3);
     assert_eq!(cluster.read(ALICE, "out"), "seen\n");
     let long = cluster.submit(ALICE, &[], "#!/bin/sh\nsleep 600\n");
     cluster.wait_state(&long, &["RUNNING"]);

@@ -3,6 +3,7 @@
 
 mod cards;
 mod company;
+mod cpus;
 mod ends;
 mod needs;
 mod room;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use self::cpus::GivenCpus;
 use crate::gpu::{CardState, Hardware};
 use crate::id::{AttemptName, HostName, Uid};
 use crate::job::bounds::Asks;
@@ -204,6 +206,7 @@ pub struct Node {
     pub inventory: Inventory,
     held: BTreeMap<AttemptKey, Holding>,
     cpus_used: u32,
+    cpus: GivenCpus,
     ram_used: Megabytes,
     /// By position in the inventory.
     cards: Vec<CardUse>,
@@ -227,6 +230,7 @@ impl Node {
             cards: vec![CardUse::default(); inventory.cards.len()],
             withheld: vec![Withheld::default(); inventory.cards.len()],
             topology: Topology::of(&inventory.cards).map(Arc::new),
+            cpus: GivenCpus::none(inventory.cpus),
             inventory,
             held: BTreeMap::new(),
             cpus_used: 0,
@@ -316,14 +320,7 @@ impl Node {
 
     /// Each card in turn has the lowest free CPU of its NUMA node, as long as there are; then come the lowest of all.
     fn nearest_free_cpus(&self, count: u32, cards: &[usize]) -> Vec<u32> {
-        let mut taken = vec![0_u64; self.inventory.cpus as usize / 64 + 1];
-        for cpu in self.held.values().flat_map(|h| &h.allocation.cpus) {
-            if let Some(word) = taken.get_mut(*cpu as usize / 64) {
-                *word |= 1 << (cpu % 64);
-            }
-        }
-        let free = (0..self.inventory.cpus).filter(|cpu| taken[*cpu as usize / 64] & (1 << (cpu % 64)) == 0);
-        topology::nearest(free, count as usize, &self.inventory, cards)
+        topology::nearest(self.cpus.free(), count as usize, &self.inventory, cards)
     }
 
     /// Gives out what was placed, until then as far as is known.
@@ -336,6 +333,7 @@ impl Node {
         let charges: Vec<_> = allocation.cards.iter().filter_map(charge).collect();
         self.release(attempt);
         self.cpus_used += u32::try_from(allocation.cpus.len()).unwrap_or(u32::MAX);
+        self.cpus.give(&allocation.cpus);
         self.ram_used = self.ram_used + allocation.ram;
         for (position, charge, company) in &charges {
             self.cards[*position].join(*charge, *company);
@@ -367,6 +365,7 @@ impl Node {
     pub fn release(&mut self, attempt: AttemptName) {
         let Some(holding) = self.held.remove(&attempt.epoch.0) else { return };
         self.cpus_used -= u32::try_from(holding.allocation.cpus.len()).unwrap_or(u32::MAX);
+        self.cpus.take_back(&holding.allocation.cpus);
         self.ram_used = self.ram_used - holding.allocation.ram;
         for (position, charge) in holding.charges {
             self.cards[position].leave(charge);
