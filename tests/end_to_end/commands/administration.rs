@@ -106,7 +106,7 @@ fn files_are_checked_without_a_daemon() {
     assert!(ran.code == 0 && ran.err.lines().count() == 4, "{ran:?}");
     for text in [
         "declares 65536 CPUs",
-        "resources.ram declares 100 TB",
+        "resources.ram declares 102400 GB",
         "is none of them",
         "m.yaml:2:17: warning: limits[0] limits nothing",
     ] {
