@@ -127,7 +127,7 @@ impl Engine {
         // Silently left out they would seem not to be there.
         if let Some(other) = select.user.iter().find(|user| !admin && **user != *person.name) {
             let text = format!(
-                "only administrators choose jobs of others, such as {}'s; you are {}",
+                "only administrators choose jobs of others: {} is not you, {}",
                 ax_core::text::quoted(other),
                 person.name
             );

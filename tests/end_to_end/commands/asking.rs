@@ -206,7 +206,7 @@ fn selections_cancel_what_fits_and_only_one_s_own() {
     );
     assert_eq!(cluster.state(&foreign), "PENDING");
     let line = cluster.refused(77, ALICE, "ax", &["cancel", "--user=daemon,bin"]);
-    assert!(line.contains("only administrators choose jobs of others, such as 'bin'"), "{line}");
+    assert!(line.contains("only administrators choose jobs of others: 'bin' is not you, daemon"), "{line}");
     let ran = cluster.run(ALICE, "ax", &["cancel", "--name=none"]);
     assert!(ran.code == 0 && ran.err.contains("no job fits"), "{ran:?}");
     let line = cluster.refused(2, ALICE, "ax", &["cancel"]);
