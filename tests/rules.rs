@@ -2,7 +2,7 @@
 //! stand, how long files may be, and that every program has its page. Each rule says what breaks it and where.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -346,6 +346,42 @@ fn what_is_said_to_prove_a_promise_about_cards_exists() {
         found.extend(missing.map(|proof| format!("there is no {proof}")));
     }
     none(&found, "tests/gpu/PROOFS.md names tests that exist");
+}
+
+/// The digits that follow a word, and what comes behind them.
+fn number_behind<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
+    let (_, behind) = text.split_once(word)?;
+    let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+    (digits > 0).then(|| behind.split_at(digits))
+}
+
+/// A patch names the tests of the law that it breaks: by a number that no other law has, nor begins with.
+#[test]
+fn each_law_of_the_schedule_has_a_number_of_its_own() {
+    let mut laws: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut found = Vec::new();
+    for path in files(&root().join("axd/core/tests/scheduling"), &is_rust) {
+        for (number, _) in read(&path).lines().filter_map(|line| number_behind(line, "fn law_")) {
+            let first = laws.entry(number.to_owned()).or_insert_with(|| path.clone());
+            if *first != path {
+                found.push(format!("law {number} is in {} and in {}", shown(first), shown(&path)));
+            }
+        }
+    }
+    assert!(laws.len() > 15, "{laws:?}");
+    let is_patch = |path: &Path| path.extension().is_some_and(|end| end == "patch");
+    for path in files(&root().join("tests/mutants"), &is_patch) {
+        let text = read(&path);
+        let test = text.lines().find(|line| line.starts_with("Test:")).unwrap_or_default();
+        let Some((number, behind)) = number_behind(test, "test(law_") else { continue };
+        if !laws.contains_key(number) || !behind.starts_with('_') {
+            found.push(format!("{}: {test}", shown(&path)));
+        }
+    }
+    none(
+        &found,
+        "a law has one number, in one file; name its test as far as the underscore behind the number",
+    );
 }
 
 /// With slices a reset ends neighbours who did nothing: ax names and ends the holder instead.

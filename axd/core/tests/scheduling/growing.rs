@@ -1,8 +1,8 @@
-//! Law 17: an event costs no more when ten times as many jobs of the same shapes wait. Counted in jobs that are looked
-//! at, not in time.
+//! Law 17: an event costs no more when ten times as many jobs of the same shapes wait, whatever the rules and the shapes.
+//! Counted in jobs that are looked at, not in time.
 
 use ax_core::config::{Config, Queue, Scheduler};
-use ax_core::controller::{Controller, Decision, Event};
+use ax_core::controller::{Controller, Decision, Event, Submission};
 use ax_core::id::AttemptName;
 use ax_core::job::AttemptEnd;
 use ax_core::job::request::{CardRequest, Request};
@@ -10,7 +10,26 @@ use ax_core::job::state::Outcome;
 use ax_core::size::Megabytes;
 use ax_core::time::{BootTime, Now, Span, WallTime};
 
-use crate::chance::{node, of, plain};
+use proptest::prelude::*;
+
+use crate::chance::{self, Frame, node, of, plain};
+use crate::histories;
+
+/// No queue is closed or at its limit.
+const EVERYBODY_WAITS: Frame = Frame {
+    scheduler: None,
+    preemption: None,
+    unlimited: true,
+    honest: false,
+    learning: false,
+    first_come: false,
+    alike: false,
+    forward: false,
+    calm: false,
+    limits: false,
+    hours: false,
+    known_places: false,
+};
 
 fn at(ms: u64) -> Now {
     Now { boot: BootTime(ms), wall: WallTime(ms as i64) }
@@ -69,13 +88,7 @@ fn law_17_an_event_costs_no_more_when_ten_times_as_many_wait() {
             let cost = |waiting| {
                 let (controller, running) = crowded((scheduler, preemption, hurry), waiting);
                 let now = at(THEN);
-                let end = AttemptEnd {
-                    outcome: Outcome::Succeeded,
-                    exit_code: Some(0),
-                    signal: None,
-                    message: None,
-                    card_peak: None,
-                };
+                let end = AttemptEnd::of(Outcome::Succeeded);
                 let new = of(u128::MAX, 1000, "default".parse().unwrap(), request(1), false);
                 [
                     Event::Tick,
@@ -92,5 +105,74 @@ fn law_17_an_event_costs_no_more_when_ten_times_as_many_wait() {
                 );
             }
         }
+    }
+}
+
+/// A random cluster, in which ever more jobs of a few random shapes wait.
+struct Crowd {
+    controller: Controller,
+    shapes: Vec<u64>,
+    waiting: u64,
+    running: Vec<AttemptName>,
+}
+
+impl Crowd {
+    fn new(bits: u64, shapes: Vec<u64>) -> Crowd {
+        let mut config = chance::config(bits, EVERYBODY_WAITS);
+        config.policy.max_queued_per_user = u32::MAX;
+        let mut controller = Controller::new(config);
+        for which in 0..1 + bits % 3 {
+            controller.step(at(0), Event::NodeRegistered(node(which, 0)));
+        }
+        Crowd { controller, shapes, waiting: 0, running: Vec::new() }
+    }
+
+    /// The next of the shapes; nobody is held, or comes too early.
+    fn submission(&self) -> Submission {
+        let bits = self.shapes[self.waiting as usize % self.shapes.len()];
+        let mut new =
+            chance::submission(bits, u128::from(self.waiting), at(0).wall, EVERYBODY_WAITS).submission;
+        (new.hold, new.request.begin) = (false, None);
+        new
+    }
+
+    fn grow(&mut self, to: u64) {
+        while self.waiting < to {
+            let event = Event::Submitted(Box::new(self.submission()));
+            self.waiting += 1;
+            for decision in self.controller.step(at(self.waiting), event) {
+                match decision {
+                    Decision::Launch { attempt, .. } => self.running.push(attempt),
+                    Decision::Closed { attempt, .. } => self.running.retain(|one| *one != attempt),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Jobs looked at upon each of a few events.
+    fn cost(&self) -> Vec<u64> {
+        let (now, end) = (at(THEN), AttemptEnd::of(Outcome::Succeeded));
+        let over = |attempt| Event::AttemptEnded { attempt, at: now.wall, end: end.clone() };
+        let over = self.running.first().copied().map(over);
+        let events = [Event::Tick, Event::Submitted(Box::new(self.submission()))];
+        events.into_iter().chain(over).map(|event| self.controller.effort(now, event)).collect()
+    }
+}
+
+// Up to a few hundred of a shape are passed one by one, since leaping would take longer: more have to wait from the start.
+proptest! {
+    #![proptest_config(ProptestConfig { cases: histories().cases / 100, max_shrink_iters: 20, ..histories() })]
+
+    #[test]
+    fn law_17_an_event_costs_no_more_whatever_the_rules_and_shapes(bits in any::<u64>(), shapes in proptest::collection::vec(any::<u64>(), 1..8)) {
+        let mut crowd = Crowd::new(bits, shapes);
+        let few = 300 * crowd.shapes.len() as u64;
+        crowd.grow(few);
+        let of_few = crowd.cost();
+        crowd.grow(10 * few);
+        let of_many = crowd.cost();
+        let dearer = of_few.iter().zip(&of_many).any(|(few, many)| many > few);
+        prop_assert!(!dearer, "looked at upon each event: {of_few:?} of {few}, {of_many:?} of {}", 10 * few);
     }
 }
