@@ -30,12 +30,14 @@ pub struct Place {
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// Nobody listens.
-    #[error("no daemon answers at {} ({}); start it{start}, or name another with --root or AX_SOCKET", .socket.display(), plain(.why))]
+    #[error("no daemon answers at {} ({}); start it{start}, or name another with {other}", .socket.display(), plain(.why))]
     Down {
         /// Where.
         socket: PathBuf,
         /// With which command it would be started, as part of a sentence.
         start: String,
+        /// How another would be named here.
+        other: &'static str,
         /// What the system says.
         why: io::Error,
     },
@@ -137,20 +139,30 @@ impl Place {
         let socket = self.socket.clone();
         match why.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                ConnectError::Down { socket, start: self.start(), why }
+                // A root that is named goes before AX_SOCKET.
+                let other = if self.root().is_some() { "--root" } else { "--root or AX_SOCKET" };
+                ConnectError::Down { socket, start: self.start(), other, why }
             }
             _ => ConnectError::Refused { socket, why },
         }
     }
 
+    /// The folder under which all of its files are, if that was named.
+    fn root(&self) -> Option<&Path> {
+        let paths = self.paths.as_ref()?;
+        let root = paths.run.ancestors().nth(2).filter(|root| Paths::under(root) == *paths);
+        root.filter(|_| *paths != Paths::system())
+    }
+
     /// What starts this daemon: systemd only the system's, and only where it runs.
     fn start(&self) -> String {
         let Some(paths) = &self.paths else { return String::new() };
-        let root = paths.run.ancestors().nth(2).filter(|root| Paths::under(root) == *paths);
-        match root {
-            Some(root) if *paths != Paths::system() => format!(" with 'axd --root {}'", root.display()),
-            Some(_) if Path::new("/run/systemd/system").is_dir() => " with 'systemctl start axd'".to_owned(),
-            _ => " with 'axd'".to_owned(),
+        match self.root() {
+            Some(root) => format!(" with 'axd --root {}'", root.display()),
+            None if *paths == Paths::system() && Path::new("/run/systemd/system").is_dir() => {
+                " with 'systemctl start axd'".to_owned()
+            }
+            None => " with 'axd'".to_owned(),
         }
     }
 }
@@ -214,5 +226,10 @@ mod tests {
         assert_eq!((own.start().as_str(), socket.start().as_str()), (" with 'axd'", ""));
         let system = Place::of(Paths::system()).start();
         assert!([" with 'axd'", " with 'systemctl start axd'"].contains(&system.as_str()), "{system}");
+        let hint = |place: &Place| place.connect().unwrap_err().to_string();
+        let trial = hint(&find(Some(Path::new("/nonexistent")), &vars(&[])));
+        assert!(trial.ends_with("or name another with --root"), "{trial}");
+        let socket = hint(&find(None, &vars(&[("AX_SOCKET", "/nonexistent/s")])));
+        assert!(socket.ends_with("or name another with --root or AX_SOCKET"), "{socket}");
     }
 }

@@ -52,9 +52,9 @@ pub(crate) fn choose<T>(all: &'static [Field<T>], names: &str) -> Result<Vec<&'s
         let name = name.trim().to_ascii_lowercase();
         let unknown = || {
             let near = nearest(&name, all.iter().map(|field| field.name));
-            let hint = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+            let hint = near.map(|near| format!(" did you mean '{near}'?")).unwrap_or_default();
             let names: Vec<&str> = all.iter().map(|field| field.name).collect();
-            Failure::usage(format!("no column '{name}'{hint} There are: {}", names.join(" ")))
+            Failure::usage(format!("no column '{name}';{hint} there are {}", names.join(" ")))
         };
         let by_name = all.iter().find(|field| field.name == name);
         let by_title = || all.iter().find(|field| field.column.title.eq_ignore_ascii_case(&name));
@@ -232,7 +232,12 @@ mod tests {
         );
         let error = choose(&JOB_FIELDS, "id,nmae").err().unwrap();
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().starts_with("no column 'nmae'; did you mean 'name'?"), "{error}");
+        assert!(
+            error.to_string().starts_with("no column 'nmae'; did you mean 'name'? there are id "),
+            "{error}"
+        );
+        let error = choose(&JOB_FIELDS, "qqqqqqqq").err().unwrap();
+        assert!(error.to_string().starts_with("no column 'qqqqqqqq'; there are id number "), "{error}");
     }
 
     #[test]

@@ -109,7 +109,9 @@ mod tests {
     #[test]
     fn what_has_no_length_is_never_cut() {
         let (reader, mut writer) = io::pipe().unwrap();
-        let mut growing = Growing::open(Path::new(&format!("/proc/self/fd/{}", reader.as_raw_fd()))).unwrap();
+        let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        assert_eq!(Growing::open(Path::new(&pipe)).unwrap_err().to_string(), "it is a pipe");
+        let mut growing = Growing { file: File::open(&pipe).unwrap(), at: 0 };
         writer.write_all(b"word").unwrap();
         drop(writer);
         let mut read = Vec::new();

@@ -62,6 +62,22 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// A text with the instants in it that are written as the daemon does, `2026-11-30T10:57:46.470Z`, in the zone.
+    pub fn localized(&self, text: &str) -> String {
+        let words = text.split(' ').map(|word| {
+            let (bare, mark) = match word.strip_suffix([',', ';', ':']) {
+                Some(bare) => (bare, &word[bare.len()..]),
+                None => (word, ""),
+            };
+            let is_one = bare.len() == "2026-11-30T10:57:46.470Z".len() && bare.ends_with('Z');
+            match bare.parse() {
+                Ok(at) if is_one => format!("{}{mark}", self.absolute(at)),
+                _ => word.to_owned(),
+            }
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
     /// For tables: `15:32:14` today, `Nov 28 15:32` this year, `2025-11-28 15:32` otherwise.
     pub fn short(&self, time: WallTime) -> String {
         let (Some(then), Some(now)) = (self.zone.at(time), self.zone.at(self.now)) else {
@@ -186,6 +202,13 @@ mod tests {
         for (ago, text) in [(7_500_000, "2h05m ago"), (2000, "2s ago"), (500, "just now"), (0, "now")] {
             assert_eq!(CLOCK.relative(WallTime(CLOCK.now.0 - ago)), text);
         }
+    }
+
+    #[test]
+    fn instants_in_texts_are_shown_in_the_zone() {
+        let text = "begins at 2026-11-29T15:32:14.470Z, priority 1 → 2, by li: Z, 2026Z";
+        let shown = "begins at 2026-11-29 16:32:14 +01:00, priority 1 → 2, by li: Z, 2026Z";
+        assert_eq!(CLOCK.localized(text), shown);
     }
 
     #[test]

@@ -55,6 +55,32 @@ fn a_script_is_sent_whole() {
 }
 
 #[test]
+fn words_behind_a_script_that_were_meant_for_ax_are_told() {
+    let root = Root::new();
+    serve(&root, &[(SUBMIT, ok(ANSWER))]);
+    let path = script(&root, "job.sh", SCRIPT);
+    let warned =
+        |words: &[&str]| axbatch(&root, words, &[], "").err.replace("axbatch: warning: slow today\n", "");
+    for words in [&["--priority=5"][..], &["x", "--priority", "5"]] {
+        let told = warned(&[&[path.as_str()], words].concat());
+        let word = words.iter().find(|word| word.starts_with("--")).unwrap();
+        let expected =
+            format!("'{word}' goes to job.sh; what is meant for the job stands before the script's name");
+        assert_eq!(told, format!("axbatch: warning: {expected}\n"), "{words:?}");
+    }
+    // Given already, behind the end of options, with a value that means nothing to ax, or not about the job.
+    for words in
+        [&["--time=5"][..], &["--", "--priority=5"], &["--priority=high"], &["--quiet"], &["-c", "4"]]
+    {
+        assert_eq!(warned(&[&[path.as_str()], words].concat()), "", "{words:?}");
+    }
+    assert_eq!(warned(&["--priority=4", &path, "--priority=5"]), "");
+    let command = axbatch(&root, &["python3-that-is-no-file", "train it.py"], &[], "");
+    let hint = "; a command is submitted so: ax submit -- python3-that-is-no-file 'train it.py'\n";
+    assert!(command.code == 66 && command.err.ends_with(hint), "{}", command.err);
+}
+
+#[test]
 fn standard_input_and_wrapped_commands_are_jobs() {
     let root = Root::new();
     let seen = serve(&root, &[(SUBMIT, ok(ANSWER))]);

@@ -309,6 +309,7 @@ fn serve(arguments: Arguments, paths: Paths) -> ExitCode {
     if let Err(why) = enter_zone(&arguments, &paths) {
         return fail(ErrorClass::Config, &why);
     }
+    let places = (paths.socket(), paths.log.clone());
     let setup = Setup {
         paths,
         config_file: arguments.config,
@@ -321,6 +322,10 @@ fn serve(arguments: Arguments, paths: Paths) -> ExitCode {
         Err(StartError::Config(lines)) => return fail(ErrorClass::Config, &lines),
         Err(error @ StartError::System { .. }) => return fail(ErrorClass::Unavailable, &error.to_string()),
     };
+    if std::io::stderr().is_terminal() {
+        let (socket, log) = places;
+        eprintln!("axd: serving at {}; its log is {}; 'axctl stop' ends it", socket.display(), log.display());
+    }
     match engine.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => fail(ErrorClass::Unavailable, &why),

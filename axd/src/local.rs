@@ -72,9 +72,14 @@ pub(crate) fn look(host: &HostName, config: &Config, cards: Option<Known<'_>>) -
 
 /// Names of cards in limits that name none: on this node, or on one of which nothing is declared.
 fn unknown_cards(host: &HostName, config: &Config, cards: &[Card]) -> Vec<String> {
+    // Beyond those that are declared: said of the file already.
+    let told = |index: &str| {
+        declared(host, config).is_some_and(|node| index.parse().is_ok_and(|index: u32| index >= node.gpus))
+    };
     let others = config.resources.gpu_nodes.iter().map(|node| &node.host).filter(|other| *other != host);
     let others: Vec<&str> = others.map(HostName::as_str).collect();
     let unknown = |name: &String| match name.rsplit_once(':') {
+        Some((of, index)) if of == host.as_str() && told(index) => None,
         Some((of, index)) if of == host.as_str() => {
             let known = |card: &Card| index.parse() == Ok(card.index);
             (!cards.iter().any(known)).then(|| format!("{host} has no card {index}, only {}", cards.len()))
@@ -276,6 +281,10 @@ mod tests {
         };
         config.resources.gpu_nodes.push(other);
         assert_eq!(unknown_cards(&host, &config, &cards).len(), 1, "the rest may be the other node's");
+        config.resources.gpu_nodes[0].host = host.clone();
+        config.resources.gpu_nodes[0].gpus = 2;
+        let told = unknown_cards(&host, &config, &cards);
+        assert!(told.iter().all(|line| !line.contains("gpu-01:2")), "said of the file: {told:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ax_core::controller::{Controller, Decision, Event};
 use ax_core::explain::Explanation;
 use ax_core::id::{JobNumber, QueueName, Uid};
 use ax_core::job::Job;
-use ax_core::job::state::JobState;
+use ax_core::job::state::{JobState, STATES};
 use ax_core::time::{Now, Span, WallTime};
 
 use crate::api::http::Response;
@@ -147,7 +147,9 @@ fn job(
 fn living(controller: &Controller, at: Now, query: &JobsQuery) -> JobsAnswer {
     let limit = query.limit.map_or(usize::MAX, |l| l as usize);
     let mut answer = JobsAnswer::default();
-    let chosen = |job: &&Job| !job.state.is_final() && fits(job, query);
+    // One that waits for a person's word would be forgotten otherwise; asked for by its state it is in the accounts.
+    let asks = |job: &Job| query.state.is_empty() && job.state == JobState::FailedUnknownState;
+    let chosen = |job: &&Job| (!job.state.is_final() || asks(job)) && fits(job, query);
     let all = controller.jobs().filter(chosen).count();
     let here = controller.jobs().filter(chosen).filter(|job| !job.state.is_waiting());
     answer.jobs.extend(here.take(limit).map(view::of_job));
@@ -172,6 +174,11 @@ pub(crate) fn of_accounts(mut query: JobsQuery, in_memory: usize, now: WallTime)
     query.limit = Some(query.limit.unwrap_or(MOST).min(MOST).saturating_sub(has));
     if !query.finished {
         query.since = Some(query.since.unwrap_or_default().max(WallTime(now.0 - LATELY)));
+        if query.state.is_empty() {
+            query
+                .state
+                .extend(STATES.iter().map(|row| row.state).filter(|s| *s != JobState::FailedUnknownState));
+        }
         query.state.retain(|s| s.is_final());
     }
     query
@@ -181,7 +188,7 @@ pub(crate) fn of_accounts(mut query: JobsQuery, in_memory: usize, now: WallTime)
 pub(crate) fn fits(job: &Job, query: &JobsQuery) -> bool {
     let any = |list: &[String], value: &str| list.is_empty() || list.iter().any(|each| each == value);
     let state = match query.state.is_empty() {
-        true => query.all || !job.state.is_final(),
+        true => query.all || !job.state.is_final() || job.state == JobState::FailedUnknownState,
         false => query.state.contains(&job.state),
     };
     let after = query.since.is_none_or(|since| job.submitted_at >= since);
@@ -253,7 +260,7 @@ fn foretold(
         (Some(why), _, _) => Forecast::Refused { why },
         (None, Some(allocation), _) => Forecast::StartsAtOnce { node: allocation.node.to_string() },
         (None, None, Some(job)) => {
-            let told = copy.explain(at, job.number);
+            let told = copy.explain(at, job.number).of_a_try(at.wall);
             let advice = copy.advise(at, job.number, &|queue| queues.contains(&queue.name));
             let starts = told.expected_start.is_some();
             let advice = advice.map(|advice| if starts { advice.to_one_who_starts() } else { advice });

@@ -52,6 +52,10 @@ fn a_job_waits_for_its_hours_by_the_clock_of_the_cluster_also_after_a_restart() 
     assert!(why.contains("may start only between") && why.contains("expected to start"), "{why}");
     cluster.ok(ALICE, "ax", &["update", &format!("--window={open}"), &waits]);
     assert_eq!(cluster.wait_over(&waits)["state"], "SUCCEEDED");
+    let later = cluster.submit(ALICE, &["--begin=now+1h", "--deadline=now+9h", "--time=10"], "#!/bin/sh\n");
+    let said = cluster.ok(ALICE, "ax", &["update", &later, "--begin=none", "--deadline=none"]);
+    assert_eq!(said, format!("{later}: begins at any time, no deadline, by daemon\n"));
+    assert_eq!(cluster.wait_over(&later)["state"], "SUCCEEDED");
     // What can't be over in time is said at once.
     let script = cluster.write(ALICE, "long.sh", "#!/bin/sh\n");
     for (limit, told) in

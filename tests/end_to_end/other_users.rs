@@ -242,7 +242,9 @@ fn bob_s_selection_means_his_own_jobs() {
     }
     let w = World::new();
     let (code, text) = w.command(BOB, &["cancel", "--user", "daemon"]);
-    assert_ne!(code, 77, "{text}");
+    assert!(code == 77 && text.contains("only administrators choose jobs of others"), "{text}");
+    let (code, text) = w.command(BOB, &["cancel", "--state", "RUNNING"]);
+    assert!(code == 0 && text.contains("no job fits"), "{text}");
     assert_eq!(w.cluster.state(&w.id), "RUNNING", "{text}");
 }
 

@@ -151,8 +151,8 @@ fn show(session: &mut Session<'_, '_>, answer: &ActionAnswer) -> Result<(), Fail
             continue;
         }
         let job = result.id.map_or_else(|| result.job.clone(), |id| id.to_string());
-        let done = result.done.as_deref().unwrap_or("done");
-        writeln!(session.world.out, "{}: {}", shown(&job), shown(done))?;
+        let done = session.clock.localized(result.done.as_deref().unwrap_or("done"));
+        writeln!(session.world.out, "{}: {}", shown(&job), shown(&done))?;
     }
     Ok(session.world.out.flush()?)
 }

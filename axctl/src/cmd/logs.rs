@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ax_core::api::{ErrorClass, JobView};
-use ax_core::job::state::JobState;
+use ax_core::job::state::{JobState, Outcome};
 
 use crate::failure::Failure;
 use crate::fields::shown_id;
@@ -49,7 +49,16 @@ impl Arguments {
                 let line = format!("{} is being started, so there is no output yet", shown_id(&job));
                 return Err(Failure::said(ErrorClass::Refused, line));
             }
-            open(path, &job)?.copy(session.world.out)?;
+            let unlaunched = not_launched(&job, attempt);
+            match (open(path, &job), unlaunched) {
+                (Err(_), Some(why)) => {
+                    return Err(Failure::said(ErrorClass::Refused, format!("{why}, so there is no output")));
+                }
+                (opened, why) => {
+                    opened?.copy(session.world.out)?;
+                    why.iter().for_each(|why| session.remark(why));
+                }
+            }
         }
         Ok(0)
     }
@@ -86,7 +95,8 @@ impl Arguments {
             if file.is_none() {
                 let path = self.path_of(&job, number)?;
                 // The file appears when the script starts, and not at all if that failed.
-                file = Path::new(path).exists().then(|| open(path, &job)).transpose()?;
+                let there = Path::new(path).exists() && not_launched(&job, number).is_none();
+                file = there.then(|| open(path, &job)).transpose()?;
             }
             if let Some(file) = &mut file {
                 if file.is_cut()? {
@@ -95,7 +105,9 @@ impl Arguments {
                 file.copy(session.world.out)?;
             }
             if over {
-                if file.is_none() {
+                if let Some(why) = not_launched(&job, number) {
+                    session.remark(&why);
+                } else if file.is_none() {
                     session.remark(&format!("{} left no output in attempt {number}", shown_id(&job)));
                 }
                 return Ok(job);
@@ -154,6 +166,14 @@ fn look_again(session: &Session<'_, '_>, name: &str, before: JobView) -> Result<
 fn is_over(job: &JobView, number: u32) -> bool {
     let attempt = job.attempts.iter().find(|attempt| attempt.number == number);
     job.attempt > number || job.state.is_final() || attempt.is_some_and(|attempt| attempt.ended_at.is_some())
+}
+
+/// Why an attempt ran nothing, if so.
+fn not_launched(job: &JobView, number: u32) -> Option<String> {
+    let attempt = job.attempts.iter().find(|attempt| attempt.number == number)?;
+    let why = attempt.message.as_deref().unwrap_or("its script never ran");
+    (attempt.state.parse() == Ok(Outcome::LaunchFailed))
+        .then(|| format!("{} was not launched in attempt {number}: {why}", shown_id(job)))
 }
 
 fn no_output(job: &JobView, number: u32) -> Failure {

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, visible_alias = "wide")]
     long: bool,
     /// Only waiting jobs, in the order in which they would start: when, and what that rests on
-    #[arg(long, conflicts_with_all = ["long", "all"])]
+    #[arg(long, conflicts_with = "all")]
     start: bool,
     /// Only the first N jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -91,7 +91,7 @@ impl Arguments {
     fn columns(&self, session: &Session<'_, '_>) -> &str {
         match (&self.format, self.long) {
             (Some(format), _) => format,
-            (None, _) if self.start && session.has_room_below() => NARROW_START,
+            (None, false) if self.start && session.has_room_below() => NARROW_START,
             (None, _) if self.start => START,
             (None, true) => LONG,
             (None, false) if session.has_room_below() => NARROW,

@@ -26,7 +26,11 @@ impl Arguments {
             return Ok(0);
         }
         for warning in &answer.warnings {
-            session.remark(&format!("warning: {warning}"));
+            // Those about a place in the file say what they are behind it.
+            match warning.contains(": warning: ") {
+                true => session.remark(warning),
+                false => session.remark(&format!("warning: {warning}")),
+            }
         }
         let mut text = String::new();
         for change in &answer.changes {

@@ -2,6 +2,7 @@
 //! its attempts, its story. What is absent is left out for people, and `null` in JSON.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use ax_core::api::{AttemptView, JobView, LearntView};
 use ax_core::directive::quote;
@@ -195,7 +196,7 @@ impl Page<'_, '_, '_> {
     fn files(&mut self) {
         let job = self.job;
         self.maybe("folder", job.folder.as_ref());
-        self.maybe("output", job.stdout.as_ref());
+        self.maybe("output", job.stdout.clone().or_else(|| coming_output(job)).as_ref());
         self.maybe("errors", job.stderr.as_ref());
         self.maybe("ticket", job.ticket.as_ref());
     }
@@ -241,6 +242,15 @@ impl Page<'_, '_, '_> {
         let story = why::lines(&self.job.decisions, self.session, screen);
         self.text.push_str(&story);
     }
+}
+
+/// Where the output of a job comes that has not run yet; what is known only when it starts stays a pattern.
+fn coming_output(job: &JobView) -> Option<String> {
+    let folder = job.folder.as_ref().filter(|_| job.state.is_waiting())?;
+    let pattern = job.options.iter().find_map(|word| word.strip_prefix("--output=")).unwrap_or("ax-%j.out");
+    let pattern =
+        pattern.replace("%j", &job.number.to_string()).replace("%x", &job.name).replace("%u", &job.user);
+    Some(format!("{} when it runs", Path::new(folder).join(pattern).display()))
 }
 
 /// `started again if lost, tried again twice if it fails`.

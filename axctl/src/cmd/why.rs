@@ -88,11 +88,12 @@ fn expected(job: &JobView, session: &Session<'_, '_>) -> String {
 pub(crate) fn lines(story: &[DecisionView], session: &Session<'_, '_>, screen: &Screen) -> String {
     let mut text = String::new();
     for decision in story {
-        let (actor, what) = (shown(&decision.actor), shown(&decision.what));
+        let told = |text: &str| shown(&session.clock.localized(&once(text, &decision.actor)));
+        let (actor, what) = (shown(&decision.actor), told(&decision.what));
         let time = Paint::Dim.over(&session.clock.short(decision.at), screen);
         // Writing to a String can't fail.
         let _ = writeln!(text, "  {time}  {actor}: {what}");
-        let why = shown(&decision.why);
+        let why = told(&decision.why);
         if why.is_empty() || why == what {
             continue;
         }
@@ -101,4 +102,28 @@ pub(crate) fn lines(story: &[DecisionView], session: &Session<'_, '_>, screen: &
         }
     }
     text
+}
+
+/// Without the actor, who stands before it: `held by li: the disk is full` is `held: the disk is full`.
+fn once(text: &str, actor: &str) -> String {
+    let by = format!(" by {actor}");
+    let Some(at) = text.find(&by) else { return text.to_owned() };
+    let (before, rest) = (&text[..at], &text[at + by.len()..]);
+    match rest.is_empty() || rest.starts_with([':', ';', ',']) {
+        true => format!("{}{rest}", before.trim_end_matches(',')),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::once;
+
+    #[test]
+    fn who_stands_before_it_is_not_named_again() {
+        assert_eq!(once("held by li: the disk is full", "li"), "held: the disk is full");
+        assert_eq!(once("priority 50 → 80, by li", "li"), "priority 50 → 80");
+        assert_eq!(once("cancelled by root", "li"), "cancelled by root");
+        assert_eq!(once("put by lilith", "li"), "put by lilith");
+    }
 }

@@ -68,7 +68,7 @@ fn from_script(name: Option<&str>, args: &[String], world: &mut World<'_>) -> Re
     }
     let content = match name {
         None | Some("-") => from_input(name.is_none(), world)?,
-        Some(name) => from_file(name)?,
+        Some(name) => from_file(name).map_err(|failure| may_be_command(failure, name, args))?,
     };
     let name = name.filter(|name| *name != "-").map(str::to_owned);
     if content.len() > MAX_SCRIPT {
@@ -77,6 +77,17 @@ fn from_script(name: Option<&str>, args: &[String], world: &mut World<'_>) -> Re
         return Err(Failure::said(ErrorClass::Data, line));
     }
     Ok(Body::Script { name, content, args: args.to_vec() })
+}
+
+/// A bare word that is no file is a command more likely than a script.
+fn may_be_command(failure: Failure, name: &str, args: &[String]) -> Failure {
+    if name.contains('/') || args.is_empty() || Path::new(name).exists() {
+        return failure;
+    }
+    let words: Vec<String> =
+        std::iter::once(name).chain(args.iter().map(String::as_str)).map(quote).collect();
+    let hint = format!("{failure}; a command is submitted so: ax submit -- {}", words.join(" "));
+    Failure::said(ErrorClass::NoInput, hint)
 }
 
 fn from_file(name: &str) -> Result<Vec<u8>, Failure> {

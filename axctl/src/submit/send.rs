@@ -35,6 +35,8 @@ pub(crate) fn submit(understood: &Understood, client: &Client, world: &mut World
         Err(failure) if report.may_be_spooled(&failure) => to_spool(&request, key, client, failure)?,
         Err(failure) => return Err(failure),
     };
+    // Before the job is named: whoever reads that may send the signal already.
+    let signals = understood.conduct.wait.then(wait::interrupts);
     let job = match &fate {
         Fate::Answered(answer) => report.answered(answer)?,
         Fate::Spooled(spooled) => Some(report.spooled(spooled)?),
@@ -43,12 +45,10 @@ pub(crate) fn submit(understood: &Understood, client: &Client, world: &mut World
         Fate::Spooled(spooled) => Some(spooled),
         Fate::Answered(_) => None,
     };
-    match job {
-        Some(job) if understood.conduct.wait => {
-            let job = wait::until_end(client, &job, spooled)?;
-            report.ended(&job)
-        }
-        _ => Ok(0),
+    let (Some(job), Some(signals)) = (job, signals) else { return Ok(0) };
+    match wait::or_interrupted(client, &job, spooled, &signals?)? {
+        Some(job) => report.ended(&job),
+        None => Ok(report.left(&job)),
     }
 }
 
@@ -162,6 +162,16 @@ impl Report<'_, '_> {
             writeln!(self.world.out, "{text}")?;
         }
         Ok(self.world.out.flush()?)
+    }
+
+    /// The waiting was interrupted: what becomes of the job, and the status of a command that Ctrl-C ends.
+    fn left(&mut self, job: &str) -> u8 {
+        if !self.understood.conduct.quiet {
+            let name = speaker(self.understood.program);
+            self.world
+                .remark(name, &format!("{job} goes on without being waited for; 'ax cancel {job}' ends it"));
+        }
+        wait::INTERRUPTED
     }
 
     /// The status of the job that was waited for; the reason where its code does not say it.

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::shown::plain;
 
 /// A spooled submission.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Spooled {
     /// The file, until axd takes it.
     pub(super) file: PathBuf,

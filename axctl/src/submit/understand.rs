@@ -50,6 +50,7 @@ impl Understood {
         let mut sources = vec![line.source(), environment];
         sources.extend(script.as_ref().map(directive::ScriptDirectives::source));
         let meaning = interpret(&sources).map_err(said)?;
+        let stray = behind_script(program, (&line, script.as_ref()), &body);
         let mut notes: Vec<Diagnostic> = script.map(|script| script.warnings).unwrap_or_default();
         notes.extend(meaning.notes);
         let name = match &body {
@@ -69,7 +70,7 @@ impl Understood {
             spec: meaning.spec,
             conduct: meaning.conduct,
             told: notes.iter().cloned().map(short).collect(),
-            notes: notes.iter().map(Diagnostic::to_string).collect(),
+            notes: notes.iter().map(Diagnostic::to_string).chain(stray).collect(),
         })
     }
 
@@ -77,6 +78,39 @@ impl Understood {
     pub(crate) fn tells(&self, warning: &str) -> bool {
         self.told.iter().any(|told| told == warning)
     }
+}
+
+/// The first word behind a script that is an option of ours and was given nowhere else: most likely it was meant for us.
+fn behind_script(
+    program: Program,
+    (line, script): (&CommandLine, Option<&directive::ScriptDirectives>),
+    body: &Body,
+) -> Option<String> {
+    let Body::Script { args, name: Some(name), .. } = body else { return None };
+    let before_end = args.iter().position(|word| word == "--").unwrap_or(args.len());
+    let args = args.get(..before_end)?;
+    let stray = (0..args.len()).find(|at| {
+        // With its value in the word, or as the next one. Whether the value means something says the reader of options.
+        let found =
+            (at + 1..=args.len().min(at + 2)).find_map(|end| option_of_ours(program, args.get(*at..end)?));
+        let given = |name: &str| {
+            line.has(name)
+                || script.is_some_and(|script| script.options.iter().any(|given| given.def.name == name))
+        };
+        found.is_some_and(|name| !given(name))
+    })?;
+    let (word, name) = (args.get(stray)?, last_part(name));
+    Some(format!("'{word}' goes to {name}; what is meant for the job stands before the script's name"))
+}
+
+/// The name of the option of jobs that these words are, all of them, in its long form.
+fn option_of_ours(program: Program, words: &[String]) -> Option<&'static str> {
+    let read = directive::parse_args(words, program).ok()?;
+    let [option] = read.options.as_slice() else { return None };
+    let written = words.first()?.strip_prefix("--")?.split('=').next()?;
+    let is_whole = read.script.is_none() && written == option.def.name;
+    let is_ours = option.def.section != Section::Command && interpret(&[read.source()]).is_ok();
+    (is_whole && is_ours).then_some(option.def.name)
 }
 
 /// A diagnostic as the failure of the command.

@@ -1,11 +1,13 @@
 //! `--wait`: until the job has ended, whatever happens to the daemon meanwhile, and then with
 //! the job's own exit status.
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
 use ax_core::api::{ErrorClass, JobView};
 use ax_core::job::state::JobState;
+use ax_sys::signals::{Signal, SignalWatch};
 
 use super::spool::Spooled;
 use crate::client::Client;
@@ -14,6 +16,8 @@ use crate::failure::Failure;
 /// One question to the daemon, and the pause before the next when there was no answer.
 const QUESTION_S: u64 = 60;
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often it is looked whether somebody pressed Ctrl-C.
+const LOOK: Duration = Duration::from_millis(200);
 /// How often a job may be unknown between its taking from the spool and its number.
 const UNKNOWN_TRIES: u32 = 30;
 
@@ -39,6 +43,51 @@ pub(crate) fn until_end(client: &Client, job: &str, spooled: Option<&Spooled>) -
             // The job needs no daemon to go on, so neither does the waiting.
             Err(failure) if failure.is_passing() => thread::sleep(PAUSE),
             Err(other) => return Err(other),
+        }
+    }
+}
+
+/// The status of a command that Ctrl-C ends.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Ctrl-C, from now on for whoever looks. Before threads are there: they inherit what is blocked.
+///
+/// # Errors
+/// When there are no descriptors left.
+pub(crate) fn interrupts() -> Result<SignalWatch, Failure> {
+    SignalWatch::new(&[Signal::INT]).map_err(system)
+}
+
+fn system(error: ax_sys::SysError) -> Failure {
+    Failure::said(ErrorClass::Unavailable, error.to_string())
+}
+
+/// The same as [`until_end`]; `None` when the person does not want to wait any longer.
+///
+/// # Errors
+/// The same, and when there is no thread to ask on.
+pub(crate) fn or_interrupted(
+    client: &Client,
+    job: &str,
+    spooled: Option<&Spooled>,
+    signals: &SignalWatch,
+) -> Result<Option<JobView>, Failure> {
+    let (sender, receiver) = channel();
+    let (client, job, spooled) = (client.clone(), job.to_owned(), spooled.cloned());
+    let ask = move || drop(sender.send(until_end(&client, &job, spooled.as_ref())));
+    thread::Builder::new()
+        .spawn(ask)
+        .map_err(|error| Failure::said(ErrorClass::TryAgain, format!("cannot start a thread: {error}")))?;
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(ended) => return ended.map(Some),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::said(ErrorClass::Unavailable, "the waiting broke off"));
+            }
+        }
+        if signals.next().map_err(system)?.is_some() {
+            return Ok(None);
         }
     }
 }

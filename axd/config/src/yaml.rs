@@ -29,6 +29,11 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("tab cannot be used as indentation", "a tab can't indent", "use blanks"),
     ("unclosed quote", "the quote that begins here has no end", "end it on the same line"),
     ("unclosed bracket", "the bracket that opens here is never closed", "close it on the same line"),
+    (
+        "while parsing a flow",
+        "a bracket that was opened before this is not closed, or a comma is missing",
+        "close it on the same line",
+    ),
     ("misplaced bracket", "a bracket closes that was not opened", "put the text in quotes"),
     (
         "mapping values are not allowed",

@@ -51,7 +51,9 @@ fn each_default_of_the_table_is_the_default() {
         if matches!(key.kind, Kind::Later) {
             continue;
         }
-        let (config, warnings) = read(&tree(key.path, text(default))).unwrap();
+        let (config, mut warnings) = read(&tree(key.path, text(default))).unwrap();
+        // A limit with one key alone, by its default, has none.
+        warnings.retain(|warning| warning.message != "limits[0] limits nothing");
         assert_eq!(warnings, [], "{}", key.path);
         let nodes = config.resources.gpu_nodes.clone();
         let mut plain = Config::default();

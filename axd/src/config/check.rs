@@ -13,6 +13,7 @@ use ax_core::config::{Config, Finding, Severity};
 
 use super::names;
 use crate::command::{document, own_name, said};
+use crate::local;
 
 /// Loads the file of the standard place; one that is not there has the defaults.
 ///
@@ -76,7 +77,11 @@ pub fn check(named: Option<&Path>, usual: &Path, json: bool) -> ExitCode {
         return ExitCode::from(ErrorClass::NoInput.exit_code());
     }
     let (findings, good): (Vec<Finding>, bool) = match load_named(path) {
-        Ok(loaded) => (loaded.warnings.into_iter().chain(names::unknown(&loaded.config)).collect(), true),
+        Ok(loaded) => {
+            let config = &loaded.config;
+            let all = loaded.warnings.into_iter().chain(names::unknown(config)).chain(of_machine(config));
+            (all.collect(), true)
+        }
         Err(findings) => (findings, false),
     };
     let refused = (!good).then_some(ErrorClass::Config);
@@ -94,6 +99,18 @@ pub fn check(named: Option<&Path>, usual: &Path, json: bool) -> ExitCode {
         Some(class) => ExitCode::from(class.exit_code()),
         None => said(&format!("{file}: a configuration that axd accepts")),
     }
+}
+
+/// What a configuration says of this machine and is not so. It may be another's, on which it is checked before it goes there.
+fn of_machine(config: &Config) -> Vec<Finding> {
+    // A machine without a name has other cares.
+    let Ok(host) = local::host_name() else { return Vec::new() };
+    let mut told = local::look(&host, config, None).warnings;
+    let nodes = &config.resources.gpu_nodes;
+    if !nodes.is_empty() && nodes.iter().all(|node| node.host != host) {
+        told.push(format!("resources.gpu_nodes: this machine, {host}, is none of them; its cards are counted as they are found"));
+    }
+    told.into_iter().map(|text| Finding::warning(None, text)).collect()
 }
 
 /// A time zone that this machine does not know: the daemon would not start in it.

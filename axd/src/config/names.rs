@@ -12,7 +12,13 @@ pub(crate) fn unknown(config: &Config) -> Vec<Finding> {
         let groups = queue.groups.iter().map(|name| ("queues[].groups", format!("@{name}")));
         users.chain(groups)
     });
-    let rules: Vec<(&str, String)> = admins.map(|(key, name)| (key, name.to_owned())).chain(rules).collect();
+    let limits = config.limits.iter().flat_map(|limit| {
+        let users = limit.user.iter().map(|name| ("limits[].user", name.clone()));
+        let groups = limit.group.iter().map(|name| ("limits[].group", format!("@{name}")));
+        users.chain(groups)
+    });
+    let rules: Vec<(&str, String)> =
+        admins.map(|(key, name)| (key, name.to_owned())).chain(rules).chain(limits).collect();
     rules
         .iter()
         .filter_map(|(key, name)| Some(Finding::warning(None, format!("{key}: {}", lacks(name)?))))
@@ -35,7 +41,8 @@ mod tests {
     #[test]
     fn who_is_not_there_is_named_with_the_key() {
         let text = "cluster: {admins: [root, nobody-of-that-name, '@root', '@no-such-group']}\n\
-                    queues: [{name: a, users: [daemon, ghost], groups: [root, ghosts]}]\n";
+                    queues: [{name: a, users: [daemon, ghost], groups: [root, ghosts]}]\n\
+                    limits: [{user: spook, max_cards: 1}, {group: root, max_cards: 1}]\n";
         let config = super::super::interpret(text.as_bytes()).unwrap().config;
         let lines: Vec<String> = unknown(&config).iter().map(|finding| finding.line("c")).collect();
         let expected = [
@@ -43,6 +50,7 @@ mod tests {
             "c: warning: cluster.admins: there is no group 'no-such-group' on this machine",
             "c: warning: queues[].users: there is no user 'ghost' on this machine",
             "c: warning: queues[].groups: there is no group 'ghosts' on this machine",
+            "c: warning: limits[].user: there is no user 'spook' on this machine",
         ];
         assert_eq!(lines, expected);
     }

@@ -124,6 +124,15 @@ impl Engine {
             return Err(error(ErrorClass::Usage, "a selection needs at least one condition"));
         }
         let admin = person.is_admin(self.controller.config());
+        // Silently left out they would seem not to be there.
+        if let Some(other) = select.user.iter().find(|user| !admin && **user != *person.name) {
+            let text = format!(
+                "only administrators choose jobs of others: {} is not you, {}",
+                ax_core::text::quoted(other),
+                person.name
+            );
+            return Err(error(ErrorClass::NoPermission, text));
+        }
         let own = |job: &Job| admin || job.owner.uid == person.uid;
         let living = self.controller.jobs().filter(|j| !j.state.is_final());
         Ok(living.filter(|j| own(j) && views::fits(j, select)).map(|j| j.id).collect())

@@ -3,7 +3,7 @@
 
 use ax_core::api::{Action, ActionRequest, ApiError, ErrorClass};
 use ax_core::controller::{Change, Wish};
-use ax_core::directive::{Program, interpret, parse_args};
+use ax_core::directive::{Program, RawOption, interpret, parse_args};
 use ax_core::job::spec::{JobSpec, TimeLimit};
 use ax_core::time::{Span, WallTime};
 use ax_sys::clock;
@@ -37,6 +37,22 @@ fn check(request: &ActionRequest) -> Result<(), ApiError> {
         }
         _ => Ok(()),
     }
+}
+
+/// What a job can be without.
+const MAY_GO: [&str; 3] = ["begin", "window", "deadline"];
+
+/// Takes out the options that say `none` of what a job can be without; the last of each counts.
+fn taken_away(options: &mut Vec<RawOption>) -> Vec<&'static str> {
+    let none =
+        |option: &RawOption| option.value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case("none"));
+    let last = |name: &str| options.iter().rfind(|option| option.def.name == name);
+    let mut away = MAY_GO.to_vec();
+    away.retain(|name| last(name).is_some_and(none));
+    options.retain(|option| {
+        !MAY_GO.contains(&option.def.name) || (!none(option) && !away.contains(&option.def.name))
+    });
+    away
 }
 
 impl Engine {
@@ -74,7 +90,8 @@ impl Engine {
             ));
         }
         let usage = |d: ax_core::directive::Diagnostic| error(ErrorClass::Usage, d.to_string());
-        let line = parse_args(options, Program::Axbatch).map_err(usage)?;
+        let mut line = parse_args(options, Program::Axbatch).map_err(usage)?;
+        let away = taken_away(&mut line.options);
         let spec = interpret(&[line.source()]).map_err(usage)?.spec;
         let mut rest = spec.clone();
         rest.timing.priority = None;
@@ -100,7 +117,8 @@ impl Engine {
                 name.parse().map_err(|e: ax_core::id::BadName| error(ErrorClass::Usage, e.to_string()))?,
             ),
         };
-        let instant = |when| self.calendar.resolve(when, WallTime(clock::wall_ms()));
+        let instant = |when| Some(self.calendar.resolve(when, WallTime(clock::wall_ms())));
+        let gone = |name: &str| away.contains(&name);
         Ok(Change {
             priority: spec.timing.priority,
             time_limit: spec.timing.limit.map(|limit| match limit {
@@ -109,9 +127,9 @@ impl Engine {
             }),
             queue,
             name: spec.name.map(Into::into),
-            begin: spec.timing.begin.map(instant),
-            window: spec.timing.window,
-            deadline: spec.timing.deadline.map(instant),
+            begin: spec.timing.begin.map(instant).or(gone("begin").then_some(None)),
+            window: spec.timing.window.map(Some).or(gone("window").then_some(None)),
+            deadline: spec.timing.deadline.map(instant).or(gone("deadline").then_some(None)),
         })
     }
 }

@@ -226,7 +226,14 @@ fn quick_check(connection: &Connection, path: &Path) -> Result<()> {
     let first = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
         .doing("check", path)?;
-    if first == "ok" { Ok(()) } else { Err(StoreError::Damaged { path: path.to_owned(), what: first }) }
+    match first.as_str() {
+        "ok" => Ok(()),
+        // SQLite says where before it says what, on a line of its own.
+        lines => {
+            let what = lines.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            Err(StoreError::Damaged { path: path.to_owned(), what })
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,10 @@ pub(crate) const WRONG: &[(&str, &str)] = &[
     ("queues: [a, b\n", "c:1:9: the bracket that opens here is never closed; close it on the same line"),
     ("cluster: {name: x\n", "c:1:10: the bracket that opens here is never closed; close it on the same line"),
     (
+        "cluster: {name: lab\nqueues: []\n",
+        "c:2:7: a bracket that was opened before this is not closed, or a comma is missing; close it on the same line",
+    ),
+    (
         "cluster:\n  name: x]\n  timezone: ]\n",
         "c:3:13: a bracket closes that was not opened; put the text in quotes",
     ),

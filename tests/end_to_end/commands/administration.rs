@@ -100,6 +100,18 @@ fn files_are_checked_without_a_daemon() {
     cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: 2}\n");
     let said = cluster.ok(ALICE, "axctl", &["check", "c.yaml"]);
     assert_eq!(said, "c.yaml: a configuration that axd accepts\n");
+    let more = "resources: {cpus: 65536, ram: 100T, gpu_nodes: [{host: not-this-one, gpus: 1}]}\nlimits: [{user: root}]\n";
+    cluster.write(ALICE, "m.yaml", more);
+    let ran = cluster.run(ALICE, "axctl", &["check", "m.yaml"]);
+    assert!(ran.code == 0 && ran.err.lines().count() == 4, "{ran:?}");
+    for text in [
+        "declares 65536 CPUs",
+        "resources.ram declares 102400 GB",
+        "is none of them",
+        "m.yaml:2:17: warning: limits[0] limits nothing",
+    ] {
+        assert!(ran.err.contains(text), "{text}: {ran:?}");
+    }
     cluster.write(ALICE, "c.yaml", "queues:\n  - {name: a, max_running: many}\n");
     let line = cluster.refused(78, ALICE, "axctl", &["check", "c.yaml"]);
     assert!(line.contains("c.yaml:2:"), "{line}");

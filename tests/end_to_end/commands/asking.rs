@@ -137,6 +137,30 @@ fn logs_follow_a_job_into_its_next_attempt_and_end_with_it() {
 }
 
 #[test]
+fn logs_of_what_could_not_be_launched_say_why() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let id = cluster.submit(ALICE, &[], "#!/opt/none/python\n");
+    cluster.wait_over(&id);
+    for words in [&["logs", &id][..], &["logs", "-f", &id]] {
+        let ran = cluster.run(ALICE, "ax", words);
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (0, "", 1), "{ran:?}");
+        let why = "was not launched in attempt 1: ";
+        assert!(ran.err.contains(why) && ran.err.contains("/opt/none/python"), "{ran:?}");
+    }
+    let id = cluster.submit(ALICE, &["--output=/proc/none.out"], "#!/bin/sh\n");
+    cluster.wait_over(&id);
+    let line = cluster.refused(1, ALICE, "ax", &["logs", &id]);
+    assert!(
+        line.contains("was not launched in attempt 1: ") && line.ends_with("so there is no output"),
+        "{line}"
+    );
+    assert_eq!(cluster.run(ALICE, "ax", &["logs", "-f", &id]).code, 0);
+}
+
+#[test]
 fn logs_go_on_where_a_file_that_was_cut_begins_anew() {
     if !as_root() {
         return;
@@ -181,7 +205,9 @@ fn selections_cancel_what_fits_and_only_one_s_own() {
         format!("{queued}: cancelled by daemon\n")
     );
     assert_eq!(cluster.state(&foreign), "PENDING");
-    let ran = cluster.run(ALICE, "ax", &["cancel", "--user=bin"]);
+    let line = cluster.refused(77, ALICE, "ax", &["cancel", "--user=daemon,bin"]);
+    assert!(line.contains("only administrators choose jobs of others: 'bin' is not you, daemon"), "{line}");
+    let ran = cluster.run(ALICE, "ax", &["cancel", "--name=none"]);
     assert!(ran.code == 0 && ran.err.contains("no job fits"), "{ran:?}");
     let line = cluster.refused(2, ALICE, "ax", &["cancel"]);
     assert!(line.contains("nothing to cancel"), "{line}");

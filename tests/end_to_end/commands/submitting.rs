@@ -1,12 +1,12 @@
 //! `axbatch` and `ax submit`: what they print, their exit codes, their limits,
 //! and that a request that comes twice makes one job.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{ALICE, Cluster, ROOT, Ran, as_root, ran};
+use crate::cluster::{ALICE, Cluster, ROOT, Ran, as_root, ran, signal};
 
 const SHORT: &str = "#!/bin/sh\necho \"$# $*\"\n";
 
@@ -67,6 +67,26 @@ fn waiting_ends_with_the_status_of_the_job() {
         &["--wait", "--time=0:01", "--wrap=trap 'exit 0' TERM; sleep 9 & wait"],
     );
     assert!(ran.code == 1 && ran.err.contains("is TIMEOUT: over its time limit of 00:00:01"), "{ran:?}");
+}
+
+#[test]
+fn who_no_longer_waits_is_told_that_the_job_goes_on() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let mut command = cluster.command(ALICE, cluster.program("axbatch"));
+    command.args(["--wait", "--wrap=sleep 600"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let id = line.split_whitespace().last().unwrap().to_owned();
+    cluster.wait_state(&id, &["RUNNING"]);
+    signal(child.id(), "INT");
+    let ended = ran(child.wait_with_output().unwrap());
+    let told = format!("axbatch: {id} goes on without being waited for; 'ax cancel {id}' ends it\n");
+    assert_eq!((ended.code, ended.err), (130, told));
+    assert_eq!(cluster.state(&id), "RUNNING");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::cluster::{ALICE, BOB, Cluster, PATIENCE, User, as_root};
+use crate::cluster::{ALICE, BOB, Cluster, PATIENCE, ROOT, User, as_root};
 
 /// A program on a terminal of 80 by 24.
 struct Terminal {
@@ -17,9 +17,13 @@ struct Terminal {
 
 impl Terminal {
     fn new(cluster: &Cluster, user: User, words: &[&str]) -> Terminal {
+        Terminal::of(cluster, user, "ax", words)
+    }
+
+    fn of(cluster: &Cluster, user: User, program: &str, words: &[&str]) -> Terminal {
         let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal.py");
         let mut command = cluster.command(user, "python3");
-        command.arg(driver).args(["80", "24", cluster.program("ax")]).args(words);
+        command.arg(driver).args(["80", "24", cluster.program(program)]).args(words);
         command.env("TERM", "xterm").env("LANG", "C.UTF-8").env("NO_COLOR", "1");
         let mut driver = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (orders, answers) = (driver.stdin.take().unwrap(), driver.stdout.take().unwrap());
@@ -161,4 +165,17 @@ fn top_needs_a_terminal_as_root() {
     let ran = cluster.run(ALICE, "ax", &["top"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.err.contains("fills a terminal") && ran.out.is_empty(), "{ran:?}");
+}
+
+#[test]
+fn a_daemon_that_is_started_on_a_terminal_says_where_it_serves() {
+    if !can_be_had() {
+        return;
+    }
+    let cluster = Cluster::stopped("");
+    let root = cluster.root.to_str().unwrap();
+    let mut terminal = Terminal::of(&cluster, ROOT, "axd", &["--root", root, "--no-cards"]);
+    terminal.press("", "axd: serving at ");
+    cluster.ok(ROOT, "axctl", &["stop"]);
+    assert_eq!(terminal.end(json!({})), 0);
 }

@@ -110,6 +110,10 @@ fn a_job_that_is_not_idempotent_asks_a_person_and_does_what_they_say() {
         let job = cluster.wait_state(&id, &["FAILED_UNKNOWN_STATE"]);
         let reason = job["reason"].as_str().unwrap();
         assert!(reason.contains("ax resolve"), "it says what to do: {reason}");
+        for all in [&[][..], &["--all"]] {
+            let queue = cluster.ok(ALICE, "ax", &[&["queue", "--noheader", "-o", "id"], all].concat());
+            assert_eq!(queue.lines().filter(|line| line.trim() == id).count(), 1, "not forgotten: {queue}");
+        }
         let ended = job["ended_at"].clone();
         let line = cluster.refused(77, crate::cluster::BOB, "ax", &["resolve", &id, answer]);
         assert!(line.contains("belongs to daemon"), "{line}");

@@ -3,7 +3,7 @@
 
 use super::finding::{Finding, Findings};
 use super::read::Places;
-use super::{Config, Queue, QueueState};
+use super::{CardLimit, Config, Queue, QueueState};
 use crate::text::{count, nearest, quoted};
 use crate::units::format_duration;
 
@@ -18,6 +18,21 @@ pub(super) fn whole(config: &Config, places: &Places, findings: &mut Findings) {
     }
     for (index, limit) in config.limits.iter().enumerate() {
         named_cards(config, &limit.cards, &format!("limits[{index}].cards"), places, findings);
+        limits_something(index, limit, places, findings);
+    }
+}
+
+/// Most likely the limit itself was forgotten.
+fn limits_something(index: usize, limit: &CardLimit, places: &Places, findings: &mut Findings) {
+    let CardLimit { user: _, group: _, cards, max_cards, max_cpus, max_ram, max_running } = limit;
+    let none = max_cards.or(*max_cpus).or(*max_running).is_none() && max_ram.is_none() && cards.is_empty();
+    // One whose value was refused is no forgotten one.
+    if none && !findings.refuse() {
+        let place = ["user", "group"].iter().find_map(|key| places.get(&format!("limits[{index}].{key}")));
+        let message = format!("limits[{index}] limits nothing");
+        findings.add(
+            Finding::warning(place, message).hint("write cards, max_cards, max_cpus, max_ram or max_running"),
+        );
     }
 }
 

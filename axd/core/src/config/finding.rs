@@ -76,6 +76,11 @@ impl Findings {
         }
     }
 
+    /// Whether one of them is an error: what depends on the values may be a consequence.
+    pub(super) fn refuse(&self) -> bool {
+        self.refused
+    }
+
     /// Whether a further one would only be counted: its text may be left out.
     pub(super) fn are_enough(&self) -> bool {
         self.kept.len() >= MOST

@@ -124,7 +124,10 @@ impl Controller {
         end.card_peak = end.card_peak.max(attempt.card_used);
         let end = self.blamed_on_card(name.job.number, end);
         let ended_late = self.jobs.get(&name.job.number).filter(|_| end.outcome == Outcome::Timeout);
-        let out_of_time = ended_late.is_some_and(|job| self.ran_into_deadline(job));
+        let left = ended_late.and_then(|job| self.left_by_deadline(job));
+        // To whoever ended it that was its time limit.
+        let message = left.map(|left| format!("was not over by its deadline, for which it had {left}"));
+        let end = AttemptEnd { message: message.or(end.message), ..end };
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
@@ -146,9 +149,9 @@ impl Controller {
                 rare.saved = rare.saved + safe;
             });
         }
-        let next = match out_of_time {
-            true => Next::Over(JobState::Deadline),
-            false => what_follows(&job.request, job.rare.retries_used, &end),
+        let next = match left {
+            Some(_) => Next::Over(JobState::Deadline),
+            None => what_follows(&job.request, job.rare.retries_used, &end),
         };
         // A program that gets no more of a card mostly ends by itself, with a code of its own. One that is over asked for
         // what it asked for.
@@ -188,9 +191,6 @@ impl Controller {
             why = format!(
                 "{why}; nobody knows whether its work is done: say so with 'ax resolve {id} succeeded', 'failed' or 'rerun'"
             );
-        }
-        if matches!(next, Next::Over(JobState::Deadline)) {
-            why = format!("was not over by its deadline: {why}");
         }
         match next {
             Next::Over(to) => {

@@ -239,14 +239,15 @@ pub struct Change {
     pub queue: Option<QueueName>,
     /// Name.
     pub name: Option<Box<str>>,
-    /// Begin time.
-    pub begin: Option<WallTime>,
+    /// Begin time; here and below the inner `None` takes it away.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
+    pub begin: Option<Option<WallTime>>,
     /// Daily hours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<Window>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
+    pub window: Option<Option<Window>>,
     /// Deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<WallTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
+    pub deadline: Option<Option<WallTime>>,
 }
 
 /// What is written as `null` is there, and says that something is taken away.

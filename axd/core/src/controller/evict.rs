@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use crate::explain::jobs_in_words;
 use crate::explain::started::Chosen;
 use crate::hostlist::compress;
-use crate::id::{HostName, JobNumber};
+use crate::id::{HostName, JobId, JobNumber};
 use crate::job::bounds::Asks;
 use crate::job::spec::PreemptMode;
 use crate::job::state::Outcome;
@@ -18,13 +21,53 @@ use crate::schedule::placement::Place;
 use crate::schedule::preempt::{Battlefield, Eviction, Loss, make_room};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::size::Megabytes;
-use crate::text::count;
 use crate::time::{Now, WallTime};
 
 use super::blocked::Blocked;
 use super::bounds::Turns;
 use super::places::UserPlaces;
 use super::{Controller, Decision};
+
+/// So many of those that are ended are named.
+const NAMED: usize = 8;
+
+/// Why a running job is not ended for one that is more urgent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spared {
+    /// It is too urgent itself.
+    Urgent,
+    /// It says so.
+    Protected,
+    /// It may not be started again.
+    NotAgain,
+    /// It has been ended for others too often.
+    Often,
+}
+
+impl Spared {
+    /// In words, to stand behind a number of jobs.
+    pub(crate) fn words(self, jobs: u32) -> String {
+        let (is, has) = if jobs == 1 { ("is", "has") } else { ("are", "have") };
+        match self {
+            Spared::Urgent => format!("{is} too urgent (policy.preempt_gap)"),
+            Spared::Protected => "may not be ended (--preempt)".to_owned(),
+            Spared::NotAgain => "may not be started again (--no-requeue)".to_owned(),
+            Spared::Often => format!("{has} been ended for others too often (policy.max_preemptions)"),
+        }
+    }
+}
+
+/// Who holds something where an urgent job could run, and why they are not ended for it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spares {
+    /// Attempts.
+    pub(crate) jobs: u32,
+    /// Nodes.
+    pub(crate) nodes: u32,
+    /// Those of the jobs that may not be ended.
+    pub(crate) why: BTreeMap<Spared, u32>,
+}
 
 impl Controller {
     /// The places that victims are leaving for a job.
@@ -163,20 +206,10 @@ impl Controller {
 
     /// Who on a node may be ended for a job, and what that would lose.
     fn victims_on(&self, now: WallTime, node: &Node, urgent: &Job) -> BTreeMap<AttemptKey, Loss> {
-        let policy = &self.config.policy;
-        let gap =
-            |job: &Job| urgent.request.priority >= job.request.priority.saturating_add(policy.preempt_gap);
         let candidate = |key: &AttemptKey| {
             let job = self.jobs.get(self.by_epoch.get(key)?)?;
             let attempt = job.attempt.as_ref().filter(|a| !a.is_going())?;
-            let may_go = gap(job)
-                && job.rare.evictions < policy.max_preemptions
-                && match job.request.preempt {
-                    PreemptMode::Requeue => job.request.requeue,
-                    PreemptMode::Cancel => true,
-                    PreemptMode::Suspend | PreemptMode::Never => false,
-                };
-            if !may_go {
+            if self.spared_from(job, urgent).is_some() {
                 return None;
             }
             let start = attempt.started_at.unwrap_or(attempt.assigned_at);
@@ -185,6 +218,38 @@ impl Controller {
             Some((*key, Loss { work, started: std::cmp::Reverse(start.0), job: u64::from(job.id.number.0) }))
         };
         node.held().keys().filter_map(candidate).collect()
+    }
+
+    /// Why a running job may not be ended for another, if so.
+    fn spared_from(&self, job: &Job, urgent: &Job) -> Option<Spared> {
+        let policy = &self.config.policy;
+        if urgent.request.priority < job.request.priority.saturating_add(policy.preempt_gap) {
+            return Some(Spared::Urgent);
+        }
+        match job.request.preempt {
+            PreemptMode::Suspend | PreemptMode::Never => return Some(Spared::Protected),
+            PreemptMode::Requeue if !job.request.requeue => return Some(Spared::NotAgain),
+            PreemptMode::Requeue | PreemptMode::Cancel => {}
+        }
+        (job.rare.evictions >= policy.max_preemptions).then_some(Spared::Often)
+    }
+
+    /// Who holds something where a job could run, and why they are not ended for it.
+    pub(crate) fn spares(&self, urgent: &Job) -> Spares {
+        let reserve = self.config.resources.gpu_reserve;
+        let could = |node: &&Node| node.drained().is_none() && node.could_ever_hold(urgent, reserve);
+        let mut found = Spares::default();
+        for node in self.nodes.iter().filter(could) {
+            found.nodes += 1;
+            let jobs = node.held().keys().filter_map(|key| self.jobs.get(self.by_epoch.get(key)?));
+            for job in jobs {
+                found.jobs += 1;
+                if let Some(why) = self.spared_from(job, urgent) {
+                    *found.why.entry(why).or_default() += 1;
+                }
+            }
+        }
+        found
     }
 
     /// Cards' worth of what an attempt holds on all of its nodes, in millionths.
@@ -227,7 +292,7 @@ impl Controller {
         let (Some(first), Some(others)) = (part(&places.first), others) else { return };
         let claim = Claim { first, others, victims: victims.clone() };
         let hosts = compress(&claim.parts().map(|part| part.node.as_str()).collect::<Vec<_>>());
-        let what = format!("{} on {hosts} to make room for it", count(victims.len() as u64, "job"));
+        let what = self.ended_in_words(&victims, &hosts);
         let message = format!("makes room for {id}, which is more urgent");
         for number in
             victims.iter().filter_map(|victim| self.by_epoch.get(victim).copied()).collect::<Vec<_>>()
@@ -240,6 +305,18 @@ impl Controller {
         }
         // Noted so that the claim is written down with the job.
         out.push(Decision::Noted { job: id, actor: Actor::Ax.name().into(), what });
+    }
+}
+
+impl Controller {
+    /// `ends ax-2026-0001 and ax-2026-0002 on gpu-01 to make room for it`.
+    fn ended_in_words(&self, victims: &[AttemptKey], hosts: &str) -> String {
+        let ids = victims.iter().filter_map(|victim| self.job_of_epoch(*victim));
+        let ids: Vec<JobId> = ids.take(NAMED).collect();
+        match victims.is_empty() {
+            true => format!("takes the place on {hosts} that was kept for others"),
+            false => format!("ends {} on {hosts} to make room for it", jobs_in_words(&ids, victims.len())),
+        }
     }
 }
 

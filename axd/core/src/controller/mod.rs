@@ -26,12 +26,14 @@ mod submit;
 mod trouble;
 mod witness;
 
+pub(crate) use evict::Spares;
 pub(crate) use places::UserPlaces;
 pub(crate) use schedule::UserLimit;
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use bounds::Counted;
 pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
+pub use evict::Spared;
 pub use snapshot::{Known, Snapshot};
 pub use trouble::{Trouble, Troubles};
 

@@ -79,10 +79,11 @@ impl Controller {
         job.limit_from(start, &self.zone).0
     }
 
-    /// Whether its attempt, if over for its time, is over for its deadline.
-    pub(super) fn ran_into_deadline(&self, job: &Job) -> bool {
-        let start = job.attempt.as_ref().map(|attempt| attempt.assigned_at);
-        start.is_some_and(|start| job.limit_from(start, &self.zone).1)
+    /// How long its attempt could run, if it was its deadline that said so and not its time limit.
+    pub(super) fn left_by_deadline(&self, job: &Job) -> Option<Span> {
+        let start = job.attempt.as_ref()?.assigned_at;
+        let (limit, by_deadline) = job.limit_from(start, &self.zone);
+        limit.filter(|_| by_deadline)
     }
 
     /// Why a waiting job can't be over by its deadline any more, if so.
@@ -94,11 +95,18 @@ impl Controller {
         }
         let needs = job.request.estimate.or(job.request.time_limit);
         let takes = needs.map_or(String::new(), |needs| format!(", and it takes {needs}"));
+        // What else keeps it from starting now: without it the numbers would not add up.
+        let begins = match begin > now {
+            true => format!(", it begins in {} at the earliest", begin - now),
+            false => String::new(),
+        };
+        let hours = job.request.window().map_or(String::new(), |window| format!(", within {window} alone"));
         Some(match deadline <= now {
             true => "its deadline has passed".to_owned(),
-            false => {
-                format!("it can't be over by its deadline any more: that is in {}{takes}", deadline - now)
-            }
+            false => format!(
+                "it can't be over by its deadline any more: that is in {}{begins}{takes}{hours}",
+                deadline - now
+            ),
         })
     }
 

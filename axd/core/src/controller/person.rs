@@ -199,6 +199,10 @@ impl Controller {
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
         }
+        if apply(&mut job.clone(), change.clone()).is_empty() {
+            // Nothing is decided, which is what is said then.
+            return;
+        }
         let Some(mut job) = self.unindex(id.number) else { return };
         let moves = change.queue.as_ref().is_some_and(|queue| *queue != job.queue);
         let what = asked.said(&format!("{},", apply(Arc::make_mut(&mut job), change)));
@@ -266,38 +270,40 @@ fn held_by_administrator(job: &Job) -> Option<&str> {
     job.rare.hold.as_deref().filter(|who| **who != *job.owner.name)
 }
 
-/// Applies a change and says it in words.
+/// Applies a change and says in words what is different; nothing if that is nothing.
 fn apply(job: &mut Job, change: Change) -> String {
     let mut said = Vec::new();
     let request = Arc::make_mut(&mut job.request);
-    if let Some(priority) = change.priority {
+    if let Some(priority) = change.priority.filter(|priority| *priority != request.priority) {
         said.push(format!("priority {} → {priority}", request.priority));
         request.priority = priority;
     }
-    if let Some(limit) = change.time_limit {
+    if let Some(limit) = change.time_limit.filter(|limit| *limit != request.time_limit) {
         let text = |l: Option<crate::time::Span>| l.map_or("none".to_owned(), |s| s.to_string());
         said.push(format!("time limit {} → {}", text(request.time_limit), text(limit)));
         request.time_limit = limit;
     }
-    if let Some(queue) = change.queue {
+    if let Some(queue) = change.queue.filter(|queue| *queue != job.queue) {
         said.push(format!("queue {} → {queue}", job.queue));
         job.queue = queue;
     }
-    if let Some(name) = change.name {
+    if let Some(name) = change.name.filter(|name| *name != job.name) {
         said.push("new name".to_owned());
         job.name = name;
     }
-    if let Some(begin) = change.begin {
-        said.push(format!("begins at {begin}"));
-        request.begin = Some(begin);
+    if let Some(begin) = change.begin.filter(|begin| *begin != request.begin) {
+        said.push(begin.map_or("begins at any time".to_owned(), |begin| format!("begins at {begin}")));
+        request.begin = begin;
     }
-    if let Some(window) = change.window {
-        said.push(format!("runs only within {window}"));
-        request.set_special(|special| special.window = Some(window));
+    if let Some(window) = change.window.filter(|window| *window != request.window()) {
+        said.push(
+            window.map_or("runs at any hour".to_owned(), |window| format!("runs only within {window}")),
+        );
+        request.set_special(|special| special.window = window);
     }
-    if let Some(deadline) = change.deadline {
-        said.push(format!("to be over by {deadline}"));
-        request.set_special(|special| special.deadline = Some(deadline));
+    if let Some(deadline) = change.deadline.filter(|deadline| *deadline != request.deadline()) {
+        said.push(deadline.map_or("no deadline".to_owned(), |deadline| format!("to be over by {deadline}")));
+        request.set_special(|special| special.deadline = deadline);
     }
-    if said.is_empty() { "nothing changed".to_owned() } else { said.join(", ") }
+    said.join(", ")
 }

@@ -174,6 +174,11 @@ fn check_text(def: &OptionDef, value: &str) -> Result<(), Fault> {
 
 fn not_yet(given: &Given<'_>) -> Diagnostic {
     let fault = Fault::new(format!("'{}' is not supported yet", given.option.written));
+    let fault = match given.option.def.name {
+        "array" => fault.hint("submit a job for each value in a loop, with --env=NAME=VALUE"),
+        "dependency" => fault.hint("submit what follows at the end of the script, or after 'axbatch --wait'"),
+        _ => fault,
+    };
     Diagnostic::new(given.file, given.option.place, fault)
 }
 

@@ -164,7 +164,7 @@ const AX: &[OptionDef] = &[
     text("output", "PATTERN", files::output)
         .shorts(&[('o', Both)])
         .says(Files, "file for output; default ax-%j.out")
-        .doc("%j number, %J id, %A array, %a index, %x name, %u user, %N node, %n its rank, %t task, %s step, %r \
+        .doc("%j number, %J id, %A array, %a index, %b its last digit, %x name, %u user, %N node, %n its rank, %t task, %s step, %r \
               restarts, %% percent; %4j pads with zeros. Missing folders are made."),
     text("error", "PATTERN", files::error).shorts(&[('e', Both)]).says(Files, "file for errors; default: with output"),
     text("input", "PATTERN", files::input).shorts(&[('i', Both)]).says(Files, "file for input; default /dev/null"),

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::controller::Counted;
+use crate::controller::{Counted, Spared};
 use crate::id::{HostName, JobId, QueueName};
 use crate::job::request::Request;
 use crate::node::Lack;
 use crate::text::{count, listed};
 use crate::time::{Span, WallTime};
+
+use super::spared;
 
 /// One condition that is not met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,6 +191,18 @@ pub enum Condition {
         /// On which nodes beside it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         others: Vec<HostName>,
+        /// They would be: nobody is yet.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        foretold: bool,
+    },
+    /// It is urgent enough that others could be ended for it, but these may not be.
+    NobodyToEnd {
+        /// So many jobs hold something where it could run.
+        jobs: u32,
+        /// On so many nodes.
+        nodes: u32,
+        /// Why so many of them are not ended.
+        why: Vec<(Spared, u32)>,
     },
     /// Others could be ended for it, but that has cost enough lately.
     EvictionsSpent {
@@ -271,7 +285,7 @@ pub enum Condition {
 }
 
 /// `ax-2026-0001, ax-2026-0002 and 3 more`.
-pub(super) fn jobs_in_words(jobs: &[JobId], all: usize) -> String {
+pub(crate) fn jobs_in_words(jobs: &[JobId], all: usize) -> String {
     let mut names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
     if all > names.len() {
         names.push(format!("{} more", all - names.len()));
@@ -395,18 +409,23 @@ impl Condition {
             Condition::MoreNodes { nodes } => {
                 format!("does not fit on {} either", count(*nodes, "other node"))
             }
-            Condition::MakingRoom { victims, node, others } if victims.is_empty() => {
+            Condition::MakingRoom { victims, node, others, .. } if victims.is_empty() => {
                 let node = hosts(node, others);
                 format!(
                     "takes the place on {node} that was kept for others: it starts when it is next looked at"
                 )
             }
-            Condition::MakingRoom { victims, node, others } => {
+            Condition::MakingRoom { victims, node, others, foretold } => {
                 let node = hosts(node, others);
-                let are = if victims.len() == 1 { "is" } else { "are" };
                 let who = jobs_in_words(victims, victims.len());
-                format!("{who} {are} being ended for it; then it starts on {node}")
+                let (are, starts) = match (foretold, victims.len()) {
+                    (true, _) => ("would be", "it would start"),
+                    (false, 1) => ("is being", "it starts"),
+                    (false, _) => ("are being", "it starts"),
+                };
+                format!("{who} {are} ended for it; then {starts} on {node}")
             }
+            Condition::NobodyToEnd { jobs, nodes, why } => spared::in_words(*jobs, *nodes, why),
             Condition::EvictionsSpent { per_mille, most_percent, until } => format!(
                 "nobody is ended for it for another {}: within an hour that has cost {}.{} % of all cards, at most \
                  {most_percent} % (policy.preempt_budget)",
@@ -441,20 +460,6 @@ impl Condition {
             Condition::StartsNow => "nothing is in its way: it starts when it is next looked at".to_owned(),
             Condition::Unknown => "waits for something that this program does not know".to_owned(),
         }
-    }
-
-    /// `user li holds 6 of at most 8 CPUs (policy.max_cpus_per_user): ax-2026-0001, and it asks for 4 CPUs`.
-    fn limit_in_words(&self) -> String {
-        let Condition::LimitFull { whose, key, what, held, max, wanted, jobs, holders, first } = self else {
-            return String::new();
-        };
-        let who = match jobs.is_empty() {
-            true => String::new(),
-            false => format!(": {}", jobs_in_words(jobs, *holders as usize)),
-        };
-        let behind = first.map_or(String::new(), |first| format!("; {first} waits for them before it"));
-        let (held, max, wanted) = (what.number(*held), what.in_words(*max), what.in_words(*wanted));
-        format!("{whose} holds {held} of at most {max} ({key}){who}, and it asks for {wanted}{behind}")
     }
 
     fn kept_in_words(&self, now: WallTime) -> String {

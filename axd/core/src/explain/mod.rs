@@ -8,6 +8,7 @@ mod nodes;
 mod pending;
 mod plan;
 mod shares;
+mod spared;
 pub mod started;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{QueueState, Scheduler};
 use crate::controller::bounds::{Barred, Turns};
-use crate::controller::{Controller, Rehearsal, UserLimit, UserPlaces};
+use crate::controller::{Controller, Rehearsal, Spares, UserLimit, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Asks;
@@ -28,6 +29,7 @@ use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
 
+pub(crate) use condition::jobs_in_words;
 pub use condition::{Condition, never_enough};
 pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
@@ -231,6 +233,8 @@ struct Story<'a> {
     users_kept: UserPlaces,
     /// The nodes as jobs of one shape find them.
     known: BTreeMap<Shape, Rc<NodesFor>>,
+    /// Who is there to be ended for jobs of one shape and priority.
+    spared: BTreeMap<(Shape, u8), Spares>,
     plan: Plan,
     before: usize,
     first: Option<JobId>,
@@ -253,6 +257,7 @@ impl<'a> Story<'a> {
             controller,
             now,
             known: BTreeMap::new(),
+            spared: BTreeMap::new(),
             plan: Plan::of(controller, now.wall),
             before: 0,
             first: None,
@@ -301,7 +306,12 @@ impl<'a> Story<'a> {
         } else if misfit {
             found.extend(self.controller.too_small(job));
         } else {
-            found.extend(self.places(job));
+            // Whom its queue or owner keeps from starting nobody would be ended for anyway.
+            let nothing_else = found.is_empty();
+            let places = self.places(job).into_iter();
+            found.extend(
+                places.filter(|place| nothing_else || !matches!(place, Condition::NobodyToEnd { .. })),
+            );
         }
         if !misfit {
             found.extend(self.by_shares.conditions(self.controller, job, self.now));
@@ -338,26 +348,20 @@ impl<'a> Story<'a> {
             let nodes: Vec<HostName> = places.iter().filter_map(node).collect();
             let node = nodes.first().cloned();
             let others = nodes.into_iter().skip(1).collect();
-            let making = |node| Condition::MakingRoom { victims, node, others };
+            // Nobody is, before the pass has been made.
+            let foretold = self.controller.claim_of(job.id.number).is_none();
+            let making = |node| Condition::MakingRoom { victims, node, others, foretold };
             return node.map(making).into_iter().collect();
         }
-        let spent = self.budget_spent(job);
         let known = self.nodes_for(job);
         let kept = self.kept_for_others(job, &known.fitting);
-        spent.into_iter().chain(kept).chain(known.lacks.iter().cloned()).collect()
-    }
-
-    /// Whether others could be ended for it if that had not cost enough lately.
-    fn budget_spent(&self, job: &Job) -> Option<Condition> {
-        let policy = &self.controller.config().policy;
-        if job.request.priority < policy.preempt_priority {
-            return None;
+        let mut found: Vec<Condition> = kept.into_iter().chain(known.lacks.iter().cloned()).collect();
+        match self.nobody_ended(job, &known) {
+            // That passes by itself.
+            Some(spent @ Condition::EvictionsSpent { .. }) => found.insert(0, spent),
+            other => found.extend(other),
         }
-        let (budget, until) = (self.controller.eviction_budget()?, self.controller.no_evictions_until()?);
-        let whole = budget / u128::from(policy.preempt_budget.max(1)) * 100;
-        let lost = self.controller.losses().sum() * 1000 / whole.max(1);
-        let lost = u32::try_from(lost).unwrap_or(u32::MAX);
-        Some(Condition::EvictionsSpent { per_mille: lost, most_percent: policy.preempt_budget, until })
+        found
     }
 
     /// What nodes lack for it, and those that lack nothing.
@@ -471,7 +475,8 @@ impl<'a> Story<'a> {
         if self.pass.after.claim_of(job.id.number).is_some() {
             let start = now + self.controller.config().policy.kill_wait;
             self.plan.claims(self.controller, job, start);
-            return Expected::at(start, Basis::MakingRoom);
+            let foretold = self.controller.claim_of(job.id.number).is_none();
+            return Expected::at(start, Basis::MakingRoom { foretold });
         }
         if self.before >= PLANNED {
             return Expected::never(Basis::TooFar);

@@ -23,6 +23,10 @@ impl Need {
             Need::Cpus { wanted, free, all } => {
                 format!("{} ({most}{free} of {all} free)", count(*wanted, "CPU"))
             }
+            // Rounded alike they would say that there is enough.
+            Need::Ram { wanted, free, all } if wanted.to_string() == free.to_string() => {
+                format!("{} MB of RAM ({most}{} MB of {} MB free)", wanted.0, free.0, all.0)
+            }
             Need::Ram { wanted, free, all } => format!("{wanted} of RAM ({most}{free} of {all} free)"),
             Need::WholeNode { used_by } => format!("the whole node (used by {})", count(*used_by, "job")),
             Need::Cards { wanted, free, all, barred, .. } => {
@@ -46,6 +50,9 @@ impl Need {
             Need::Features { wanted } => format!("the features {wanted}"),
             Need::Drained { .. } => "a node that is in use".to_owned(),
             Need::Cpus { wanted, all, .. } => format!("{}, and {who} {have} {all}", count(*wanted, "CPU")),
+            Need::Ram { wanted, all, .. } if wanted.to_string() == all.to_string() => {
+                format!("{} MB of RAM, and {who} {have} {} MB", wanted.0, all.0)
+            }
             Need::Ram { wanted, all, .. } => format!("{wanted} of RAM, and {who} {have} {all}"),
             Need::WholeNode { .. } => "the whole node".to_owned(),
             Need::Cards { wanted, all, of_type, .. } => match wanted.slice.filter(|_| of_type > all) {

@@ -7,6 +7,7 @@ use ax_core::explain::{Basis, Explanation};
 use ax_core::id::{AttemptName, JobId};
 use ax_core::job::Actor;
 use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::spec::PreemptMode;
 use ax_core::node::Inventory;
 use ax_core::size::Megabytes;
 use ax_core::time::{Span, WallTime};
@@ -293,11 +294,24 @@ fn who_is_being_ended_for_an_urgent_job_is_named() {
     config.policy.preemption = true;
     let mut controller = ready(config);
     let (victim, attempt) = started(&mut controller, 0, 1, Request { priority: 10, ..request(8) });
-    let urgent = waiting(&mut controller, 1, 2, Request { priority: 95, ..request(4) });
+    let wanted = submission(2, Request { priority: 95, ..request(4) });
+    let (urgent, out) = submit(&mut controller, 1, wanted);
+    let noted = out.iter().find_map(|decision| match decision {
+        Decision::Noted { job, what, .. } if *job == urgent => Some(what.as_str()),
+        _ => None,
+    });
+    assert_eq!(noted, Some(format!("ends {victim} on gpu-01 to make room for it").as_str()));
     let other = waiting(&mut controller, 1, 3, request(8));
     let story = told(&controller, 2, urgent);
     assert_eq!(story.reasons, [format!("{victim} is being ended for it; then it starts on gpu-01")]);
-    assert_eq!(story.basis, Some(Basis::MakingRoom));
+    assert_eq!(story.basis, Some(Basis::MakingRoom { foretold: false }));
+    // Who only asks what would be ends nobody.
+    let tried = story.clone().of_a_try(at(2).wall);
+    assert_eq!(tried.reasons, [format!("{victim} would be ended for it; then it would start on gpu-01")]);
+    assert_eq!(
+        tried.basis.unwrap().words(),
+        "at the latest: those that would be ended for it are killed by then"
+    );
     assert_eq!(story.expected_start, Some(at(2).wall + controller.config().policy.kill_wait));
     assert_eq!(advice(&controller, 2, urgent), "");
     assert_eq!(told(&controller, 2, other).reasons[1], format!("1 job before it, the first is {urgent}"));
@@ -306,6 +320,47 @@ fn who_is_being_ended_for_an_urgent_job_is_named() {
     assert_eq!(
         why_of(&out),
         "1 job was ended to make room for it, of queue default with priority 95; gpu-01 has 4 CPUs and 1000 MB free for it"
+    );
+}
+
+#[test]
+fn why_nobody_is_ended_for_an_urgent_job_is_told() {
+    let mut config = config();
+    config.policy.preemption = true;
+    config.policy.max_preemptions = 0;
+    let mut controller = ready(config);
+    let quarter = |priority| Request { priority, ..request(2) };
+    let never = Request { preempt: PreemptMode::Never, ..quarter(0) };
+    for (key, wanted) in (1..).zip([quarter(90), never, Request { requeue: false, ..quarter(0) }, quarter(0)])
+    {
+        started(&mut controller, 0, key, wanted);
+    }
+    let urgent = waiting(&mut controller, 1, 8, Request { priority: 100, ..request(8) });
+    let nobody = "nobody is ended for it: of 4 jobs there 1 is too urgent (policy.preempt_gap), 1 may not be ended \
+                  (--preempt), 1 may not be started again (--no-requeue) and 1 has been ended for others too often \
+                  (policy.max_preemptions)";
+    assert_eq!(told(&controller, 2, urgent).reasons, ["needs 8 CPUs (0 of 8 free) on gpu-01", nobody]);
+    // Where one may go and that is not enough, and for whom nobody is ended anyway.
+    let mut config = controller.config().clone();
+    config.policy.max_preemptions = 1;
+    controller.step(at(3), Event::ConfigLoaded(Box::new(config)));
+    let reasons = told(&controller, 4, urgent).reasons;
+    assert!(reasons[1].ends_with("(--no-requeue) and the others would not be enough"), "{reasons:?}");
+    let usual = waiting(&mut controller, 5, 9, request(8));
+    let reasons = told(&controller, 5, usual).reasons;
+    assert!(reasons.iter().all(|reason| !reason.contains("nobody is ended")), "{reasons:?}");
+}
+
+#[test]
+fn memory_that_is_missing_by_little_is_told_to_the_megabyte() {
+    let mut controller = Controller::new(config());
+    let ram = Megabytes(24_064);
+    controller.step(at(0), Event::NodeRegistered(Inventory { ram, ..node() }));
+    started(&mut controller, 0, 1, Request { ram: Megabytes(10), ..request(1) });
+    let all = waiting(&mut controller, 1, 2, Request { ram, ..request(1) });
+    assert_eq!(
+        told(&controller, 2, all).reasons,
+        ["needs 24064 MB of RAM (24054 MB of 24064 MB free) on gpu-01"]
     );
 }
 

@@ -239,7 +239,10 @@ fn an_estimate_says_how_late_it_may_start_and_the_deadline_ends_it() {
     controller.step(clock(12, 0), end);
     assert_eq!([state(&controller, job), state(&controller, next)], [JobState::Deadline; 2]);
     let note = controller.job(job.number).unwrap().rare.note.clone().unwrap();
-    assert!(note.contains("was not over by its deadline"), "{note}");
+    assert_eq!(
+        &*note, "was not over by its deadline, for which it had 01:30:00",
+        "its time limit was another"
+    );
     // Over its own limit it is over for that.
     let (job, out) = submit(&mut controller, clock(13, 0), 3, by(clock(18, 0).wall, Some(Span(HOUR))));
     let end = Event::AttemptEnded {
@@ -267,10 +270,16 @@ fn what_comes_too_late_is_refused_and_so_is_a_change_that_makes_it_too_late() {
         "it can't be over by its deadline any more: that is in 01:00:00, and it takes 02:00:00"
     );
     let begins = Request { begin: Some(clock(14, 0).wall), ..by(clock(13, 0).wall, None) };
-    assert!(refused(clock(12, 0), begins).starts_with("it can't be over by its deadline"));
+    assert_eq!(
+        refused(clock(12, 0), begins),
+        "it can't be over by its deadline any more: that is in 01:00:00, it begins in 02:00:00 at the earliest"
+    );
     let mut never = night(8);
     never.set_special(|special| special.deadline = Some(clock(21, 0).wall));
-    assert!(refused(clock(12, 0), never).starts_with("it can't be over by its deadline"));
+    assert_eq!(
+        refused(clock(12, 0), never),
+        "it can't be over by its deadline any more: that is in 09:00:00, and it takes 08:00:00, within 22:00-08:00 alone"
+    );
     let (job, _) = submit(&mut controller, clock(12, 0), 1, night(8));
     let owner = Actor::User { uid: ax_core::id::Uid(1000), name: "user1000".into(), admin: false };
     for (change, told) in [
@@ -279,12 +288,37 @@ fn what_comes_too_late_is_refused_and_so_is_a_change_that_makes_it_too_late() {
             "does not fit into --window=22:00-08:00",
         ),
         (Change { time_limit: Some(None), ..Change::default() }, "needs a time limit"),
-        (Change { deadline: Some(clock(23, 0).wall), ..Change::default() }, "can't be over by its deadline"),
+        (
+            Change { deadline: Some(Some(clock(23, 0).wall)), ..Change::default() },
+            "can't be over by its deadline",
+        ),
     ] {
         let wish = Wish::Update(Box::new(change));
         let out = controller.step(clock(12, 1), Event::Wished { job, actor: owner.clone(), wish, why: None });
         assert!(matches!(&out[..], [Decision::Refused { why, .. }] if why.contains(told)), "{out:?}");
     }
+    // What it was given can be taken away; who asks for what is there already changes nothing.
+    let mut update = |change: Change| {
+        // As it is written down and read again.
+        let change: Change = serde_json::from_str(&serde_json::to_string(&change).unwrap()).unwrap();
+        let wish = Wish::Update(Box::new(change));
+        let out = controller.step(clock(12, 2), Event::Wished { job, actor: owner.clone(), wish, why: None });
+        out.into_iter().find_map(|decision| match decision {
+            Decision::Noted { what, .. } => Some(what),
+            _ => None,
+        })
+    };
+    let deadline = Some(Some(clock(60, 0).wall));
+    let set = Change { deadline, begin: Some(Some(clock(20, 0).wall)), ..Change::default() };
+    assert!(update(set.clone()).unwrap().starts_with("begins at "));
+    assert_eq!(update(set), None);
+    let away = Change { begin: Some(None), window: Some(None), deadline: Some(None), ..Change::default() };
+    assert_eq!(
+        update(away.clone()).as_deref(),
+        Some("begins at any time, runs at any hour, no deadline, by user1000")
+    );
+    assert_eq!(update(away), None);
+    assert_eq!(state(&controller, job), JobState::Starting);
 }
 
 #[test]

@@ -199,7 +199,7 @@ impl Ledger {
         match wish {
             Wish::Hold => known.hold = true,
             Wish::Release => known.hold = false,
-            Wish::Update(change) => known.begin = change.begin.or(known.begin),
+            Wish::Update(change) => known.begin = change.begin.unwrap_or(known.begin),
             _ => {}
         }
     }

@@ -252,8 +252,8 @@ impl World {
                 change(Change { queue, ..Change::default() })
             }
             7 => {
-                let begin = Some(self.now().wall + Span::seconds(chance.below(20)));
-                change(Change { begin, ..Change::default() })
+                let begin = self.now().wall + Span::seconds(chance.below(20));
+                change(Change { begin: Some(Some(begin)), ..Change::default() })
             }
             _ => Wish::Resolve(ax_core::api::Resolution::Rerun),
         };

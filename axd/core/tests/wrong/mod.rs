@@ -49,7 +49,10 @@ pub(crate) const DIRECTIVES: &[(&str, &str)] = &[
         "#AX --nice",
         "job.sh:1:5: '--nice' is an option of Slurm that ax does not have; write '--priority=0..100'",
     ),
-    ("#AX --array=0-3", "job.sh:1:5: '--array' is not supported yet"),
+    (
+        "#AX --array=0-3",
+        "job.sh:1:5: '--array' is not supported yet; submit a job for each value in a loop, with --env=NAME=VALUE",
+    ),
     (
         "#AX --mem=40",
         "job.sh:1:5: '--mem' is memory of a GPU, and no GPU is asked for; write '--ram' for host memory, or add '--gpus=N'",
@@ -98,7 +101,10 @@ pub(crate) const DIRECTIVES: &[(&str, &str)] = &[
     ),
     ("#SBATCH -J \"a", "job.sh:1:12: the quote \" is not closed on its line"),
     ("#SBATCH --share", "job.sh:1:9: unknown option '--share'"),
-    ("#SBATCH --array=0-3", "job.sh:1:9: '--array' is not supported yet"),
+    (
+        "#SBATCH --array=0-3",
+        "job.sh:1:9: '--array' is not supported yet; submit a job for each value in a loop, with --env=NAME=VALUE",
+    ),
     ("#SBATCH -n\n", "job.sh:1:9: '-n' needs a value; write '--ntasks=N'"),
     (
         "#SBATCH --mem=1 --mem-per-gpu=2",
@@ -110,7 +116,10 @@ pub(crate) const DIRECTIVES: &[(&str, &str)] = &[
         "job.sh:1:22: '--gpus' and '--gres' ask for different cards on one node; give one of them",
     ),
     ("#SBATCH --uid=ada", "job.sh:1:9: '--uid' belongs on the command line"),
-    ("#AX --dependenc=singleton", "job.sh:1:5: '--dependenc' is not supported yet"),
+    (
+        "#AX --dependenc=singleton",
+        "job.sh:1:5: '--dependenc' is not supported yet; submit what follows at the end of the script, or after 'axbatch --wait'",
+    ),
     ("#AX --JOB-NAME=x", "job.sh:1:5: unknown option '--JOB-NAME'; did you mean '--job-name'?"),
     ("#AX ---gpus=1", "job.sh:1:5: unknown option '---gpus'; did you mean '--gpus'?"),
     (

@@ -36,17 +36,27 @@ pub struct CardState {
     pub recovery: Option<u32>,
 }
 
+/// So much more in use than processes account for is usual, and the driver's.
+const NOT_WORTH_ASKING: u64 = 256 << 20;
+
 impl Device<'_> {
     /// What it is doing.
     ///
     /// # Errors
     /// When it is gone, or does not say what of its memory is in use and by whom.
     pub fn state(&self) -> Result<CardState, NvmlError> {
-        let memory = self.memory()?;
+        let mut memory = self.memory()?;
+        let holders = self.holders()?;
+        let accounted: u64 = holders.iter().filter_map(|holder| holder.memory_bytes).sum();
+        // The two answers are of two instants. What a process freed in between would look like nobody's.
+        if memory.used > accounted + NOT_WORTH_ASKING {
+            let later = self.memory()?;
+            memory = if later.used < memory.used { later } else { memory };
+        }
         Ok(CardState {
             used_bytes: memory.used,
             free_bytes: memory.free,
-            holders: self.holders()?,
+            holders,
             utilization: if_said(self.utilization())?,
             temperature: if_said(self.temperature())?,
             power_mw: if_said(self.power())?,

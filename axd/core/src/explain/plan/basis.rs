@@ -72,7 +72,10 @@ pub enum Basis {
     /// No start: what it waits for comes too late for its deadline.
     TooLate,
     /// Others are being ended for it, and have until then.
-    MakingRoom,
+    MakingRoom {
+        /// They would be: nobody is yet.
+        foretold: bool,
+    },
     /// No start: nobody says how long a job takes.
     Unsaid {
         /// The job.
@@ -114,8 +117,11 @@ impl Basis {
             Basis::Follows { job } => format!("{job} starts then, and nobody passes it"),
             Basis::Hours => "its next daily hours in which there is room by the plan".to_owned(),
             Basis::TooLate => "by the plan it can't be over by its deadline".to_owned(),
-            Basis::MakingRoom => {
+            Basis::MakingRoom { foretold: false } => {
                 "at the latest: those that are being ended for it are killed then".to_owned()
+            }
+            Basis::MakingRoom { foretold: true } => {
+                "at the latest: those that would be ended for it are killed by then".to_owned()
             }
             Basis::Unsaid { job } => format!("nobody says how long {job} takes"),
             Basis::Behind { job } => {
