@@ -93,6 +93,35 @@ fn waiting_jobs_go_by_rank_priority_and_number() {
 }
 
 #[test]
+fn nobody_is_more_urgent_than_their_queue_lets_them() {
+    if !as_root() {
+        return;
+    }
+    let queues = "queues:\n  - {name: default, max_priority: 40}\n  - {name: any}\n";
+    let cluster = Cluster::with_config(queues);
+    let script = cluster.write(ALICE, "j.sh", SHORT);
+    let ask = |words: &[&str]| {
+        let all = [&["--hold", "--parsable"], words, &[script.to_str().unwrap()]].concat();
+        cluster.run(ALICE, "axbatch", &all)
+    };
+    let usual = ask(&[]).out.trim().to_owned();
+    assert_eq!(cluster.job(&usual)["priority"], 40, "the usual 50 is too much here");
+    let refused = ask(&["--priority=41"]);
+    assert!(
+        refused.code == 1 && refused.err.contains("over the limit of queue 'default', which is 40"),
+        "{refused:?}"
+    );
+    let urgent = ask(&["--priority=90", "-q", "any"]).out.trim().to_owned();
+    for (job, words) in [(&usual, "--priority=41"), (&urgent, "--queue=default")] {
+        let line = cluster.refused(1, ALICE, "ax", &["update", job, words]);
+        assert!(line.contains("queue 'default' takes no job of a priority above 40"), "{line}");
+    }
+    cluster.ok(ROOT, "ax", &["update", &usual, "--priority=95"]);
+    cluster.ok(ALICE, "ax", &["update", &usual, "--job-name=other"]);
+    assert_eq!(cluster.job(&usual)["priority"], 95, "an administrator may");
+}
+
+#[test]
 fn a_waiting_job_can_be_changed_and_a_running_one_not() {
     if !as_root() {
         return;

@@ -216,6 +216,7 @@ impl Search<'_> {
                 && queue.state == QueueState::Open
                 && self.controller.may_start(queue)
                 && short
+                && self.job.request.priority <= queue.max_priority
                 && may_use(queue)
         };
         let others = self.controller.config().queues.iter().filter(fits);

@@ -100,6 +100,9 @@ pub struct Queue {
     pub default_time: Option<Span>,
     /// `max_time`.
     pub max_time: Option<Span>,
+    /// `max_priority`: of a job, where `priority` is the queue's own.
+    #[serde(default = "highest_priority")]
+    pub max_priority: u8,
     /// `retry_count`.
     pub retry_count: Option<u32>,
     /// `default_cpus_per_gpu`.
@@ -377,6 +380,11 @@ impl Policy {
     }
 }
 
+/// No job asks for more.
+fn highest_priority() -> u8 {
+    100
+}
+
 impl Queue {
     /// A queue of this name with the defaults of all other keys.
     pub fn named(name: QueueName) -> Queue {
@@ -388,6 +396,7 @@ impl Queue {
             state: QueueState::Open,
             default_time: None,
             max_time: None,
+            max_priority: highest_priority(),
             retry_count: None,
             default_cpus_per_gpu: None,
             default_ram: None,

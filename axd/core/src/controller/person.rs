@@ -236,6 +236,14 @@ impl Controller {
         if let Some(why) = self.lapsed(&changed, now.wall) {
             return Err(why);
         }
+        let priority = changed.request.priority;
+        // What an administrator gave it stays.
+        if !admin && (moves || change.priority.is_some()) && priority > queue.max_priority {
+            let (name, max) = (&queue.name, queue.max_priority);
+            return Err(format!(
+                "queue '{name}' takes no job of a priority above {max}; this has {priority}"
+            ));
+        }
         match queue.max_time {
             Some(max) if !admin && limit.is_none_or(|l| l > max) => {
                 Err(format!("queue '{}' takes no job longer than {max}", queue.name))

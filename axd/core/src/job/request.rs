@@ -224,7 +224,7 @@ pub fn resolve(
         time_limit,
         estimate: spec.timing.estimate,
         begin: times.begin,
-        priority: spec.timing.priority.unwrap_or(DEFAULT_PRIORITY),
+        priority: priority(spec, queue)?,
         idempotent: spec.policy.idempotent.unwrap_or(queue.idempotent),
         requeue: spec.policy.requeue.unwrap_or(true),
         retries: spec.policy.retry.or(queue.retry_count).unwrap_or(policy.retry_count),
@@ -347,6 +347,21 @@ fn ram_for(
 
 fn share(of: Megabytes, part: f64) -> Megabytes {
     Megabytes((of.0 as f64 * part.min(1.0)) as u64)
+}
+
+/// `--priority`, as far as the queue lets it; else the usual.
+fn priority(spec: &JobSpec, queue: &Queue) -> Result<u8, Unmeetable> {
+    let (wanted, max) = (spec.timing.priority, queue.max_priority);
+    match wanted {
+        Some(wanted) if wanted > max => {
+            let (name, key) = (&queue.name, "queues[].max_priority");
+            unmeetable(format!(
+                "--priority={wanted} is over the limit of queue '{name}', which is {max} ({key})"
+            ))
+        }
+        Some(wanted) => Ok(wanted),
+        None => Ok(DEFAULT_PRIORITY.min(max)),
+    }
 }
 
 /// `--time`, else the queue's, else `policy.task_timeout`, else none; what nobody asked for is cut to the longest that the

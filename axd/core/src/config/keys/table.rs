@@ -184,6 +184,8 @@ pub static KEYS: &[Key] = &[
         "Time limit of jobs that ask for none.").absent(),
     key("queues[].max_time", Duration(SECOND, YEAR, |d| &mut d.queue.max_time), "none",
         "Longest time limit that a job may ask for; that of jobs that ask for none, where default_time and policy.task_timeout say none, or a longer one.").absent(),
+    key("queues[].max_priority", Count(0, 100, |d| &mut d.queue.max_priority), "100",
+        "Highest --priority that a job of the queue may ask for; one that asks for none has 50, or this if it is less. With policy.preemption it says who can have others ended."),
     key("queues[].retry_count", Count(0, 1000, |d| &mut d.queue.retry_count), "policy.retry_count",
         "Retries of a failed job that does not say.").absent(),
     key("queues[].default_cpus_per_gpu", Count(1, 65_536, |d| &mut d.queue.default_cpus_per_gpu), "share",
