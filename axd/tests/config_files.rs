@@ -131,7 +131,7 @@ fn all_findings_are_told_in_the_order_of_the_file() {
             "c:2:14: policy.kill_wait: 'x' is not a length of time (a bare number is seconds; or 90s, 5m, 1h30m, 2d)",
             "c:3:1: unknown key 'clutser'; did you mean 'cluster'?",
             "c:6:5: unknown key 'colour' in 'queues[]'; the keys here are name, priority, max_running, max_running_per_user, state, \
-             default_time, max_time, retry_count, default_cpus_per_gpu, default_ram, idempotent, users, groups, \
+             default_time, max_time, max_priority, retry_count, default_cpus_per_gpu, default_ram, idempotent, users, groups, \
              preempt, order, lease, restart_slices_every, cards, max_cards, max_cpus, max_ram, max_cards_per_user, max_cpus_per_user, max_ram_per_user, mps",
             "c:7:11: queue 'a' is listed twice; first at 5:11",
             "c:8:1: warning: http has no effect yet",

@@ -152,7 +152,7 @@ pub(crate) const WRONG: &[(&str, &str)] = &[
     ("queues:\n  name: default\n", "c:2:3: queues: a block is not a list; begin each entry with '- '"),
     (
         "queues:\n  - default\n",
-        "c:2:5: queues[]: 'default' is not a block of keys; write 'key: value'; the keys here are name, priority, max_running, max_running_per_user, state, default_time, max_time, retry_count, default_cpus_per_gpu, default_ram, idempotent, users, groups, preempt, order, lease, restart_slices_every, cards, max_cards, max_cpus, max_ram, max_cards_per_user, max_cpus_per_user, max_ram_per_user, mps",
+        "c:2:5: queues[]: 'default' is not a block of keys; write 'key: value'; the keys here are name, priority, max_running, max_running_per_user, state, default_time, max_time, max_priority, retry_count, default_cpus_per_gpu, default_ram, idempotent, users, groups, preempt, order, lease, restart_slices_every, cards, max_cards, max_cpus, max_ram, max_cards_per_user, max_cpus_per_user, max_ram_per_user, mps",
     ),
     ("queues:\n  - priority: 5\n", "c:2:5: an entry of queues[] has no 'name'"),
     ("queues:\n  -\n", "c:2:4: an entry of queues[] has no 'name'"),
