@@ -77,27 +77,16 @@ fn states_are_right(controller: &Controller, now: Now) {
     }
 }
 
-const WITH_HOURS: Frame = Frame {
-    scheduler: None,
-    preemption: None,
-    unlimited: false,
-    honest: false,
-    learning: false,
-    first_come: false,
-    alike: false,
-    forward: false,
-    calm: false,
-    limits: false,
-    hours: true,
-    known_places: false,
-};
+fn with_hours() -> Frame {
+    Frame { hours: true, ..Frame::default() }
+}
 
 proptest! {
     #![proptest_config(histories())]
 
     #[test]
     fn law_24_hours_and_deadlines_are_kept(history in history(50)) {
-        World::play(history.0, WITH_HOURS, history.1, &mut |seen| {
+        World::play(history.0, with_hours(), history.1, &mut |seen| {
             for decision in seen.out {
                 let job = decision.touches().and_then(|id| seen.controller.job(id.number));
                 match (decision, job) {

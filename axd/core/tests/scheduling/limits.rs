@@ -20,20 +20,9 @@ use crate::same::is_as_if_made_anew;
 use crate::world::World;
 use crate::{histories, history};
 
-const LIMITED: Frame = Frame {
-    scheduler: None,
-    preemption: None,
-    unlimited: false,
-    honest: false,
-    learning: false,
-    first_come: false,
-    alike: false,
-    forward: false,
-    calm: false,
-    limits: true,
-    hours: false,
-    known_places: false,
-};
+fn limited() -> Frame {
+    Frame { limits: true, ..Frame::default() }
+}
 
 /// Of each limit that concerns a job: the names of cards, and how many.
 fn limits_of(ledger: &Ledger, job: &Job) -> Vec<(String, Vec<String>, Option<u32>)> {
@@ -161,7 +150,7 @@ proptest! {
     #[test]
     fn law_23_a_card_under_mps_is_one_user_s_at_a_time(history in history(60)) {
         let mut ledger = Ledger::default();
-        World::play(history.0, LIMITED, history.1, &mut |seen| {
+        World::play(history.0, limited(), history.1, &mut |seen| {
             ledger.follow(seen, &mut |ledger, decision| {
                 if let Decision::Launch { attempt, allocation, .. } = decision {
                     nobody_disturbs_mps(ledger, allocation, seen.controller.job(attempt.job.number).unwrap());
@@ -175,7 +164,7 @@ proptest! {
     fn law_22_limits_on_cards_hold_whenever_anything_starts(history in history(40)) {
         let mut ledger = Ledger::default();
         let mut jobs: BTreeMap<u32, Job> = BTreeMap::new();
-        World::play(history.0, LIMITED, history.1, &mut |seen| {
+        World::play(history.0, limited(), history.1, &mut |seen| {
             jobs.extend(seen.controller.jobs().map(|job| (job.id.number.0, job.clone())));
             ledger.follow(seen, &mut |ledger, decision| {
                 if let Decision::Launch { attempt, allocation, others, .. } = decision {
@@ -190,7 +179,7 @@ proptest! {
 
     #[test]
     fn law_22_what_is_kept_of_limits_is_as_if_made_anew_and_who_waits_is_told(history in history(25)) {
-        World::play(history.0, LIMITED, history.1, &mut |seen| {
+        World::play(history.0, limited(), history.1, &mut |seen| {
             is_as_if_made_anew(seen.controller);
             let told = seen.controller.explain_waiting(seen.now).map(|(job, told)| (job.id, told));
             for (job, told) in told {
