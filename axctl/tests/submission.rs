@@ -78,6 +78,11 @@ fn words_behind_a_script_that_were_meant_for_ax_are_told() {
     let command = axbatch(&root, &["python3-that-is-no-file", "train it.py"], &[], "");
     let hint = "; a command is submitted so: ax submit -- python3-that-is-no-file 'train it.py'\n";
     assert!(command.code == 66 && command.err.ends_with(hint), "{}", command.err);
+    for mistyped in ["jbo.sh", "train.slurm"] {
+        let told = axbatch(&root, &[mistyped, "fast"], &[], "");
+        let expected = format!("axbatch: cannot read {mistyped}: No such file or directory\n");
+        assert_eq!((told.code, told.err), (66, expected));
+    }
 }
 
 #[test]

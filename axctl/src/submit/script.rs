@@ -1,5 +1,6 @@
 //! What shall run: a script out of a file or of standard input, or a command. Only reads it.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -79,9 +80,12 @@ fn from_script(name: Option<&str>, args: &[String], world: &mut World<'_>) -> Re
     Ok(Body::Script { name, content, args: args.to_vec() })
 }
 
-/// A bare word that is no file is a command more likely than a script.
+/// A bare word that is no file is a command more likely than a script, but for a file's name: `job.sh`, and not
+/// `python3.12`.
 fn may_be_command(failure: Failure, name: &str, args: &[String]) -> Failure {
-    if name.contains('/') || args.is_empty() || Path::new(name).exists() {
+    let ending = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
+    let names_a_file = name.contains('/') || ending.contains(|letter: char| letter.is_ascii_alphabetic());
+    if names_a_file || args.is_empty() || Path::new(name).exists() {
         return failure;
     }
     let words: Vec<String> =
