@@ -1,5 +1,5 @@
 //! Each job is a session of its user's own, however the daemon was started: what one keeps in its keyring no other job
-//! reads or destroys.
+//! reads or destroys, and the kernel's audit takes the user for who acts.
 
 use std::process::Command;
 
@@ -127,4 +127,17 @@ fn where_keyrings_are_refused_jobs_run_without_and_share_none_as_root() {
             _ => assert!(job.to_string().contains("cannot make a session keyring"), "{job:#}"),
         }
     }
+}
+
+#[test]
+fn it_is_the_user_who_acts_whoever_started_the_daemon_as_root() {
+    let Some(world) = World::new() else { return };
+    let daemon = std::fs::read_to_string(format!("/proc/{}/loginuid", world.0.pid()));
+    if !daemon.is_ok_and(|uid| uid == "77") {
+        eprintln!("skipped: nobody can say who has logged in");
+        return;
+    }
+    let job = world.submit(BOB, TRIES);
+    world.0.wait_state(&job, &["SUCCEEDED"]);
+    assert_eq!(world.said(BOB, 1).last().map(String::as_str), Some("2"));
 }
