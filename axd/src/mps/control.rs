@@ -61,14 +61,17 @@ fn run(order: &Order, group: &JobGroup, words: &[&str], input: &str, limit: Dura
     let join = group.join_handle().map_err(failed)?;
     let started =
         process::fork_child(Some(&join), |parent| child.run(parent, &reads, &said)).map_err(failed)?;
-    match started.report.wait().map_err(failed)? {
+    let late = || {
+        let _ = started.process.send_signal(signals::Signal::KILL);
+        format!("{program} did not end within {} s", limit.as_secs())
+    };
+    match started.report.wait(limit).map_err(failed)?.ok_or_else(late)? {
         ChildStart::Executed => {}
-        ChildStart::Failed(error) => return Err(format!("{program}: {}", error.text)),
-        ChildStart::Died => return Err(format!("{program} was not started")),
+        ChildStart::Failed(error, _) => return Err(format!("{program}: {}", error.text)),
+        ChildStart::Died(_) => return Err(format!("{program} was not started")),
     }
     if !started.process.wait_ended(limit).map_err(failed)? {
-        let _ = started.process.send_signal(signals::Signal::KILL);
-        return Err(format!("{program} did not end within {} s", limit.as_secs()));
+        return Err(late());
     }
     match started.process.reap().map_err(failed)? {
         Some(Exit::Code(0)) => Ok(()),
@@ -129,7 +132,8 @@ impl Program<'_> {
         let user = self.user;
         if ax_sys::credentials::own().0 == 0 {
             let groups: Vec<u32> = user.groups.iter().map(|gid| gid.0).collect();
-            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups).map_err(failed("user"))?;
+            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups, || parent.user_is_next())
+                .map_err(failed("user"))?;
         }
         process::change_dir(Path::new("/")).map_err(failed("folder"))?;
         process::new_session().map_err(failed("session"))?;
