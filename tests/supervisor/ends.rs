@@ -7,6 +7,7 @@ use ax_core::size::Megabytes;
 use ax_core::time::Span;
 use ax_sys::signals::Signal;
 
+use crate::leased::Leased;
 use crate::world::{Mount, USER, World, eventually, is_alive, pid_in, set_mode};
 
 fn cancel(at_once: bool) -> Request {
@@ -288,43 +289,6 @@ fn an_exec_that_hangs_can_be_cancelled_and_has_its_limit() {
         assert_eq!((result.outcome, result.started_at), (expected, None), "{result:?}");
         assert!(lease.is_wanted(), "it was not waited for until the kernel takes the lease away");
         assert_eq!(world.out(), "");
-    }
-}
-
-/// A lease on a file, by a process that does not hear that somebody wants the file.
-struct Leased {
-    holder: std::process::Child,
-    inode: String,
-}
-
-impl Leased {
-    fn new(file: &std::path::Path) -> Leased {
-        use std::os::unix::fs::MetadataExt;
-        let inode = format!(":{} ", std::fs::metadata(file).unwrap().ino());
-        let holds = "import fcntl, signal, sys, time\nsignal.signal(signal.SIGIO, signal.SIG_IGN)\n\
-            file = open(sys.argv[1])\nfcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\ntime.sleep(600)";
-        let holder = std::process::Command::new("python3").args(["-c", holds]).arg(file).spawn().unwrap();
-        let leased = Leased { holder, inode };
-        eventually("the lease", || leased.shows("ACTIVE"));
-        leased
-    }
-
-    /// Whether somebody has waited for it, and nobody has got it.
-    fn is_wanted(&self) -> bool {
-        self.shows("BREAKING")
-    }
-
-    fn shows(&self, state: &str) -> bool {
-        let locks = std::fs::read_to_string("/proc/locks").unwrap();
-        let mut leases = locks.lines().filter(|line| line.contains(" LEASE ") && line.contains(&self.inode));
-        leases.any(|line| line.contains(state))
-    }
-}
-
-impl Drop for Leased {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
     }
 }
 
