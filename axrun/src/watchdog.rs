@@ -1,12 +1,10 @@
 //! The guard's watchdog: ends what no living supervisor looks after.
 //!
-//! It goes by leases first. A lease that is there and not held says that its supervisor is dead: whatever is left in
-//! the groups that its `started` record names is killed. One that is held is trusted until the time by which its
-//! supervisor itself wrote that all should long be over: then its groups are killed, too. A supervisor writes that record before it forks, so an
-//! attempt without one has no processes. A child that was just forked when its supervisor died can still be on its
-//! way into the groups, though the kernel kills it too: so a free lease is looked at a few times before it is
-//! left alone. Leases and records stay: axd settles them. It touches nothing but the run folder (in memory) and the
-//! groups, never a file system of others. With no lease there it sleeps without waking.
+//! A lease that is there and not held says that its supervisor is dead: whatever is left in the groups that its `started`
+//! record names is killed. One that is held is trusted until all should long be over by that record: then its groups are
+//! killed, too. Without a record there are no processes, but a child that was forked just before its supervisor died may be
+//! on its way into the groups: so a free lease is looked at a few times before it is left alone. Leases and records stay:
+//! axd settles them. It touches only the run folder (in memory) and the groups, and sleeps while there is no lease.
 
 use std::collections::HashMap;
 use std::io::Write;

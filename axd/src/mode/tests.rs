@@ -1,3 +1,5 @@
+//! All pairs and triples of options: what each of them is, and that nothing else serves.
+
 use clap::ArgAction;
 
 use super::*;
