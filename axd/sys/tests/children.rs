@@ -289,9 +289,7 @@ fn spawn_reports_a_missing_program() {
 fn orphans_come_to_the_subreaper() {
     process::set_child_subreaper(true).unwrap();
     let child = fork_child(None, |_| exec_shell("(sleep 0.05; exit 5) & exit 6")).unwrap();
-    let pid = child.process.pid();
     assert!(child.process.wait_ended(LONG).unwrap());
-    assert_eq!(process::ended_child().unwrap(), Some(pid), "looked at, not taken");
     assert_eq!(exit(child), Exit::Code(6));
     let mut orphan = None;
     wait_for("the orphan", || {
@@ -335,13 +333,8 @@ fn settings_of_oneself() {
         process::set_oom_score_adj(500).unwrap();
         process::change_dir(std::path::Path::new("/usr")).unwrap();
         process::new_session().unwrap();
-        process::set_no_new_privileges().unwrap();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let file = std::fs::File::open("/dev/null").unwrap();
-        assert!(process::is_close_on_exec(&file).unwrap());
         std::fs::read_to_string("/proc/self/comm").unwrap() == "ax-test\n"
             && std::fs::read_to_string("/proc/self/oom_score_adj").unwrap() == "500\n"
             && std::env::current_dir().unwrap() == std::path::Path::new("/usr")
-            && status.contains("NoNewPrivs:\t1")
     });
 }
