@@ -179,17 +179,6 @@ impl Controller {
         out
     }
 
-    /// Several things that happened at one instant, answered together: who is next is decided once, with all of them
-    /// known.
-    pub fn step_all(&mut self, now: Now, events: impl IntoIterator<Item = Event>) -> Vec<Decision> {
-        let mut out = Vec::new();
-        for event in events {
-            out.append(&mut self.apply(now, event));
-        }
-        self.schedule(now, &mut out);
-        out
-    }
-
     /// Takes an event in without deciding who is next: a [`Event::Tick`] must follow, at once or when the caller says.
     /// For simulations of systems that decide at fixed intervals.
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Decision> {
