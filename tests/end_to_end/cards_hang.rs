@@ -195,6 +195,31 @@ fn a_card_that_hangs_is_given_to_nobody_and_keeps_its_job_as_root() {
     cluster.wait_state(&first, &["SUCCEEDED"]);
 }
 
+#[test]
+fn errors_that_were_reported_before_a_call_hung_are_not_lost() {
+    // A card falls off the bus, and then the calls hang: at another card before it or after it, or at itself.
+    for (fallen, hangs) in [("GPU-bbbb", "GPU-aaaa"), ("GPU-aaaa", "GPU-bbbb"), ("GPU-aaaa", "GPU-aaaa")] {
+        let (cluster, fake) = with_cards(TWO, "");
+        wait_for("a sample", || card(&cluster, "GPU-bbbb")["temperature"] == 35);
+        fake.add(&format!("xid {fallen} 79\nhang nvmlDeviceGetTemperature {hangs}"));
+        let sick = wait_health(&cluster, fallen, "drained");
+        assert!(sick["why"].as_str().unwrap().starts_with("Xid 79"), "{sick}");
+        if hangs != fallen {
+            wait_health(&cluster, hangs, "suspect");
+        }
+        fake.set(TWO);
+        if hangs != fallen {
+            wait_health(&cluster, hangs, "healthy");
+        }
+        // As long as a card is looked at again, and longer than one is suspect.
+        let before = helpers(&cluster);
+        signal(cluster.pid(), "HUP");
+        wait_for("another look", || helpers(&cluster) != before);
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert_eq!(card(&cluster, fallen)["health"], "drained");
+    }
+}
+
 /// A process that a kill does not reach, as one whose driver never comes back: the freezer of control groups version 1
 /// keeps it in the same state (D) until it is thawed.
 struct Frozen(std::path::PathBuf);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use ax_core::gpu::holders::DRIVERS;
 use ax_core::gpu::{CardSeen, Hardware, HolderSeen, Mig};
 use ax_core::size::Megabytes;
-use ax_sys::nvml::{self, Card, CardState, Device, Events, NvmlError, Session};
+use ax_sys::nvml::{self, Card, CardState, Device, Event, Events, NvmlError, Session};
 use ax_sys::seqpacket::{self, Incoming};
 use ax_sys::signals::Signal;
 use ax_sys::socket;
@@ -144,9 +144,6 @@ struct Cards<'s> {
     openers: RefCell<Openers>,
 }
 
-/// Errors that were reported: the card, the part if it was in one, and NVIDIA's number.
-type Xids = Vec<(String, Option<u32>, u32)>;
-
 impl<'s> Cards<'s> {
     fn inventory(&mut self, daemon: &Daemon, except: &[String]) -> Result<(), NvmlError> {
         self.found.clear();
@@ -159,7 +156,7 @@ impl<'s> Cards<'s> {
             let device = match self.session.at(number) {
                 Ok(device) => device,
                 Err(error) => {
-                    daemon.tell(&unseen(&label, &error, Vec::new()));
+                    daemon.tell(&unseen(&label, &error));
                     continue;
                 }
             };
@@ -168,7 +165,7 @@ impl<'s> Cards<'s> {
             }
             match self.one(daemon, number, &device) {
                 Ok(card) => whole.push((device, card)),
-                Err(error) => daemon.tell(&unseen(device.uuid(), &error, Vec::new())),
+                Err(error) => daemon.tell(&unseen(device.uuid(), &error)),
             }
         }
         self.links(daemon, &whole);
@@ -220,18 +217,19 @@ impl<'s> Cards<'s> {
     }
 
     fn sample(&self, daemon: &Daemon, except: &[String]) -> Result<(), NvmlError> {
-        let xids = self.xids();
+        self.errors(daemon);
         for (device, card) in &self.found {
             let whole = card.part.as_ref().map_or(&card.uuid, |part| &part.parent);
             if except.iter().any(|each| *each == card.uuid || each == whole) {
                 continue;
             }
-            let own = xids_of(&xids, card);
             daemon.tell(&match device.state() {
-                Ok(state) => Tell::Seen(Box::new(self.seen(card, state, own))),
-                Err(error) => unseen(&card.uuid, &error, own),
+                Ok(state) => Tell::Seen(Box::new(self.seen(card, state))),
+                Err(error) => unseen(&card.uuid, &error),
             });
         }
+        // Who comes after this process hears of nothing that was reported before.
+        self.errors(daemon);
         Ok(())
     }
 
@@ -246,15 +244,18 @@ impl<'s> Cards<'s> {
         holders::openers(&self.openers.borrow_mut().of(minor, &listed), self.groups)
     }
 
-    fn xids(&self) -> Xids {
-        let Some(events) = &self.events else { return Vec::new() };
+    /// Each is told as soon as it is fetched: there it is gone, and the next call may hang.
+    fn errors(&self, daemon: &Daemon) {
+        let Some(events) = &self.events else { return };
         // A library that fails here has nothing more to report for now.
         let next = || events.next().ok().flatten();
-        let all = std::iter::from_fn(next).take(MOST_EVENTS);
-        all.map(|event| (event.card, event.gpu_instance, event.xid)).collect()
+        for event in std::iter::from_fn(next).take(MOST_EVENTS) {
+            let Event { card, gpu_instance, xid } = event;
+            daemon.tell(&Tell::Xid { card, gpu_instance, xid });
+        }
     }
 
-    fn seen(&self, card: &Card, state: CardState, xids: Vec<u32>) -> CardSeen {
+    fn seen(&self, card: &Card, state: CardState) -> CardSeen {
         let used = Megabytes::from_bytes(state.used_bytes);
         let mut holders = holders::describe(&state.holders, self.groups);
         let openers = self.openers(card, used, &holders);
@@ -272,7 +273,6 @@ impl<'s> Cards<'s> {
             ecc_uncorrected: state.ecc_uncorrected,
             retirement_pending: state.retirement_pending,
             recovery: state.recovery.and_then(in_words),
-            xids,
         }
     }
 }
@@ -282,17 +282,8 @@ fn has_ended(holder: &HolderSeen) -> bool {
     holder.pid > 0 && holder.start_ticks.is_none()
 }
 
-/// The errors of a card; of a part those in it and those of the whole card.
-fn xids_of(all: &Xids, card: &Card) -> Vec<u32> {
-    let own = |(of, within, _): &&(String, Option<u32>, u32)| match &card.part {
-        None => *of == card.uuid,
-        Some(part) => *of == part.parent && within.is_none_or(|instance| instance == part.gpu_instance),
-    };
-    all.iter().filter(own).map(|(_, _, xid)| *xid).collect()
-}
-
-fn unseen(card: &str, error: &NvmlError, xids: Vec<u32>) -> Tell {
-    Tell::Unseen { card: card.to_owned(), why: error.to_string(), xids }
+fn unseen(card: &str, error: &NvmlError) -> Tell {
+    Tell::Unseen { card: card.to_owned(), why: error.to_string() }
 }
 
 fn found(number: u32, card: &Card, divided: bool) -> Found {
@@ -338,27 +329,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_a_divided_card_are_those_of_the_part_in_which_they_were() {
-        let card = |uuid: &str, part: Option<(&str, u32)>| Card {
-            uuid: uuid.to_owned(),
-            name: String::new(),
-            memory_bytes: 0,
-            reserved_bytes: 0,
-            pci: String::new(),
-            minor: None,
-            part: part.map(|(parent, gpu_instance)| nvml::Part {
-                parent: parent.to_owned(),
-                gpu_instance,
-                compute_instance: 0,
-            }),
-        };
-        let all = vec![("A".to_owned(), None, 79), ("A".to_owned(), Some(2), 94), ("B".to_owned(), None, 31)];
-        assert_eq!(xids_of(&all, &card("B", None)), [31]);
-        assert_eq!(xids_of(&all, &card("MIG-1", Some(("A", 1)))), [79]);
-        assert_eq!(xids_of(&all, &card("MIG-2", Some(("A", 2)))), [79, 94]);
-    }
-
-    #[test]
     fn what_is_too_long_for_a_message_is_told_shorter_and_no_memory_is_lost() {
         let holder = |pid| HolderSeen {
             pid,
@@ -387,9 +357,9 @@ mod tests {
         assert_eq!((sum, seen.holders.last().unwrap().pid), (15_000, 0));
         assert!(seen.holders.len() > 100 && seen.holders[0].pid == 1, "{}", seen.holders.len());
         let why = "y".repeat(1 << 20);
-        let unseen = told(&Tell::Unseen { card: "GPU-a".to_owned(), why, xids: vec![79] });
-        let Tell::Unseen { card, why, xids } = unseen else { panic!("something else") };
-        assert_eq!((card.as_str(), xids), ("GPU-a", vec![79]));
+        let unseen = told(&Tell::Unseen { card: "GPU-a".to_owned(), why });
+        let Tell::Unseen { card, why } = unseen else { panic!("something else") };
+        assert_eq!(card, "GPU-a");
         assert!(why.ends_with("y … (cut)"), "{}", why.len());
     }
 

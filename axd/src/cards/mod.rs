@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ax_core::gpu::{CardSeen, Sample, Unseen};
+use ax_core::gpu::{CardSeen, Reported, Sample, Unseen};
 use ax_core::time::{BootTime, Span};
 use ax_sys::clock;
 use ax_sys::pidfd::PidFd;
@@ -44,6 +44,8 @@ pub(crate) enum News {
     Inventory,
     /// What the cards are doing; when the look at them began.
     Sample(BootTime, Sample),
+    /// Errors of cards that were reported to one that was ended before its look was complete.
+    Errors(Vec<Reported>),
     /// A card, or with no name the driver, does not do what it should.
     Sick { card: String, why: String },
     /// It does again.
@@ -108,6 +110,8 @@ pub(crate) struct Cards {
     known: Vec<Found>,
     /// What the look under way has told so far.
     fresh: Fresh,
+    /// Errors that were reported and are in no sample yet: the driver tells them once, so that no end of a look loses them.
+    errors: Vec<Reported>,
     news: Vec<News>,
     /// Killed, and not ended yet: those whose driver hangs may stay for long.
     dying: BTreeMap<i32, PidFd>,
@@ -143,6 +147,7 @@ impl Cards {
             library: false,
             known: Vec::new(),
             fresh: Fresh::default(),
+            errors: Vec::new(),
             news: Vec::new(),
             dying: BTreeMap::new(),
             busy: false,
@@ -332,11 +337,12 @@ impl Cards {
                 }
             }
             Tell::Seen(seen) => self.fresh.seen.push(*seen),
-            Tell::Unseen { card, why, xids } => {
+            Tell::Unseen { card, why } => {
                 let card = self.named(card);
                 self.sick(&card, Ill::Fails, &why, now);
-                self.fresh.unseen.push(Unseen { uuid: card, why, xids });
+                self.fresh.unseen.push(Unseen { uuid: card, why });
             }
+            Tell::Xid { card, gpu_instance, xid } => self.report(&card, gpu_instance, xid),
             Tell::Done => self.done(poller, now),
             Tell::Absent(_) if self.known.is_empty() => {
                 self.library = false;
@@ -405,7 +411,7 @@ impl Cards {
         }
         let mut unseen = Vec::new();
         self.add_sick(&mut unseen, &[]);
-        self.news.push(News::Sample(now, Sample { cards: Vec::new(), unseen }));
+        self.news.push(News::Sample(now, Sample { unseen, ..Sample::default() }));
         self.state = State::Resting(self.ward.next_try().unwrap_or(now + PAUSE));
     }
 
@@ -421,6 +427,9 @@ impl Cards {
             State::Idle(process, _) | State::Looking(process, ..) => process,
             State::Off | State::Resting(_) => return,
         };
+        if !self.errors.is_empty() {
+            self.news.push(News::Errors(std::mem::take(&mut self.errors)));
+        }
         let _ = poller.remove(&process.socket);
         let process = process.kill();
         let number = process.pid();

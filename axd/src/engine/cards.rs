@@ -36,6 +36,7 @@ impl Engine {
             match news {
                 News::Inventory => self.on_inventory(),
                 News::Sample(begun, sample) => self.on_sample(begun, sample),
+                News::Errors(xids) => self.weigh_cards(&Sample { xids, ..Sample::default() }),
                 News::Sick { card, why } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("suspect", &why);
                     self.log.line(Level::Warning, &line);
@@ -103,7 +104,7 @@ impl Engine {
             let told = sample.cards.iter().any(|seen| seen.uuid == card.uuid)
                 || sample.unseen.iter().any(|unseen| unseen.uuid == card.uuid);
             if let Some(why) = cards.why_not(&card.uuid).filter(|_| !told) {
-                sample.unseen.push(Unseen { uuid: card.uuid.clone(), why: why.to_owned(), xids: Vec::new() });
+                sample.unseen.push(Unseen { uuid: card.uuid.clone(), why: why.to_owned() });
             }
         }
     }
