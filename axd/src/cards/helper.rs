@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         };
     let openers = RefCell::new(Openers::default());
     let mut cards =
-        Cards { session: &session, events: None, found: Vec::new(), groups: &options.groups, openers };
+        Cards { session: &session, heard: Vec::new(), found: Vec::new(), groups: &options.groups, openers };
     let mut asked = Some(first);
     while let Some(ask) = asked {
         let done = match ask.look {
@@ -138,7 +138,8 @@ impl Daemon {
 /// What has been found.
 struct Cards<'s> {
     session: &'s Session,
-    events: Option<Events<'s>>,
+    /// Whole cards that were found, each with its errors as they are reported, or why they are not.
+    heard: Vec<(String, Result<Events<'s>, String>)>,
     found: Vec<(Device<'s>, Card)>,
     groups: &'s [PathBuf],
     openers: RefCell<Openers>,
@@ -147,6 +148,7 @@ struct Cards<'s> {
 impl<'s> Cards<'s> {
     fn inventory(&mut self, daemon: &Daemon, except: &[String]) -> Result<(), NvmlError> {
         self.found.clear();
+        self.heard.clear();
         let mut whole = Vec::new();
         for number in 0..self.session.count()?.min(MOST_CARDS) {
             let label = format!("#{number}");
@@ -163,13 +165,15 @@ impl<'s> Cards<'s> {
             if except.iter().any(|card| card == device.uuid()) {
                 continue;
             }
+            // As early as can be: what is reported before is not heard.
+            let events = device.events().map_err(|error| error.to_string());
+            self.heard.push((device.uuid().to_owned(), events));
             match self.one(daemon, number, &device) {
                 Ok(card) => whole.push((device, card)),
                 Err(error) => daemon.tell(&unseen(device.uuid(), &error)),
             }
         }
         self.links(daemon, &whole);
-        self.hear(&whole);
         Ok(())
     }
 
@@ -205,19 +209,8 @@ impl<'s> Cards<'s> {
         }
     }
 
-    /// Has the errors of all cards reported, as far as they are.
-    fn hear(&mut self, whole: &[(Device<'s>, Card)]) {
-        self.events = self.session.events().ok();
-        if let Some(events) = &self.events {
-            for (device, _) in whole {
-                // What a card does not report is not known.
-                let _ = events.hear(device);
-            }
-        }
-    }
-
     fn sample(&self, daemon: &Daemon, except: &[String]) -> Result<(), NvmlError> {
-        self.errors(daemon);
+        self.errors(daemon, except);
         for (device, card) in &self.found {
             let whole = card.part.as_ref().map_or(&card.uuid, |part| &part.parent);
             if except.iter().any(|each| *each == card.uuid || each == whole) {
@@ -229,7 +222,7 @@ impl<'s> Cards<'s> {
             });
         }
         // Who comes after this process hears of nothing that was reported before.
-        self.errors(daemon);
+        self.errors(daemon, except);
         Ok(())
     }
 
@@ -244,14 +237,15 @@ impl<'s> Cards<'s> {
         holders::openers(&self.openers.borrow_mut().of(minor, &listed), self.groups)
     }
 
-    /// Each is told as soon as it is fetched: there it is gone, and the next call may hang.
-    fn errors(&self, daemon: &Daemon) {
-        let Some(events) = &self.events else { return };
-        // A library that fails here has nothing more to report for now.
-        let next = || events.next().ok().flatten();
-        for event in std::iter::from_fn(next).take(MOST_EVENTS) {
-            let Event { card, gpu_instance, xid } = event;
-            daemon.tell(&Tell::Xid { card, gpu_instance, xid });
+    fn errors(&self, daemon: &Daemon, except: &[String]) {
+        for (card, events) in self.heard.iter().filter(|(card, _)| !except.contains(card)) {
+            let heard = match events {
+                Ok(events) => tell_errors(daemon, card, events).map_err(|error| error.to_string()),
+                Err(why) => Err(why.clone()),
+            };
+            if let Err(why) = heard {
+                daemon.tell(&Tell::Deaf { card: card.clone(), why });
+            }
         }
     }
 
@@ -275,6 +269,15 @@ impl<'s> Cards<'s> {
             recovery: state.recovery.and_then(in_words),
         }
     }
+}
+
+/// Each is told as soon as it is fetched: there it is gone, and the next call may hang.
+fn tell_errors(daemon: &Daemon, card: &str, events: &Events<'_>) -> Result<(), NvmlError> {
+    for _ in 0..MOST_EVENTS {
+        let Some(Event { gpu_instance, xid }) = events.next()? else { break };
+        daemon.tell(&Tell::Xid { card: card.to_owned(), gpu_instance, xid });
+    }
+    Ok(())
 }
 
 /// It is listed, and can't be looked at any more.

@@ -36,6 +36,8 @@ pub(crate) enum Tell {
     Unseen { card: String, why: String },
     /// An error was reported of a card, and of which part if in one: before any other call that may hang.
     Xid { card: String, gpu_instance: Option<u32>, xid: u32 },
+    /// The errors of a card are not reported.
+    Deaf { card: String, why: String },
     /// That was all.
     Done,
     /// There is no library.
@@ -59,6 +61,7 @@ impl Tell {
                 })
             }
             Tell::Unseen { card, why } => Some(Tell::Unseen { card: card.clone(), why: cut(why)? }),
+            Tell::Deaf { card, why } => Some(Tell::Deaf { card: card.clone(), why: cut(why)? }),
             Tell::Absent(why) => Some(Tell::Absent(cut(why)?)),
             Tell::Failed(why) => Some(Tell::Failed(cut(why)?)),
             Tell::Linked { uuid, links } => {

@@ -48,6 +48,8 @@ pub(crate) enum News {
     Errors(Vec<Reported>),
     /// A card, or with no name the driver, does not do what it should.
     Sick { card: String, why: String },
+    /// The errors of a card are not reported.
+    Deaf { card: String, why: String },
     /// It does again.
     Well { card: String },
 }
@@ -110,6 +112,8 @@ pub(crate) struct Cards {
     known: Vec<Found>,
     /// What the look under way has told so far.
     fresh: Fresh,
+    /// Cards whose errors are not reported, and why.
+    deaf: BTreeMap<String, String>,
     /// Errors that were reported and are in no sample yet: the driver tells them once, so that no end of a look loses them.
     errors: Vec<Reported>,
     news: Vec<News>,
@@ -132,6 +136,7 @@ struct Fresh {
     found: Vec<Found>,
     seen: Vec<CardSeen>,
     unseen: Vec<Unseen>,
+    deaf: BTreeMap<String, String>,
 }
 
 impl Cards {
@@ -147,6 +152,7 @@ impl Cards {
             library: false,
             known: Vec::new(),
             fresh: Fresh::default(),
+            deaf: BTreeMap::new(),
             errors: Vec::new(),
             news: Vec::new(),
             dying: BTreeMap::new(),
@@ -182,11 +188,21 @@ impl Cards {
         self.ward.driver()
     }
 
-    /// What is wrong with cards that have no name, and with the driver, in words.
+    /// Why the errors of a card, or of the one that it is a part of, are not reported, where it is well otherwise.
+    pub(crate) fn deaf(&self, uuid: &str) -> Option<&str> {
+        let found = self.known.iter().find(|found| found.uuid == uuid)?;
+        let whole = found.hardware.mig.as_ref().map_or(uuid, |mig| mig.parent.as_str());
+        self.deaf.get(whole).filter(|_| self.why_not(uuid).is_none()).map(String::as_str)
+    }
+
+    /// What is wrong with cards that have no name, and with the driver, and whose errors are not reported, in words.
     pub(crate) fn warnings(&self) -> Vec<String> {
+        let whole = self.known.iter().filter(|found| found.hardware.mig.is_none());
+        let deaf = whole.filter_map(|found| Some((&found.uuid, self.deaf(&found.uuid)?)));
+        let deaf = deaf.map(|(uuid, why)| format!("errors (Xid) of {uuid} are not reported: {why}"));
         let nameless = self.ward.cards().filter(|(card, _)| card.starts_with('#'));
         let nameless = nameless.map(|(card, why)| format!("card {card} is not counted: {why}"));
-        nameless.chain(self.ward.driver().map(str::to_owned)).collect()
+        nameless.chain(deaf).chain(self.ward.driver().map(str::to_owned)).collect()
     }
 
     /// What has been found out since it was asked last.
@@ -342,6 +358,7 @@ impl Cards {
                 self.sick(&card, Ill::Fails, &why, now);
                 self.fresh.unseen.push(Unseen { uuid: card, why });
             }
+            Tell::Deaf { card, why } => drop(self.fresh.deaf.insert(card, why)),
             Tell::Xid { card, gpu_instance, xid } => self.report(&card, gpu_instance, xid),
             Tell::Done => self.done(poller, now),
             Tell::Absent(_) if self.known.is_empty() => {

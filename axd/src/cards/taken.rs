@@ -58,6 +58,10 @@ impl Cards {
             self.begun,
             Sample { cards: fresh.seen, unseen, xids: std::mem::take(&mut self.errors) },
         ));
+        let before = std::mem::replace(&mut self.deaf, fresh.deaf);
+        for (card, why) in self.deaf.iter().filter(|(card, why)| before.get(*card) != Some(why)) {
+            self.news.push(News::Deaf { card: card.clone(), why: why.clone() });
+        }
         let times = if self.busy { 1 } else { IDLE_TIMES };
         if let State::Idle(_, next) = &mut self.state {
             *next = now + Span(self.pace.sample.0 * times);

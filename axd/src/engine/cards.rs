@@ -43,6 +43,10 @@ impl Engine {
                     // No sample may come for long.
                     self.weigh_cards(&Sample::default());
                 }
+                News::Deaf { card, why } => {
+                    let line = Line::new("cards").text("card", &card).text("errors_not_reported", &why);
+                    self.log.line(Level::Warning, &line);
+                }
                 News::Well { card } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("well", &"it answers");
                     self.log.line(Level::Info, &line);

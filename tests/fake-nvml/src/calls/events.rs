@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use nvml_wrapper_sys::bindings as nv;
 
 use super::{answer, put};
-use crate::table::{INVALID, LOST, NOT_FOUND, Status, TIMEOUT, enter, enter_card, handle_of};
+use crate::script::Script;
+use crate::table::{INVALID, LOST, NOT_FOUND, Status, TIMEOUT, enter, enter_card, enter_for, handle_of};
 
 /// What a set is for.
 #[derive(Default)]
@@ -95,7 +96,13 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(
 
 /// The real one says that a card is lost as soon as what it reported of it is fetched, whatever else the set is for.
 fn next(set: nv::nvmlEventSet_t) -> Result<Option<nv::nvmlEventData_t>, Status> {
-    let script = enter("nvmlEventSetWait_v2")?;
+    let only = sets(|sets| match sets.get(number(set))?.cards.as_slice() {
+        [(only, _)] => Some(only.clone()),
+        _ => None,
+    });
+    // A set for one card hangs and fails with it.
+    let about = |script: &Script| script.find(only.as_ref()?).filter(|card| !script.is_lost(card)).cloned();
+    let (script, _) = enter_for("nvmlEventSetWait_v2", |script| Ok(about(script)))?;
     sets(|sets| {
         let set = sets.get_mut(number(set)).ok_or(INVALID)?;
         // Of a file that was written anew.
