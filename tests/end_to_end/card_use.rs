@@ -79,9 +79,26 @@ fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
     assert!(why.contains(&start), "{why}");
     let (_, resource) = ax(&cluster, ALICE, &["resource", "--long"]);
     assert!(resource.contains(&format!("21 GB held by pid {own} ")), "{resource}");
-    // What is known of it outlives the daemon: nothing starts before the card is looked at again.
+    let shown = || ax(&cluster, ALICE, &["resource"]).1;
+    let held = format!("given to nobody: 21 GB held by pid {own} ");
+    assert!(shown().contains(&held) && shown().contains("free: 0 whole cards\n"), "{}", shown());
+    // Nor is one free of which nobody knows whose memory is in use there.
+    fake.set(&ONE.replace("reserved=0", "reserved=0 extra=20028"));
+    wait_for("nobody's memory", || {
+        let told = shown();
+        told.contains("given to nobody: 21 GB in use that no process accounts for")
+            && told.contains("free: 0 whole cards\n")
+    });
+    assert_eq!(cluster.state(&job), "READY");
+    // Who holds a little of a card keeps nobody from it.
     fake.set(ONE);
+    fake.add(&format!("process {own} GPU-aaaa 100"));
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
+    wait_for("it to be free", || shown().contains("free: 1 whole card\n"));
+    assert!(shown().contains(&format!("held by pid {own} ")), "{}", shown());
+    assert_eq!(ax(&cluster, ROOT, &["node", "drain", &host(), "--why", "new disks"]).0, 0);
+    let drained = format!("given to nobody: {} is drained by root: new disks", host());
+    assert!(shown().contains(&drained) && shown().contains("free: 0 whole cards\n"), "{}", shown());
 }
 
 /// How often the memory of the card was asked for.
