@@ -241,15 +241,18 @@ fn a_drained_card_stays_so_through_a_crash_until_an_administrator_resumes_it() {
     assert!(told.contains(&why), "{told:?}");
     let (_, shown) = ax(&cluster, ALICE, &["node", "show", &host]);
     assert!(shown.contains(&why) && shown.contains("drained: by root"), "{shown}");
-    // Not as long as something is wrong with it.
-    fake.add("lost GPU-aaaa");
-    let refused = |code, text: &str| {
-        wait_for("a refusal", || {
-            let (is, told) = ax(&cluster, ROOT, &resume);
-            is == code && told.contains(text)
-        });
-    };
-    refused(1, "card 0 is not clean: ");
+    // Not as long as something is wrong with it. It is looked at then, however clean it was a moment ago.
+    for trouble in ["lost GPU-aaaa\n", "hang nvmlDeviceGetTemperature GPU-aaaa\n"] {
+        let traced = format!("{TWO}trace\n");
+        fake.set(&traced);
+        wait_for("it to answer", || card(&cluster, "GPU-aaaa")["used_mb"].is_u64());
+        let before = looks(&fake);
+        wait_for("a look", || looks(&fake) > before);
+        fake.set(&format!("{traced}{trouble}"));
+        let (code, told) = ax(&cluster, ROOT, &resume);
+        let why = format!("{host} card 0 is not clean: ");
+        assert!(code == 1 && told.contains(&why), "{trouble}{told}");
+    }
     fake.set(TWO);
     wait_for("it to be resumed", || ax(&cluster, ROOT, &resume).0 == 0);
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
