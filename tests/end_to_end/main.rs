@@ -51,6 +51,7 @@ mod same_decisions;
 mod scheduler_view;
 mod scheduling;
 mod script_files;
+mod sessions;
 mod slow_parts;
 mod spool;
 mod spool_attacks;
