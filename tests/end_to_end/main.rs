@@ -7,6 +7,7 @@ mod administration;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod asking;
 mod axrun_outside;
+mod backups;
 mod bad_words;
 mod books;
 mod card_check;
