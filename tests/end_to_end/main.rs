@@ -21,6 +21,7 @@ mod card_rounds;
 mod card_use;
 mod card_watch;
 mod cards;
+mod cards_cold;
 mod cards_hang;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
