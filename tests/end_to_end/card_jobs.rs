@@ -177,6 +177,15 @@ fn frameworks_are_told_of_a_slice_and_what_a_submitter_has_set_stays_as_root() {
     };
     let plain = submit(&[], &[]);
     assert_eq!((plain["AX_GPU_ENFORCE"].as_str(), plain["AX_GPU_POOL_MB"].as_str()), ("env", "37634"));
+    let status = |set: &[&str]| {
+        let slice = ["--gpus=1", "--mem=10", "-c1", "--ram=20M"];
+        let job = cluster.submit(ALICE, &[&slice, set].concat(), TELLS);
+        (heard(&cluster, &job)["AX_GPU_ENFORCE"].clone(), cluster.ok(ALICE, "ax", &["status", &job]))
+    };
+    for (set, rung) in [(&[][..], "env"), (&["--gpu-mem-hints=none"], "watch")] {
+        let (told, shown) = status(set);
+        assert!(told == rung && shown.contains(&format!("held to its slices by: {rung}")), "{told}: {shown}");
+    }
     assert_eq!(
         plain["PYTORCH_CUDA_ALLOC_CONF"], "expandable_segments:True",
         "no key that an older one refuses"

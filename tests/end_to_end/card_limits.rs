@@ -77,12 +77,15 @@ fn slices_are_limited_before_they_run_and_freed_before_their_group_goes_as_root(
     let Some((mut cluster, fake)) = unified(TWO, "") else { return };
     cluster.start();
     let state = fake.script().with_added_extension("state");
-    let script = format!("#!/bin/sh\ncat {} > seen\n", state.display());
+    let script = format!("#!/bin/sh\ncat {} > seen\necho $AX_GPU_ENFORCE > rung\n", state.display());
     let job = cluster.submit(ALICE, &["--gpus", "2", "--mem", "20G"], &script);
     cluster.wait_state(&job, &["SUCCEEDED"]);
     wait_for("its group to go", || group_of(&cluster, &job).is_none());
     let expected = [set("GPU-aaaa"), set("GPU-bbbb"), cleared("GPU-aaaa"), cleared("GPU-bbbb")];
     assert_eq!(calls(&fake), expected);
+    assert_eq!(cluster.read(ALICE, "rung"), "driver\n");
+    assert!(cluster.ok(ALICE, "ax", &["status", &job]).contains("held to its slices by: driver"));
+    assert_eq!(crate::cards::card(&cluster, "GPU-aaaa")["limit"], "driver");
     let seen = cluster.read(ALICE, "seen");
     assert_eq!(seen.lines().filter(|line| line.contains(&job)).count(), 2, "{seen}");
     assert!(seen.contains(" /sys/fs/cgroup/ax-"), "by its whole path: {seen}");
