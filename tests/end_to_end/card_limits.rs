@@ -282,6 +282,39 @@ fn a_group_that_can_t_be_freed_stays_until_it_can_as_root() {
     assert_eq!(kept(&fake), "");
 }
 
+/// Each of these calls has ten seconds, at the start of a job, too. One job for each of the two calls of that process.
+#[test]
+fn a_driver_that_hangs_as_limits_are_set_costs_an_attempt_and_nobody_else_slow_as_root() {
+    let Some((mut cluster, fake)) = unified(TWO, "resources: {cpus: 4}\n") else { return };
+    cluster.start();
+    fake.add("hang nvmlDeviceSetMemoryLimits_v1 GPU-aaaa\nhang nvmlDeviceGetHandleByUUID GPU-bbbb");
+    let slice = ["--gpus=1", "--mem=50G", "-c1", "--ram=50M", "--no-requeue"];
+    let script = "#!/bin/sh\necho $AX_GPU_UUIDS $AX_ATTEMPT $AX_GPU_ENFORCE >> ran\n";
+    let jobs = [0, 1].map(|_| cluster.submit(ALICE, &slice, script));
+    let library = fake.library.display().to_string();
+    let asked = |deed: &str| {
+        let lines = crate::cluster::processes().map(crate::cluster::command_line);
+        lines.filter(|line| line.contains(&format!("--nvml-limit {deed}")) && line.contains(&library)).count()
+    };
+    wait_for("the driver to be asked for both", || asked("set") == 2);
+    let plain = cluster.submit(ALICE, &["-c1", "--ram=50M"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&plain)["state"], "SUCCEEDED");
+    assert_eq!((asked("set"), cluster.read(ALICE, "ran").as_str()), (2, ""), "it waited for neither");
+    wait_for("half of it to be taken away", || asked("clear") > 0);
+    fake.set(TWO);
+    for job in &jobs {
+        assert_eq!(cluster.wait_over(job)["state"], "SUCCEEDED");
+        let told = cluster.job(job).to_string();
+        assert!(told.contains("did not end within") && told.contains("held to its slices by: env"), "{told}");
+        wait_for("its group to go", || group_of(&cluster, job).is_none());
+    }
+    let ran = cluster.read(ALICE, "ran");
+    let mut lines: Vec<&str> = ran.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["GPU-aaaa 2 env", "GPU-bbbb 2 env"]);
+    assert_eq!(kept(&fake), "");
+}
+
 /// Each of these calls has ten seconds.
 #[test]
 fn a_driver_that_hangs_as_limits_are_taken_away_holds_up_nobody_else_slow_as_root() {
