@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::cards::with_cards;
-use crate::cluster::{ALICE, BOB, Cluster, as_root, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, wait_for};
 use crate::fake_cards::FakeCards;
 
 /// Three cards of 80 GB of which the outer ones are linked, on two NUMA nodes.
@@ -109,6 +109,25 @@ fn the_cpus_of_a_job_are_near_its_cards_as_root() {
     }
     assert!(near.iter().any(|(uuid, _)| uuid == "GPU-bbbb"), "the second is where a CPU is near: {near:?}");
     cluster.write(ALICE, "go", "");
+    // Nothing links them any more: who wants two has those of one NUMA node.
+    fake.set(
+        &LINKED
+            .lines()
+            .filter(|line| !line.starts_with("link"))
+            .map(|line| format!("{line}\n"))
+            .collect::<String>(),
+    );
+    cluster.ok(ROOT, "ax", &["reload"]);
+    let cards = || crate::cards::cards(&cluster);
+    wait_for("all to be free and unlinked", || {
+        cards()
+            .iter()
+            .all(|card| card["jobs"] == serde_json::json!([]) && card["hardware"].get("links").is_none())
+    });
+    let numa: Vec<_> = cards().iter().map(|card| card["hardware"]["numa"].as_u64()).collect();
+    assert_eq!(numa, [Some(1), Some(0), Some(1)]);
+    let two = cluster.submit(ALICE, &["-c", "1", "--ram=20M", "--gpus=2"], TELLS);
+    assert_eq!(cluster.wait_over(&two)["gpu_uuids"], serde_json::json!(["GPU-aaaa", "GPU-cccc"]));
 }
 
 #[test]
