@@ -12,6 +12,7 @@ mod bad_words;
 mod books;
 mod card_check;
 mod card_fence;
+mod card_health;
 mod card_jobs;
 mod card_keepers;
 mod card_limits;
