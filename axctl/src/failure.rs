@@ -1,5 +1,6 @@
 //! Why a command did not do what it was asked to: the exit code and one line.
-//! Every error of this crate ends here; nothing else chooses exit codes.
+//! Every error of this crate ends here. Other codes than these are those of a job or command that one waited for, and
+//! those of who was interrupted.
 
 use std::io::{self, Write};
 

@@ -42,8 +42,9 @@ impl Engine {
         Ok(StopAnswer { pid: std::process::id(), ending })
     }
 
-    /// Starts nothing any more and ends what runs. The configuration in the file is not touched: it holds again for
-    /// the next daemon.
+    /// Starts nothing any more and ends what runs. To the controller that is another configuration, and so it is
+    /// recorded for replays: what it decides from here on follows from it. The file is not touched, and holds again for the
+    /// next daemon.
     fn end_attempts(&mut self, person: &Person) -> Result<Vec<JobId>, ApiError> {
         self.accepts()?;
         let mut config = self.controller.config().clone();
