@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use ax_core::api::{ApiError, ErrorClass};
+use ax_core::api::{ApiError, ErrorClass, OUTPUT_FAILED};
 use thiserror::Error;
 
 use crate::connect::ConnectError;
@@ -64,7 +64,7 @@ impl Failure {
             Failure::Answer(error) => error.class.exit_code(),
             Failure::Said { class, .. } => class.exit_code(),
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Failure::Output(_) => 74,
+            Failure::Output(_) => OUTPUT_FAILED,
         }
     }
 }
