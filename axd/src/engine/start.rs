@@ -138,6 +138,7 @@ impl Engine {
             local,
             rungs,
             card_watch: Default::default(),
+            self_checks: Default::default(),
             cgroup_parents: parents,
             missing,
             writer: loop_parts.writer,

@@ -143,7 +143,7 @@ fn descriptors_travel_with_messages() {
     let mut buffer = [0; 100];
     let got = socket::receive(&two, &mut buffer).unwrap();
     assert_eq!((&buffer[..got.length], got.fds.len()), (&b"hello"[..], 2));
-    assert!(got.fds.iter().all(|fd| common::is_close_on_exec(fd)));
+    assert!(got.fds.iter().all(common::is_close_on_exec));
     let mut copy = std::fs::File::from(got.fds.into_iter().next().unwrap());
     copy.write_all(b"through").unwrap();
     let mut text = String::new();

@@ -16,6 +16,7 @@ mod keys;
 mod learn;
 mod moments;
 mod overuse;
+mod pass_state;
 mod person;
 mod places;
 mod renaming;
