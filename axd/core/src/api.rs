@@ -147,7 +147,10 @@ pub struct SubmitRequest {
 
 /// A value of a named option.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "the value of an option is true, false, a whole number, a text or a list of texts"
+)]
 pub enum NamedValue {
     /// A flag: present or not.
     Flag(bool),
