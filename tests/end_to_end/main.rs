@@ -41,6 +41,7 @@ mod hours;
 mod inside_job;
 mod job_life;
 mod keyed;
+mod leased;
 mod limits;
 mod long_requests;
 mod never;
