@@ -203,7 +203,6 @@ impl Plan<'_> {
         Assignment {
             v: FORMAT,
             attempt: self.attempt,
-            term: 0,
             node_epoch: self.node_epoch,
             user: self.person.record(),
             args: details.args.clone(),
@@ -220,7 +219,9 @@ impl Plan<'_> {
             ending: Ending {
                 limit: self.limit,
                 warn: details.spec.policy.signal,
-                kill_wait: details.spec.policy.grace.unwrap_or(policy.kill_wait),
+                // It was accepted under the rules of that time; those of now hold.
+                kill_wait: details.spec.policy.grace.unwrap_or(policy.kill_wait).min(policy.longest_grace()),
+                longest_warning: Some(policy.longest_grace()),
             },
             work_dir: self.paths.work_dir(self.attempt).to_string_lossy().into_owned(),
             spare: self.spare.clone(),

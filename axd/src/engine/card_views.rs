@@ -66,6 +66,10 @@ impl Engine {
             view.power_mw = seen.power_mw;
             self.tell_fragmentation(&mut view, seen, &holders);
         }
+        let deaf = self.cards.as_ref().and_then(|cards| cards.deaf(&card.uuid));
+        let deaf = deaf.map(|why| format!("its errors (Xid) are not reported: {why}"));
+        let all: Vec<String> = deaf.into_iter().chain(view.warning.take()).collect();
+        view.warning = (!all.is_empty()).then(|| all.join("; "));
         view
     }
 
