@@ -90,6 +90,8 @@ fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
             && told.contains("free: 0 whole cards\n")
     });
     assert_eq!(cluster.state(&job), "READY");
+    let (_, node) = ax(&cluster, ALICE, &["node", "show", &host()]);
+    assert!(node.contains("0MB free, healthy; 21 GB in use that no process accounts for"), "{node}");
     // Who holds a little of a card keeps nobody from it.
     fake.set(ONE);
     fake.add(&format!("process {own} GPU-aaaa 100"));
