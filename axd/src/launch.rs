@@ -203,7 +203,6 @@ impl Plan<'_> {
         Assignment {
             v: FORMAT,
             attempt: self.attempt,
-            term: 0,
             node_epoch: self.node_epoch,
             user: self.person.record(),
             args: details.args.clone(),
@@ -233,6 +232,13 @@ impl Plan<'_> {
         }
     }
 
+    /// Nobody knows how programs number what they find behind a fence with gaps. Where there is none they find one part of
+    /// divided cards, before or in place of whole ones.
+    fn numbers_mislead(&self, fence: &Fence) -> bool {
+        let divided = self.cards.iter().any(|card| card.hardware.mig.is_some());
+        fence.has_gaps() || (divided && !fence.is_whole())
+    }
+
     fn job_environment(&self, fence: &Fence) -> Result<Environment, TooLarge> {
         let (job, details, spec) = (self.job, self.details, &self.details.spec);
         let resources = &self.config.resources;
@@ -254,8 +260,7 @@ impl Plan<'_> {
             ram: self.allocation.ram,
             cards: JobCards {
                 held: &held,
-                // Behind a fence with gaps nobody knows how programs number what they find.
-                naming: if fence.has_gaps() { Naming::Uuid } else { resources.gpu_visible },
+                naming: if self.numbers_mislead(fence) { Naming::Uuid } else { resources.gpu_visible },
                 fenced: fence.is_whole(),
                 mps: mps.as_deref(),
             },

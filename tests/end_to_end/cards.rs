@@ -35,7 +35,7 @@ pub(crate) fn card(cluster: &Cluster, uuid: &str) -> Value {
 }
 
 /// UUID and number of each card, in their order.
-fn numbers(cluster: &Cluster) -> Vec<(String, u64)> {
+pub(crate) fn numbers(cluster: &Cluster) -> Vec<(String, u64)> {
     let of = |card: &Value| (card["uuid"].as_str().unwrap().to_owned(), card["index"].as_u64().unwrap());
     cards(cluster).iter().map(of).collect()
 }
@@ -48,7 +48,7 @@ pub(crate) fn wait_health(cluster: &Cluster, uuid: &str, health: &str) -> Value 
 }
 
 /// What is odd about the node.
-fn warnings(cluster: &Cluster) -> String {
+pub(crate) fn warnings(cluster: &Cluster) -> String {
     let ran = cluster.run(ROOT, "ax", &["node", "list", "--json"]);
     let nodes: Value = serde_json::from_str(&ran.out).unwrap_or_default();
     nodes[0]["reason"].as_str().unwrap_or_default().to_owned()

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ax_core::gpu::{CardSeen, Sample, Unseen};
+use ax_core::gpu::{CardSeen, Reported, Sample, Unseen};
 use ax_core::time::{BootTime, Span};
 use ax_sys::clock;
 use ax_sys::pidfd::PidFd;
@@ -34,6 +34,9 @@ const IDLE_TIMES: u64 = 10;
 /// Where somebody waits for a look they are looked at so many times as often at most.
 const OFTENER: u64 = 4;
 
+/// And need not wait longer for the next look, however seldom there is one.
+const SOON: Span = Span::seconds(1);
+
 /// One that ends without a reason is started again after this.
 const PAUSE: Span = Span::seconds(1);
 
@@ -44,8 +47,12 @@ pub(crate) enum News {
     Inventory,
     /// What the cards are doing; when the look at them began.
     Sample(BootTime, Sample),
+    /// Errors of cards that were reported to one that was ended before its look was complete.
+    Errors(Vec<Reported>),
     /// A card, or with no name the driver, does not do what it should.
     Sick { card: String, why: String },
+    /// The errors of a card are not reported.
+    Deaf { card: String, why: String },
     /// It does again.
     Well { card: String },
 }
@@ -68,8 +75,7 @@ pub(crate) enum Known<'a> {
     Nothing,
     /// The driver does not say: why.
     Unclear(&'a str),
-    /// These, by their places on the bus; and at these numbers of the driver's cards that say nothing, not even who they
-    /// are.
+    /// These, by their places on the bus; and at these numbers of the driver's cards that do not say what they are.
     These(&'a [Found], Vec<u32>),
 }
 
@@ -106,8 +112,14 @@ pub(crate) struct Cards {
     /// Whether a library was there.
     library: bool,
     known: Vec<Found>,
+    /// The driver's numbers of all that have said who they are.
+    numbers: BTreeMap<String, u32>,
     /// What the look under way has told so far.
     fresh: Fresh,
+    /// Cards whose errors are not reported, and why.
+    deaf: BTreeMap<String, String>,
+    /// Errors that were reported and are in no sample yet: the driver tells them once, so that no end of a look loses them.
+    errors: Vec<Reported>,
     news: Vec<News>,
     /// Killed, and not ended yet: those whose driver hangs may stay for long.
     dying: BTreeMap<i32, PidFd>,
@@ -128,6 +140,7 @@ struct Fresh {
     found: Vec<Found>,
     seen: Vec<CardSeen>,
     unseen: Vec<Unseen>,
+    deaf: BTreeMap<String, String>,
 }
 
 impl Cards {
@@ -142,7 +155,10 @@ impl Cards {
             ward: Ward::default(),
             library: false,
             known: Vec::new(),
+            numbers: BTreeMap::new(),
             fresh: Fresh::default(),
+            deaf: BTreeMap::new(),
+            errors: Vec::new(),
             news: Vec::new(),
             dying: BTreeMap::new(),
             busy: false,
@@ -159,10 +175,18 @@ impl Cards {
             Some(why) if self.known.is_empty() => Known::Unclear(why),
             _ if !self.library => Known::Nothing,
             _ => {
-                let nameless = self.ward.cards().filter_map(|(card, _)| card.strip_prefix('#')?.parse().ok());
-                Known::These(&self.known, nameless.collect())
+                let number = |card: &str| match card.strip_prefix('#') {
+                    Some(number) => number.parse().ok(),
+                    None => self.numbers.get(card).copied(),
+                };
+                Known::These(&self.known, self.strange().filter_map(|(card, _)| number(card)).collect())
             }
         }
+    }
+
+    /// Cards of which something is wrong and nothing is known, and why.
+    fn strange(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.ward.cards().filter(|(card, _)| !self.known.iter().any(|found| found.uuid == *card))
     }
 
     /// Why a card, or a part of one, can't be used.
@@ -177,11 +201,20 @@ impl Cards {
         self.ward.driver()
     }
 
-    /// What is wrong with cards that have no name, and with the driver, in words.
+    /// Why the errors of a card, or of the one that it is a part of, are not reported, where it is well otherwise.
+    pub(crate) fn deaf(&self, uuid: &str) -> Option<&str> {
+        let found = self.known.iter().find(|found| found.uuid == uuid)?;
+        let whole = found.hardware.mig.as_ref().map_or(uuid, |mig| mig.parent.as_str());
+        self.deaf.get(whole).filter(|_| self.why_not(uuid).is_none()).map(String::as_str)
+    }
+
+    /// What is wrong with cards that are not known, and with the driver, and whose errors are not reported, in words.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let nameless = self.ward.cards().filter(|(card, _)| card.starts_with('#'));
-        let nameless = nameless.map(|(card, why)| format!("card {card} is not counted: {why}"));
-        nameless.chain(self.ward.driver().map(str::to_owned)).collect()
+        let whole = self.known.iter().filter(|found| found.hardware.mig.is_none());
+        let deaf = whole.filter_map(|found| Some((&found.uuid, self.deaf(&found.uuid)?)));
+        let deaf = deaf.map(|(uuid, why)| format!("errors (Xid) of {uuid} are not reported: {why}"));
+        let strange = self.strange().map(|(card, why)| format!("card {card} is not counted: {why}"));
+        strange.chain(deaf).chain(self.ward.driver().map(str::to_owned)).collect()
     }
 
     /// What has been found out since it was asked last.
@@ -233,7 +266,7 @@ impl Cards {
 
     /// Somebody waits for a look that begins from now on. Many who wait do not make it much busier.
     pub(crate) fn look_soon(&mut self, now: BootTime) {
-        let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER));
+        let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER).min(SOON));
         match &mut self.state {
             State::Idle(_, next) => *next = (*next).min(soon),
             State::Looking(..) => self.wanted = true,
@@ -325,6 +358,10 @@ impl Cards {
 
     fn told(&mut self, poller: &Poller, tell: Tell, now: BootTime) {
         match tell {
+            Tell::Named { number, card } => {
+                self.numbers.retain(|_, other| *other != number);
+                self.numbers.insert(card, number);
+            }
             Tell::Found(found) => self.fresh.found.push(*found),
             Tell::Linked { uuid, links } => {
                 if let Some(found) = self.fresh.found.iter_mut().find(|found| found.uuid == uuid) {
@@ -332,11 +369,13 @@ impl Cards {
                 }
             }
             Tell::Seen(seen) => self.fresh.seen.push(*seen),
-            Tell::Unseen { card, why, xids } => {
+            Tell::Unseen { card, why } => {
                 let card = self.named(card);
                 self.sick(&card, Ill::Fails, &why, now);
-                self.fresh.unseen.push(Unseen { uuid: card, why, xids });
+                self.fresh.unseen.push(Unseen { uuid: card, why });
             }
+            Tell::Deaf { card, why } => drop(self.fresh.deaf.insert(card, why)),
+            Tell::Xid { card, gpu_instance, xid } => self.report(&card, gpu_instance, xid),
             Tell::Done => self.done(poller, now),
             Tell::Absent(_) if self.known.is_empty() => {
                 self.library = false;
@@ -356,8 +395,8 @@ impl Cards {
 
     /// The UUID of a card of which only the driver's number is told, if it had that before.
     fn named(&self, card: String) -> String {
-        let whole = |found: &&Found| found.hardware.mig.is_none() && format!("#{}", found.number) == card;
-        self.known.iter().find(whole).map_or(card, |found| found.uuid.clone())
+        let named = |(_, number): &(&String, &u32)| format!("#{number}") == card;
+        self.numbers.iter().find(named).map(|(uuid, _)| uuid.clone()).unwrap_or(card)
     }
 
     fn done(&mut self, poller: &Poller, now: BootTime) {
@@ -405,7 +444,7 @@ impl Cards {
         }
         let mut unseen = Vec::new();
         self.add_sick(&mut unseen, &[]);
-        self.news.push(News::Sample(now, Sample { cards: Vec::new(), unseen }));
+        self.news.push(News::Sample(now, Sample { unseen, ..Sample::default() }));
         self.state = State::Resting(self.ward.next_try().unwrap_or(now + PAUSE));
     }
 
@@ -421,6 +460,9 @@ impl Cards {
             State::Idle(process, _) | State::Looking(process, ..) => process,
             State::Off | State::Resting(_) => return,
         };
+        if !self.errors.is_empty() {
+            self.news.push(News::Errors(std::mem::take(&mut self.errors)));
+        }
         let _ = poller.remove(&process.socket);
         let process = process.kill();
         let number = process.pid();

@@ -136,7 +136,7 @@ fn is_zero(number: &u32) -> bool {
 
 impl Job {
     /// How long it is planned to run altogether, and whether anybody or anything says so: what was learnt, at most what
-    /// was declared; without either as long as jobs are taken to run of which nobody says it.
+    /// was declared; nothing without either.
     pub fn length(&self) -> Option<Span> {
         let learnt = self.learnt.as_deref().and_then(|learnt| learnt.length);
         self.declared().into_iter().chain(learnt).min()

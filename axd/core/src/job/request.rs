@@ -288,7 +288,7 @@ fn typical_node<'a>(nodes: &[&'a Node], cards: Option<&CardRequest>) -> Option<&
     best.map(|n| &n.inventory)
 }
 
-/// decisions.md: no card: 1 CPU a task. With cards: an equal share of the
+/// Without cards 1 CPU a task; with cards an equal share of the
 /// node's CPUs for each card; for a slice that share × slice / card, at least 1.
 fn cpus_for(
     spec: &JobSpec,
@@ -318,7 +318,7 @@ fn slice_part(cards: &CardRequest, host: &Inventory) -> f64 {
     }
 }
 
-/// decisions.md: the larger of the CPU and the card share of the node's memory.
+/// Where a job asks for no memory: the larger of the CPU and the card share of the node's memory.
 fn ram_for(
     spec: &JobSpec,
     queue: &Queue,
