@@ -186,8 +186,11 @@ impl Engine {
             return;
         }
         let done = found.and_then(|job| {
+            self.may_wish(action.person.uid, job, &action.wish)?;
             let (actor, wish, why) = (action.actor.clone(), action.wish.clone(), action.why.clone());
-            said(job, &self.wished(Event::Wished { job, actor, wish, why })?)
+            let decisions = self.wished(Event::Wished { job, actor, wish, why })?;
+            self.wished_for(action.person.uid, &decisions);
+            said(job, &decisions)
         });
         let (done, error) = match done {
             Ok(done) => (Some(done), None),

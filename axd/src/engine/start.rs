@@ -32,6 +32,7 @@ use super::rungs::Rungs;
 use super::spares::Spares;
 use super::stored::Stored;
 use super::watched::Watched;
+use super::written::Written;
 use super::{Engine, ZONE_EVERY, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
@@ -169,6 +170,7 @@ impl Engine {
             nameless: Default::default(),
             set_aside: broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
             stored,
+            written: Written::default(),
             usage: Default::default(),
             measures: Measures::since(at.wall, forecasts),
             chores: Default::default(),

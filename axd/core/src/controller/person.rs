@@ -192,6 +192,10 @@ impl Controller {
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
         }
+        if job.rare.hold.as_deref() == Some(actor.name()) {
+            // Nothing is decided, which is what is said then.
+            return;
+        }
         let waiting = job.state.is_waiting();
         if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
             job.rare.change(|rare| rare.hold = Some(actor.name().into()));

@@ -317,7 +317,8 @@ pub static KEYS: &[Key] = &[
     key("policy.max_stored_per_user",
         HostSize(SMALL, LARGE, |d| &mut d.config.policy.max_stored_per_user), "1GiB",
         "Most that is stored of scripts, environments and options of a user's waiting and running jobs; equal \
-         scripts and environments count once, root is exempt."),
+         scripts and environments count once, root is exempt. In a day at most four times as much is written \
+         down for a user: jobs that come and go, and what is done to jobs."),
     key("policy.max_processes", Count(16, 4_194_304, |d| &mut d.config.policy.max_processes), "32768",
         "Most processes and threads of a job on a node."),
     key("policy.scheduling_interval",
