@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::cards::{card, cards, declared, with_cards};
-use crate::cluster::{ALICE, Cluster, ROOT, User, as_root, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
 /// One card of 80 GB, to the byte as it is asked for.
@@ -82,6 +82,18 @@ fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
     let shown = || ax(&cluster, ALICE, &["resource"]).1;
     let held = format!("given to nobody: 21 GB held by pid {own} ");
     assert!(shown().contains(&held) && shown().contains("free: 0 whole cards\n"), "{}", shown());
+    if as_root() {
+        // Who they are is nobody's business where jobs are private, but an administrator's.
+        let config = std::fs::read_to_string(cluster.root.join("etc/ax/config.yaml")).unwrap();
+        cluster.configure(&format!("{config}cluster:\n  private_jobs: true\n"));
+        cluster.ok(ROOT, "ax", &["reload"]);
+        let private = shown();
+        assert!(private.contains("given to nobody: 21 GB held by others\n"), "{private}");
+        assert!(!private.contains(&own.to_string()), "{private}");
+        assert!(ax(&cluster, ROOT, &["resource"]).1.contains(&held));
+        cluster.configure(&config);
+        cluster.ok(ROOT, "ax", &["reload"]);
+    }
     // Nor is one free of which nobody knows whose memory is in use there.
     fake.set(&ONE.replace("reserved=0", "reserved=0 extra=20028"));
     wait_for("nobody's memory", || {
@@ -90,6 +102,8 @@ fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
             && told.contains("free: 0 whole cards\n")
     });
     assert_eq!(cluster.state(&job), "READY");
+    let (_, node) = ax(&cluster, ALICE, &["node", "show", &host()]);
+    assert!(node.contains("0MB free, healthy; 21 GB in use that no process accounts for"), "{node}");
     // Who holds a little of a card keeps nobody from it.
     fake.set(ONE);
     fake.add(&format!("process {own} GPU-aaaa 100"));
@@ -403,7 +417,7 @@ fn a_person_has_only_these_two_cards_and_a_queue_only_so_many() {
             )
         })
         .collect();
-    let limits = "limits:\n  - user: daemon\n    cards: [GPU-1, GPU-3]\nqueues:\n  - name: default\n  - name: few\n    max_cards: 1\n";
+    let limits = "limits:\n  - user: daemon\n    cards: [GPU-1, GPU-3]\n  - group: bin\n    cards: [GPU-0, GPU-2]\n    max_cards: 1\nqueues:\n  - name: default\n  - name: few\n    max_cards: 1\n";
     let (cluster, _fake) = with_cards(&four, &format!("{MANY}{limits}"));
     let options = ["--gpus=1", "--cpus-per-task=1", "--ram=10M"];
     let held = |job: &str| cluster.wait_state(job, &["RUNNING"])["gpu_uuids"][0].as_str().unwrap().to_owned();
@@ -432,4 +446,14 @@ fn a_person_has_only_these_two_cards_and_a_queue_only_so_many() {
     for job in own.iter().chain([&third]) {
         cluster.wait_state(job, &["SUCCEEDED"]);
     }
+    // A group, whatever other groups its people are in: of its cards, and one at a time.
+    let one = cluster.submit(BOB, &options, &until("go"));
+    let two = cluster.submit(BOB, &options, "#!/bin/sh\ntrue\n");
+    assert_eq!(held(&one), "GPU-0");
+    let told = reasons(&cluster, &two);
+    assert!(told.iter().any(|why| why.contains("group bin")), "{told:?}");
+    let (code, said) = ax(&cluster, BOB, &["submit", "--gpus=3", "true"]);
+    assert!(code != 0 && said.contains("group bin"), "{said}");
+    cluster.write(BOB, "go", "");
+    assert_eq!(cluster.wait_state(&two, &["SUCCEEDED"])["gpu_uuids"], serde_json::json!(["GPU-0"]));
 }

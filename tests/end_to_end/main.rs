@@ -12,15 +12,18 @@ mod bad_words;
 mod books;
 mod card_check;
 mod card_fence;
+mod card_health;
 mod card_jobs;
 mod card_keepers;
 mod card_limits;
 mod card_mps;
 mod card_mps_attacks;
 mod card_rounds;
+mod card_unlisted;
 mod card_use;
 mod card_watch;
 mod cards;
+mod cards_cold;
 mod cards_hang;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;

@@ -67,6 +67,22 @@ fn an_end_with_a_warning_gives_the_time_that_was_asked_for_and_no_other() {
 }
 
 #[test]
+fn a_warning_puts_an_end_off_no_longer_than_is_allowed() {
+    let Some(world) = World::new() else { return };
+    let warn = WarnSignal { batch_only: true, signal: 10, before: Span::seconds(86_400) };
+    let change = |a: &mut ax_core::record::Assignment| {
+        (a.ending.warn, a.ending.longest_warning) = (Some(warn), Some(Span(500)));
+    };
+    let mut job = world.job("trap '' USR1; echo up > up; while :; do sleep 0.05; done").with(change).start();
+    job.begun();
+    eventually("the trap", || world.home.join("up").exists());
+    let (outcome, message) = (Outcome::Cancelled, "IDLE".to_owned());
+    let request = Request::Terminate { outcome, message, at_once: false, warned: true };
+    assert_eq!(job.ask(&request), Report::Done);
+    assert_eq!(job.result().outcome, Outcome::Cancelled);
+}
+
+#[test]
 fn whoever_ignores_term_is_killed_after_the_grace() {
     let Some(world) = World::new() else { return };
     let script = "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.05; done'";

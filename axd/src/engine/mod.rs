@@ -33,6 +33,7 @@ mod tokens;
 mod watch;
 mod watched;
 mod wishes;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -81,6 +82,7 @@ use stored::Stored;
 use tokens::Source;
 use watch::CardWatch;
 use watched::Watched;
+use written::Written;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -162,6 +164,7 @@ pub(crate) struct Engine {
     set_aside: Vec<(String, String)>,
     /// What jobs that are not over have in the store.
     stored: Stored,
+    written: Written,
     usage: BTreeMap<AttemptName, Usage>,
     measures: Measures,
     chores: Chores,

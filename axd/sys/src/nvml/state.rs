@@ -13,15 +13,23 @@ pub struct Holder {
     pub memory_bytes: Option<u64>,
 }
 
+/// The memory of a card, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// In use, without what is reserved.
+    pub used: u64,
+    /// Free.
+    pub free: u64,
+}
+
 /// A card at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardState {
-    /// Memory in use, bytes, without what is reserved.
-    pub used_bytes: u64,
-    /// Memory free, bytes.
-    pub free_bytes: u64,
-    /// Processes with memory on it, for computing, by themselves or a server, and graphics, each once.
-    pub holders: Vec<Holder>,
+    /// Its memory; `None` where the library does not say.
+    pub memory: Option<Memory>,
+    /// Processes with memory on it, for computing, by themselves or a server, and graphics, each once; `None` where the
+    /// library does not list those that compute.
+    pub holders: Option<Vec<Holder>>,
     /// Share of the last second in which something ran, per cent.
     pub utilization: Option<u32>,
     /// Degrees Celsius.
@@ -45,17 +53,16 @@ impl Device<'_> {
     /// # Errors
     /// When it is gone, or does not say what of its memory is in use and by whom.
     pub fn state(&self) -> Result<CardState, NvmlError> {
-        let mut memory = self.memory()?;
+        let mut memory = self.memory_now()?;
         let holders = self.holders()?;
-        let accounted: u64 = holders.iter().filter_map(|holder| holder.memory_bytes).sum();
+        let accounted: u64 = holders.iter().flatten().filter_map(|holder| holder.memory_bytes).sum();
         // The two answers are of two instants. What a process freed in between would look like nobody's.
-        if memory.used > accounted + NOT_WORTH_ASKING {
-            let later = self.memory()?;
-            memory = if later.used < memory.used { later } else { memory };
+        if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
+            let both = memory.into_iter().chain(self.memory_now()?);
+            memory = both.min_by_key(|memory| memory.used);
         }
         Ok(CardState {
-            used_bytes: memory.used,
-            free_bytes: memory.free,
+            memory,
             holders,
             utilization: if_said(self.utilization())?,
             temperature: if_said(self.temperature())?,
@@ -66,22 +73,31 @@ impl Device<'_> {
         })
     }
 
+    fn memory_now(&self) -> Result<Option<Memory>, NvmlError> {
+        let memory = if_supported(self.memory())?;
+        Ok(memory.map(|memory| Memory { used: memory.used, free: memory.free }))
+    }
+
     /// A process may be in several lists, with the same memory.
-    fn holders(&self) -> Result<Vec<Holder>, NvmlError> {
-        let mut all = self.processes(|count, infos| {
+    fn holders(&self) -> Result<Option<Vec<Holder>>, NvmlError> {
+        let computing = if_supported(self.processes(|count, infos| {
             call!(self.session, &self.name, nvmlDeviceGetComputeRunningProcesses_v3(self.raw, count, infos))
-        })?;
-        all.extend(self.processes(|count, infos| {
+        }))?;
+        let Some(mut all) = computing else { return Ok(None) };
+        // Others only where there are any: what a card does not say of them is no fault of it.
+        let served = self.processes(|count, infos| {
             call!(
                 self.session,
                 &self.name,
                 nvmlDeviceGetMPSComputeRunningProcesses_v3(self.raw, count, infos)
             )
-        })?);
-        all.extend(self.processes(|count, infos| {
+        });
+        all.extend(if_said(served)?.into_iter().flatten());
+        let drawing = self.processes(|count, infos| {
             call!(self.session, &self.name, nvmlDeviceGetGraphicsRunningProcesses_v3(self.raw, count, infos))
-        })?);
-        Ok(once_each(all))
+        });
+        all.extend(if_said(drawing)?.into_iter().flatten());
+        Ok(Some(once_each(all)))
     }
 
     /// One list of processes. Between being asked how many there are and which, there may come more.
@@ -108,7 +124,7 @@ impl Device<'_> {
                 {
                     infos = vec![NONE; count as usize + 8];
                 }
-                Err(error) => return Ok(if_supported::<Vec<_>>(Err(error))?.unwrap_or_default()),
+                Err(error) => return Err(error),
             }
         }
     }
