@@ -114,7 +114,7 @@ fn what_a_user_writes_there_is_bounded_and_goes_whoever_dies_as_root() {
                  cd $CUDA_MPS_LOG_DIRECTORY\ni=0; while [ $i -lt 9000 ] && true >f$i; do i=$((i+1)); done 2>/dev/null\n\
                  cd; echo $i >count; while [ ! -e a ]; do sleep 0.05; done\n";
     let job = world.submit(ALICE, fills);
-    wait_for("it to be full", || world.cluster.home(ALICE).join("count").exists());
+    wait_for("it to be full", || !world.cluster.read(ALICE, "count").is_empty());
     let number = |file| world.cluster.read(ALICE, file).trim().parse::<u64>().unwrap();
     let (size, count) = (number("size"), number("count"));
     assert!(size > 30 << 20 && size <= 32 << 20, "{size}: {}", world.cluster.read(ALICE, "said"));
