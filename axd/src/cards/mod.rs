@@ -1,6 +1,7 @@
-//! The cards of this machine, as a process of its own sees them: which there are, what they are doing, and which of them
-//! can't be asked. The process is started, given its time, ended and started again here; nothing here waits for it, but
-//! for the first look, which has its time too. A card at which it hangs is left alone for a while.
+//! The cards of this machine, seen through a process of its own: which there are, what they are doing, and which
+//! can't be asked. This module starts that process, gives it a deadline, kills it and starts it again. It never waits
+//! for the process, except for the first look, which has a deadline, too. A card at which the process hangs is left
+//! alone for a while.
 
 pub(crate) mod helper;
 mod holders;
@@ -28,13 +29,13 @@ use sick::{Ill, Ward};
 /// Looking for cards may take so many times as long as looking at them.
 const INVENTORY_TIMES: u64 = 2;
 
-/// Without jobs on cards they are looked at this much less often.
+/// Without jobs on cards they are looked at so many times less often.
 const IDLE_TIMES: u64 = 10;
 
-/// Where somebody waits for a look they are looked at so many times as often at most.
+/// If a look is wanted, they are looked at so many times more often at most.
 const OFTENER: u64 = 4;
 
-/// One that ends without a reason is started again after this.
+/// A process that ended without a reason is started again after this pause.
 const PAUSE: Span = Span::seconds(1);
 
 /// What is found out, for the loop.
@@ -44,45 +45,44 @@ pub(crate) enum News {
     Inventory,
     /// What the cards are doing; when the look at them began.
     Sample(BootTime, Sample),
-    /// A card, or with no name the driver, does not do what it should.
+    /// A card does not work, or the driver if the name is empty.
     Sick { card: String, why: String },
-    /// It does again.
+    /// It works again.
     Well { card: String },
 }
 
-/// What the configuration says of it.
+/// What the configuration says about looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
     /// How often cards with jobs are looked at.
     pub(crate) sample: Span,
     /// How long that may take.
     pub(crate) timeout: Span,
-    /// Whether cards are declared: then a driver that is not there is waited for.
+    /// True if cards are declared: then a missing driver is waited for.
     pub(crate) declared: bool,
 }
 
-/// Which cards this machine has, as far as is known.
+/// The cards of this machine, as far as they are known.
 #[derive(Debug, Clone)]
 pub(crate) enum Known<'a> {
-    /// There is no library: nobody can say.
+    /// There is no library: nothing is known.
     Nothing,
-    /// The driver does not say: why.
+    /// The driver does not say, and why.
     Unclear(&'a str),
-    /// These, by their places on the bus; and at these numbers of the driver's cards that say nothing, not even who they
-    /// are.
+    /// These cards, by place on the bus; and the driver's numbers of cards that do not even tell their UUID.
     These(&'a [Found], Vec<u32>),
 }
 
-/// What the process is about.
+/// What the process is doing.
 #[derive(Debug)]
 enum State {
-    /// Nothing to ask, or nobody to ask it.
+    /// There is nothing to ask, or no library.
     Off,
-    /// None is there until the next one is started.
+    /// There is none until this time, when the next is started.
     Resting(BootTime),
-    /// It waits for the next look.
+    /// It waits for the next look, at this time.
     Idle(Process, BootTime),
-    /// It looks.
+    /// It looks, until this time.
     Looking(Process, Look, BootTime),
 }
 
@@ -91,11 +91,11 @@ enum State {
 pub(crate) struct Tokens {
     /// Something was told.
     pub(crate) socket: u64,
-    /// One that was killed has ended; the lower bits say which.
+    /// A killed process has ended; the lower bits say which.
     pub(crate) ended: u64,
 }
 
-/// All that is known.
+/// Everything that is known of the cards.
 #[derive(Debug)]
 pub(crate) struct Cards {
     start: Start,
@@ -103,23 +103,23 @@ pub(crate) struct Cards {
     pace: Pace,
     state: State,
     ward: Ward,
-    /// Whether a library was there.
+    /// True if there was a library.
     library: bool,
     known: Vec<Found>,
-    /// What the look under way has told so far.
+    /// What the present look has told so far.
     fresh: Fresh,
     news: Vec<News>,
-    /// Killed, and not ended yet: those whose driver hangs may stay for long.
+    /// Killed processes that have not ended: if their driver hangs, that may take long.
     dying: BTreeMap<i32, PidFd>,
-    /// Whether jobs are on cards.
+    /// True if jobs are on cards.
     busy: bool,
-    /// Another process is to look for cards anew, as soon as this one has looked at them.
+    /// After the present look, a new process is to look for cards anew.
     renew: bool,
     /// When the last look began.
     begun: BootTime,
-    /// Somebody waits for a look that begins after this one.
+    /// A look that begins after the present one is wanted.
     wanted: bool,
-    /// The last look was broken off, in no call of the driver's.
+    /// The last look was broken off outside of any call of the driver.
     broken_off: bool,
 }
 
@@ -131,7 +131,7 @@ struct Fresh {
 }
 
 impl Cards {
-    /// Nothing is started yet. `parents`: the record of the place of the attempts' groups.
+    /// Starts nothing yet. `parents` is the record of the place of the attempts' groups.
     pub(crate) fn new(library: Option<PathBuf>, parents: &[String], pace: Pace, tokens: Tokens) -> Cards {
         let program = std::env::current_exe().unwrap_or_else(|_| Path::new("/proc/self/exe").to_owned());
         Cards {
@@ -153,7 +153,7 @@ impl Cards {
         }
     }
 
-    /// Which cards there are.
+    /// The cards that there are.
     pub(crate) fn known(&self) -> Known<'_> {
         match self.ward.driver() {
             Some(why) if self.known.is_empty() => Known::Unclear(why),
@@ -184,12 +184,12 @@ impl Cards {
         nameless.chain(self.ward.driver().map(str::to_owned)).collect()
     }
 
-    /// What has been found out since it was asked last.
+    /// What has been found out since the last call.
     pub(crate) fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
-    /// Starts looking, and waits for the first look, but not longer than a look may take.
+    /// Starts looking, and waits for the first look, at most as long as a look may take.
     pub(crate) fn begin(&mut self, poller: &Poller, now: BootTime) {
         self.launch(poller, now);
         let end = match &self.state {
@@ -209,7 +209,7 @@ impl Cards {
         }
     }
 
-    /// Looks for cards anew: the configuration was read again.
+    /// Looks for cards anew, because the configuration was read again.
     pub(crate) fn look_again(&mut self, poller: &Poller, pace: Pace, now: BootTime) {
         self.pace = pace;
         match &mut self.state {
@@ -220,7 +220,7 @@ impl Cards {
         self.renew = true;
     }
 
-    /// Jobs have come to cards or left them all.
+    /// Jobs have come to cards, or have left them all.
     pub(crate) fn set_busy(&mut self, busy: bool, now: BootTime) {
         if busy
             && !self.busy
@@ -231,7 +231,7 @@ impl Cards {
         self.busy = busy;
     }
 
-    /// Somebody waits for a look that begins from now on. Many who wait do not make it much busier.
+    /// A look that begins from now on is wanted. Many such wishes do not make looks much more frequent.
     pub(crate) fn look_soon(&mut self, now: BootTime) {
         let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER));
         match &mut self.state {
@@ -241,8 +241,8 @@ impl Cards {
         }
     }
 
-    /// When there is something to do. Nothing that hung is tried again while a process hangs at it: there would be ever
-    /// more of them.
+    /// When there is something to do. While a process hangs, nothing that hung is tried again: there would be more
+    /// and more such processes.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         let again = self.ward.next_try().filter(|_| self.dying.is_empty());
         match &self.state {
@@ -267,7 +267,7 @@ impl Cards {
         }
     }
 
-    /// Something has come.
+    /// A message has come.
     pub(crate) fn ready(&mut self, poller: &Poller, now: BootTime) {
         loop {
             let heard = match &mut self.state {
@@ -281,7 +281,7 @@ impl Cards {
         }
     }
 
-    /// One that was killed has ended.
+    /// A killed process has ended.
     pub(crate) fn ended(&mut self, poller: &Poller, token: u64) {
         let number = i32::try_from(token & !self.tokens.ended).unwrap_or(0);
         if let Some(process) = self.dying.remove(&number) {
@@ -347,14 +347,14 @@ impl Cards {
             Tell::Absent(why) | Tell::Failed(why) => {
                 self.driver_fails(poller, &why, now);
                 if self.known.is_empty() && !self.pace.declared && self.ward.driver_is_given_up() {
-                    // A library without a driver, on a machine without cards: nothing to wait for.
+                    // A library without a driver, on a machine without cards: there is nothing to wait for.
                     self.state = State::Off;
                 }
             }
         }
     }
 
-    /// The UUID of a card of which only the driver's number is told, if it had that before.
+    /// The UUID of a card for which only the driver's number is told, if it was known before.
     fn named(&self, card: String) -> String {
         let whole = |found: &&Found| found.hardware.mig.is_none() && format!("#{}", found.number) == card;
         self.known.iter().find(whole).map_or(card, |found| found.uuid.clone())
@@ -370,7 +370,7 @@ impl Cards {
             Look::Inventory => {
                 self.take_inventory(fresh, true, now);
                 if self.known.is_empty() && self.ward.cards().next().is_none() {
-                    // Nothing to look at.
+                    // There is nothing to look at.
                     self.driver_is_well();
                     self.end_process(poller);
                 } else {
@@ -381,8 +381,8 @@ impl Cards {
                 self.take_sample(fresh, now);
                 let tries = self.dying.is_empty() && self.ward.try_again(now);
                 if tries || self.renew {
-                    // A new one, as what the driver told the old one may be stale; and right after a look, as errors
-                    // that are reported until it looks are lost.
+                    // A new process, since what the driver told the old one may be stale; and right after a look,
+                    // since errors that are reported before the new one looks are lost.
                     self.end_process(poller);
                     self.launch(poller, now);
                 }
@@ -415,7 +415,7 @@ impl Cards {
         }
     }
 
-    /// Ends the process, whatever it does, without waiting for it.
+    /// Kills the process without waiting for its end.
     fn end_process(&mut self, poller: &Poller) {
         let process = match std::mem::replace(&mut self.state, State::Off) {
             State::Idle(process, _) | State::Looking(process, ..) => process,
@@ -425,7 +425,7 @@ impl Cards {
         let process = process.kill();
         let number = process.pid();
         let token = self.tokens.ended | u64::from(number.unsigned_abs());
-        // One that can't be watched is reaped with the daemon.
+        // If its end can't be watched, it is reaped when the daemon ends.
         if poller.add(&process, token, Interest::READ).is_ok() {
             self.dying.insert(number, process);
         }

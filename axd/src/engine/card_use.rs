@@ -1,5 +1,5 @@
-//! What samples of cards come to: who uses how much, who else holds memory, what is wrong; told to the controller when
-//! it matters.
+//! Weighs samples of cards: which attempt uses how much, which others hold memory, what is wrong. Tells the
+//! controller when that matters. Also the requests that drain and resume nodes and cards.
 
 use ax_core::api::{ApiError, ErrorClass, NodeAction, NodeAnswer, NodeRequest};
 use ax_core::controller::{Decision, Event, NodeWish};
@@ -16,7 +16,7 @@ use crate::people::Person;
 use crate::submission::MAX_COMMENT;
 
 impl Engine {
-    /// Takes a look at the cards in.
+    /// Takes in a look at the cards.
     pub(super) fn weigh_cards(&mut self, sample: &Sample) {
         let at = now().boot;
         let given = self.given();
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Whether an attempt was given a card of this node, or a part of it.
+    /// True if an attempt was given a card of this node, or a part of it.
     fn was_given(&self, attempt: AttemptName, uuid: &str) -> bool {
         let Inventory { name, cards, .. } = &self.local.inventory;
         let held = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
@@ -53,7 +53,7 @@ impl Engine {
         here.any(|card| held.cards.iter().any(|share| card.is_of(share, name)))
     }
 
-    /// The cards of this node that can be measured, with what the controller takes them to be.
+    /// The cards of this node that can be measured, with their state in the controller.
     fn given(&self) -> Vec<Given> {
         let name = &self.local.inventory.name;
         let Some(node) = self.controller.nodes().find(|node| node.inventory.name == *name) else {
@@ -68,7 +68,7 @@ impl Engine {
         node.inventory.cards.iter().map(of).collect()
     }
 
-    /// Who holds memory is named: who is not known yet, the next time.
+    /// Looks up the users of holders; a name that is not known yet is there the next time.
     fn learn_names(&mut self, sample: &Sample) {
         let at = now().boot;
         // Jobs may be on cards that they were not given.
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// An administrator drains a node or a card, or gives it back.
+    /// An administrator drains a node or a card, or resumes it.
     pub(super) fn node_action(&mut self, request: &Request, conn: ConnId, person: &Person) {
         let response = match self.act_on_node(&request.body, person) {
             Ok(answer) => Response::json(200, &answer),
@@ -120,7 +120,7 @@ impl Engine {
         Ok(NodeAnswer { done: said.unwrap_or_else(|| Ok("nothing changed".to_owned()))? })
     }
 
-    /// Whether the last look at a card found anything that speaks against giving it back.
+    /// Fails if the last look at a card found something that speaks against giving it back.
     fn self_check(&self, node: &HostName, card: &CardName) -> Result<(), ApiError> {
         if *node != self.local.inventory.name {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The control program of MPS: it becomes the daemon, and it is what the daemon is asked with. It runs as the user, in the
-//! group of the daemon, and has its time.
+//! Runs NVIDIA's MPS control program: to start a card's daemon, and to ask it something. The program runs as the
+//! user, in the daemon's group, with a deadline.
 
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -20,20 +20,20 @@ use ax_sys::{SysError, memory_file, signals};
 use super::Order;
 use super::seat::Seat;
 
-/// How long the daemon may take until it can be asked, and a question.
+/// How long the daemon may take until it answers, and how long a question may take.
 const START: Duration = Duration::from_secs(8);
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// So much of what it says is kept.
+/// So much of its output is kept.
 const MOST_SAID: u64 = 4096;
 
-/// Starts the daemon, and waits until clients find it.
+/// Starts the daemon, and waits until clients can find it.
 pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
     let end = Instant::now() + START;
     let group = seat.furnish(order)?;
     run(order, &group, &["-d"], "", START)?;
     ax_sys::crash_point!("mps started");
-    // Whoever looks for it before that is there goes without MPS, silently.
+    // A client that looks for it earlier silently runs without MPS.
     while !seat.is_open()? {
         if !seat.lives()? {
             return Err("the MPS daemon ended at once".to_owned());
@@ -46,13 +46,13 @@ pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks the daemon.
+/// Asks the daemon a question.
 pub(super) fn ask(seat: &Seat, order: &Order, question: &str) -> Result<(), String> {
     let group = seat.group()?.ok_or("there is no MPS daemon")?;
     run(order, &group, &[], question, ANSWER)
 }
 
-/// Runs the program with these words, and with this to read.
+/// Runs the program with these arguments and this input.
 fn run(order: &Order, group: &JobGroup, words: &[&str], input: &str, limit: Duration) -> Result<(), String> {
     let program = order.control.display().to_string();
     let failed = |error: SysError| format!("{program}: {error}");
@@ -85,7 +85,7 @@ fn files(input: &str) -> Result<(File, File), String> {
     Ok((said, reads))
 }
 
-/// What it said of its failure, or how it ended.
+/// The reason of a failure: its output, or how it ended.
 fn why(mut said: File, how: Option<Exit>) -> String {
     let mut text = Vec::new();
     let read = said.rewind().and_then(|()| said.take(MOST_SAID).read_to_end(&mut text));
@@ -93,7 +93,7 @@ fn why(mut said: File, how: Option<Exit>) -> String {
     if read.is_ok() && !text.is_empty() { text } else { format!("it ended with {how:?}") }
 }
 
-/// What the child needs, made before the fork.
+/// What the child needs, prepared before the fork.
 struct Program<'a> {
     user: &'a UserRecord,
     program: CString,
@@ -106,11 +106,11 @@ impl Program<'_> {
         let text = |bytes: &[u8]| CString::new(bytes).map_err(|error| error.to_string());
         let program = text(order.control.as_os_str().as_bytes())?;
         let words = [Ok(program.clone())].into_iter().chain(words.iter().map(|word| text(word.as_bytes())));
-        // The server is beside it.
+        // The server's program lies beside it.
         let folder = order.control.parent().unwrap_or(Path::new("/"));
         let mut variables = vec![
             ("PATH", format!("{}:/usr/bin:/bin", folder.display())),
-            // By UUID here and in the jobs: by number it would count otherwise than they do.
+            // Here and in the jobs the card is named by UUID: numbers would be counted differently.
             ("CUDA_VISIBLE_DEVICES", order.card.clone()),
         ];
         variables.extend(visible::mps_folders(&order.folder.to_string_lossy()));
