@@ -79,7 +79,7 @@ pub enum ChildStart {
     Executed,
     /// It could not.
     Failed(ChildError),
-    /// It ended before: nothing of its program ever ran.
+    /// It ended before: its program never ran.
     Died,
 }
 
@@ -90,8 +90,8 @@ pub struct ToParent {
 }
 
 impl ToParent {
-    /// To be said right before exec: whoever dies without having said it has not run its program. Should the exec
-    /// fail, the error is still reported.
+    /// To be called right before exec: a child that dies without having called it has not run its program. If the
+    /// exec fails, the error is still reported.
     pub fn exec_is_next(&self) {
         // If the parent is gone there is nobody to tell.
         let _ = (&self.pipe).write_all(&[EXEC_IS_NEXT]);
@@ -165,8 +165,8 @@ where
     }
 }
 
-/// Forks, but as a child of *this process's parent*, which is told the number and reaps it: for a process that is
-/// there to start others. The child runs `run` and ends with what it returns. Descriptors stay open in it.
+/// Forks, but as a child of *this process's parent*, which is told the number and reaps it: for a process whose
+/// purpose is to start others. The child runs `run` and exits with what that returns. Descriptors stay open in it.
 ///
 /// # Errors
 /// As [`fork_child`]; ENOSYS also where a filter hides clone3(2).
@@ -226,7 +226,7 @@ fn plain_fork() -> io::Result<Cloned> {
     // SAFETY: as for clone3 below.
     match unsafe { nix::unistd::fork() }? {
         nix::unistd::ForkResult::Child => Ok(Cloned::Child { in_group: false }),
-        // Nobody has reaped it, so the number is still the child's.
+        // It is not reaped yet, so the number is still the child's.
         nix::unistd::ForkResult::Parent { child } => {
             PidFd::open(child.as_raw()).map(Cloned::Parent).map_err(io::Error::other)
         }
