@@ -207,12 +207,12 @@ impl<'s> Cards<'s> {
         }
     }
 
-    /// Subscribes to the errors of all cards, as far as they report any.
+    /// Has the errors of all cards reported, as far as they are.
     fn hear(&mut self, whole: &[(Device<'s>, Card)]) {
         self.events = self.session.events().ok();
         if let Some(events) = &self.events {
             for (device, _) in whole {
-                // Errors that a card does not report stay unknown.
+                // What a card does not report is not known.
                 let _ = events.hear(device);
             }
         }
@@ -247,7 +247,7 @@ impl<'s> Cards<'s> {
 
     fn xids(&self) -> Xids {
         let Some(events) = &self.events else { return Vec::new() };
-        // If the library fails here, it has nothing more to report for now.
+        // A library that fails here has nothing more to report for now.
         let next = || events.next().ok().flatten();
         let all = std::iter::from_fn(next).take(MOST_EVENTS);
         all.map(|event| (event.card, event.gpu_instance, event.xid)).collect()
@@ -276,7 +276,7 @@ impl<'s> Cards<'s> {
     }
 }
 
-/// It is listed, but can't be looked at any more.
+/// It is listed, and can't be looked at any more.
 fn has_ended(holder: &HolderSeen) -> bool {
     holder.pid > 0 && holder.start_ticks.is_none()
 }

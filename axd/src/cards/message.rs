@@ -34,7 +34,7 @@ pub(crate) enum Tell {
     Seen(Box<CardSeen>),
     /// One that could not be asked: its UUID, or `#` and the driver's number.
     Unseen { card: String, why: String, xids: Vec<u32> },
-    /// The look is complete.
+    /// That was all.
     Done,
     /// There is no library.
     Absent(String),

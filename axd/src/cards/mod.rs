@@ -35,7 +35,7 @@ const IDLE_TIMES: u64 = 10;
 /// If a look is wanted, they are looked at so many times more often at most.
 const OFTENER: u64 = 4;
 
-/// A process that ended without a reason is started again after this pause.
+/// One that ends without a reason is started again after this.
 const PAUSE: Span = Span::seconds(1);
 
 /// What is found out, for the loop.
@@ -45,9 +45,9 @@ pub(crate) enum News {
     Inventory,
     /// What the cards are doing; when the look at them began.
     Sample(BootTime, Sample),
-    /// A card does not work, or the driver if the name is empty.
+    /// A card, or with no name the driver, does not do what it should.
     Sick { card: String, why: String },
-    /// It works again.
+    /// It does again.
     Well { card: String },
 }
 

@@ -64,7 +64,7 @@ impl Cards {
         }
     }
 
-    /// Adds the cards that were not asked because they are sick, and those of which nothing was told.
+    /// Those that were not asked because they are sick, or of which nothing was told.
     pub(super) fn add_sick(&self, unseen: &mut Vec<Unseen>, seen: &[CardSeen]) {
         for found in self.known.iter().filter(|found| !found.divided) {
             let told = seen.iter().any(|card| card.uuid == found.uuid)

@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// An administrator drains a node or a card, or resumes it.
+    /// An administrator drains a node or a card, or gives it back.
     pub(super) fn node_action(&mut self, request: &Request, conn: ConnId, person: &Person) {
         let response = match self.act_on_node(&request.body, person) {
             Ok(answer) => Response::json(200, &answer),
@@ -120,7 +120,7 @@ impl Engine {
         Ok(NodeAnswer { done: said.unwrap_or_else(|| Ok("nothing changed".to_owned()))? })
     }
 
-    /// Fails if the last look at a card found something that speaks against giving it back.
+    /// Whether the last look at a card found anything that speaks against giving it back.
     fn self_check(&self, node: &HostName, card: &CardName) -> Result<(), ApiError> {
         if *node != self.local.inventory.name {
             return Ok(());

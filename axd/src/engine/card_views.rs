@@ -115,7 +115,7 @@ fn used_by(seen: &CardSeen, attempt: &Attempt, share: &CardShare) -> Option<Mega
     memory_of(seen, attempt.name, share.slice.is_none())
 }
 
-/// The memory of strangers as a sum, for people who must not see who they are.
+/// Strangers, for whom it is nobody's business who they are.
 fn sum_of_others(mem: Megabytes) -> Vec<String> {
     (mem > Megabytes::ZERO).then(|| format!("{} held by others", mem.of_card())).into_iter().collect()
 }

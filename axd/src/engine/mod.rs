@@ -115,7 +115,7 @@ pub(crate) struct Engine {
     rungs: Rungs,
     /// What jobs were seen to do on cards.
     card_watch: CardWatch,
-    /// The parent groups of attempts, as records name them.
+    /// Where attempts have their groups, as records name that.
     cgroup_parents: Vec<String>,
     missing: Vec<String>,
     writer: Writer,

@@ -37,7 +37,7 @@ const PIPE: &str = "pipe";
 const LOG: &str = "log";
 const DOOR: &str = "control";
 
-/// The program of this process, even if another has taken its name.
+/// The program of this process, also when another has taken its name.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// What daemons that have ended left behind.

@@ -169,7 +169,7 @@ impl Ledger {
         for given in cards {
             let seen = sample.cards.iter().find(|seen| seen.uuid == given.uuid);
             let unseen = sample.unseen.iter().find(|unseen| unseen.uuid == given.uuid);
-            // The card was not looked at: it is not measured, or the look ended at another card.
+            // Not looked at: nobody measures it, or another card was the matter.
             if seen.is_none() && unseen.is_none() && given.odd.is_none() {
                 continue;
             }

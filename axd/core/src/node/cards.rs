@@ -93,7 +93,7 @@ impl Node {
         &self.withheld
     }
 
-    /// Memory of a card that is free for slices now.
+    /// Memory of a card that a slice could have now.
     pub fn card_free(&self, card: &Card) -> Megabytes {
         let at = self.inventory.cards.iter().position(|each| each.uuid == card.uuid);
         at.map_or(Megabytes::ZERO, |at| self.withheld[at].free(card, self.cards[at].charged))

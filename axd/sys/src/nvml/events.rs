@@ -4,12 +4,12 @@ use super::{Device, NvmlError, Raw, Session, call};
 use nvml_wrapper_sys::bindings as nv;
 use std::cell::RefCell;
 
-/// The cards whose errors the driver reports to us, with the errors not fetched yet.
+/// What the driver is asked to report, and what it has reported that was not fetched yet.
 #[derive(Debug)]
 pub struct Events<'s> {
     session: &'s Session,
     set: nv::nvmlEventSet_t,
-    /// Handles and UUIDs: a card that was just lost can't tell its UUID any more.
+    /// Handles and UUIDs: a card that has just been lost does not say its name any more.
     heard: RefCell<Vec<(nv::nvmlDevice_t, String)>>,
 }
 
@@ -25,7 +25,7 @@ pub struct Event {
 }
 
 impl Session {
-    /// Returns a set without cards.
+    /// An empty list of cards to hear of.
     ///
     /// # Errors
     /// When the library has no events.
@@ -37,7 +37,7 @@ impl Session {
 }
 
 impl Events<'_> {
-    /// Also reports the errors of this card from now on. Parts of cards have none of their own.
+    /// From now on the errors of this card are reported as well. Parts of cards have none of their own.
     ///
     /// # Errors
     /// When it does not report any.
@@ -48,7 +48,7 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Returns the next error that was reported. Does not wait.
+    /// The next error that was reported and not fetched. Does not wait.
     ///
     /// # Errors
     /// When the library fails.
