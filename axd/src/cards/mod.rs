@@ -69,7 +69,8 @@ pub(crate) enum Known<'a> {
     Nothing,
     /// The driver does not say, and why.
     Unclear(&'a str),
-    /// These cards, by place on the bus; and the driver's numbers of cards that do not even tell their UUID.
+    /// These, by their places on the bus; and at these numbers of the driver's cards that say nothing, not even who they
+    /// are.
     These(&'a [Found], Vec<u32>),
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct Cards {
     /// True if there was a library.
     library: bool,
     known: Vec<Found>,
-    /// What the present look has told so far.
+    /// What the look under way has told so far.
     fresh: Fresh,
     news: Vec<News>,
     /// Killed processes that have not ended: if their driver hangs, that may take long.

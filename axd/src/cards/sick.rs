@@ -84,8 +84,7 @@ impl Ward {
         self.driver.take().is_some()
     }
 
-    /// All were asked, and these failed without a name. Other entries without a name have one by now, or are gone:
-    /// returns them.
+    /// All were asked, and of those without a name these failed. The others have one by now, or are gone: their names.
     pub(super) fn only_nameless(&mut self, failed: &[&str]) -> Vec<String> {
         let well = |name: &String, sick: &Sick| {
             let asked = sick.tried || sick.ill == Ill::Fails;

@@ -34,7 +34,7 @@ impl Cards {
         if complete {
             let failed: Vec<&str> = fresh.unseen.iter().map(|unseen| unseen.uuid.as_str()).collect();
             let well = self.ward.only_nameless(&failed);
-            // A divided card is not looked at itself any more.
+            // One that is divided is not looked at any further.
             let whole = all.iter().filter(|found| found.divided && self.ward.is_tried(&found.uuid));
             let whole: Vec<String> = whole.map(|found| found.uuid.clone()).collect();
             let whole = whole.into_iter().filter(|card| self.ward.card_is_well(card)).collect::<Vec<_>>();

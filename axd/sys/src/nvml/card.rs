@@ -117,7 +117,7 @@ impl<'s> Device<'s> {
         Ok(memory)
     }
 
-    /// True if it is divided into parts: then only those can be given out.
+    /// Whether it is divided into parts: then only those can be given out.
     ///
     /// # Errors
     /// When a card that can be divided does not say.
@@ -155,7 +155,7 @@ impl<'s> Device<'s> {
             }
             Err(error) => return Err(error),
         }
-        // Until the part has told its UUID, errors are attributed to the whole card.
+        // Until it has said its name, whatever happens is the whole card's.
         let part = Device { session: self.session, raw, name: self.name.clone() }.named()?;
         let (mut gpu_instance, mut compute_instance): (c_uint, c_uint) = (0, 0);
         call!(self.session, &part.name, nvmlDeviceGetGpuInstanceId(part.raw, &raw mut gpu_instance))?;

@@ -48,7 +48,7 @@ impl Device<'_> {
         let mut memory = self.memory()?;
         let holders = self.holders()?;
         let accounted: u64 = holders.iter().filter_map(|holder| holder.memory_bytes).sum();
-        // The two answers are from different instants: what a process freed in between would look unexplained.
+        // The two answers are of two instants. What a process freed in between would look like nobody's.
         if memory.used > accounted + NOT_WORTH_ASKING {
             let later = self.memory()?;
             memory = if later.used < memory.used { later } else { memory };
@@ -66,7 +66,7 @@ impl Device<'_> {
         })
     }
 
-    /// Processes with memory; one may be in several lists, with the same memory.
+    /// A process may be in several lists, with the same memory.
     fn holders(&self) -> Result<Vec<Holder>, NvmlError> {
         let mut all = self.processes(|count, infos| {
             call!(self.session, &self.name, nvmlDeviceGetComputeRunningProcesses_v3(self.raw, count, infos))
