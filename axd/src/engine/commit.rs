@@ -59,7 +59,7 @@ pub(super) struct OpenBatch {
 const COMPANY: Span = Span(20);
 
 impl Consequences {
-    /// True if an answer or a free resource waits for this to be durable.
+    /// True if an answer, or a resource that becomes free, depends on this being durable.
     fn is_urgent(&self) -> bool {
         let fact = |decision: &Decision| match decision {
             Decision::Moved { cause, .. } => cause.is_some(),
