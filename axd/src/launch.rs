@@ -203,7 +203,6 @@ impl Plan<'_> {
         Assignment {
             v: FORMAT,
             attempt: self.attempt,
-            term: 0,
             node_epoch: self.node_epoch,
             user: self.person.record(),
             args: details.args.clone(),

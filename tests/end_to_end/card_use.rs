@@ -79,9 +79,26 @@ fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
     assert!(why.contains(&start), "{why}");
     let (_, resource) = ax(&cluster, ALICE, &["resource", "--long"]);
     assert!(resource.contains(&format!("21 GB held by pid {own} ")), "{resource}");
-    // What is known of it outlives the daemon: nothing starts before the card is looked at again.
+    let shown = || ax(&cluster, ALICE, &["resource"]).1;
+    let held = format!("given to nobody: 21 GB held by pid {own} ");
+    assert!(shown().contains(&held) && shown().contains("free: 0 whole cards\n"), "{}", shown());
+    // Nor is one free of which nobody knows whose memory is in use there.
+    fake.set(&ONE.replace("reserved=0", "reserved=0 extra=20028"));
+    wait_for("nobody's memory", || {
+        let told = shown();
+        told.contains("given to nobody: 21 GB in use that no process accounts for")
+            && told.contains("free: 0 whole cards\n")
+    });
+    assert_eq!(cluster.state(&job), "READY");
+    // Who holds a little of a card keeps nobody from it.
     fake.set(ONE);
+    fake.add(&format!("process {own} GPU-aaaa 100"));
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
+    wait_for("it to be free", || shown().contains("free: 1 whole card\n"));
+    assert!(shown().contains(&format!("held by pid {own} ")), "{}", shown());
+    assert_eq!(ax(&cluster, ROOT, &["node", "drain", &host(), "--why", "new disks"]).0, 0);
+    let drained = format!("given to nobody: {} is drained by root: new disks", host());
+    assert!(shown().contains(&drained) && shown().contains("free: 0 whole cards\n"), "{}", shown());
 }
 
 /// How often the memory of the card was asked for.
@@ -224,15 +241,18 @@ fn a_drained_card_stays_so_through_a_crash_until_an_administrator_resumes_it() {
     assert!(told.contains(&why), "{told:?}");
     let (_, shown) = ax(&cluster, ALICE, &["node", "show", &host]);
     assert!(shown.contains(&why) && shown.contains("drained: by root"), "{shown}");
-    // Not as long as something is wrong with it.
-    fake.add("lost GPU-aaaa");
-    let refused = |code, text: &str| {
-        wait_for("a refusal", || {
-            let (is, told) = ax(&cluster, ROOT, &resume);
-            is == code && told.contains(text)
-        });
-    };
-    refused(1, "card 0 is not clean: ");
+    // Not as long as something is wrong with it. It is looked at then, however clean it was a moment ago.
+    for trouble in ["lost GPU-aaaa\n", "hang nvmlDeviceGetTemperature GPU-aaaa\n"] {
+        let traced = format!("{TWO}trace\n");
+        fake.set(&traced);
+        wait_for("it to answer", || card(&cluster, "GPU-aaaa")["used_mb"].is_u64());
+        let before = looks(&fake);
+        wait_for("a look", || looks(&fake) > before);
+        fake.set(&format!("{traced}{trouble}"));
+        let (code, told) = ax(&cluster, ROOT, &resume);
+        let why = format!("{host} card 0 is not clean: ");
+        assert!(code == 1 && told.contains(&why), "{trouble}{told}");
+    }
     fake.set(TWO);
     wait_for("it to be resumed", || ax(&cluster, ROOT, &resume).0 == 0);
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");

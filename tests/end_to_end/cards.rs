@@ -48,7 +48,7 @@ pub(crate) fn wait_health(cluster: &Cluster, uuid: &str, health: &str) -> Value 
 }
 
 /// What is odd about the node.
-fn warnings(cluster: &Cluster) -> String {
+pub(crate) fn warnings(cluster: &Cluster) -> String {
     let ran = cluster.run(ROOT, "ax", &["node", "list", "--json"]);
     let nodes: Value = serde_json::from_str(&ran.out).unwrap_or_default();
     nodes[0]["reason"].as_str().unwrap_or_default().to_owned()

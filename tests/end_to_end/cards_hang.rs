@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::cards::{card, helpers, wait_health, with_cards};
+use crate::cards::{card, helpers, wait_health, warnings, with_cards};
 use crate::cluster::{ALICE, Cluster, as_root, signal, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
@@ -23,11 +23,9 @@ const GIVEN: [&str; 4] = ["GPU-aaaa", "GPU-bbbb", "MIG-1111", "MIG-2222"];
 /// At which card a call is to hang, and which are suspect then.
 fn victim(call: &str) -> (&'static str, &'static [&'static str]) {
     match call {
-        "nvmlInit_v2"
-        | "nvmlSystemGetDriverVersion"
-        | "nvmlDeviceGetCount_v2"
-        | "nvmlEventSetCreate"
-        | "nvmlEventSetWait_v2" => ("", &GIVEN),
+        "nvmlInit_v2" | "nvmlSystemGetDriverVersion" | "nvmlDeviceGetCount_v2" | "nvmlEventSetCreate" => {
+            ("", &GIVEN)
+        }
         "nvmlDeviceGetMaxMigDeviceCount" | "nvmlDeviceGetMigDeviceHandleByIndex" => {
             ("GPU-cccc", &["MIG-1111", "MIG-2222"])
         }
@@ -193,6 +191,68 @@ fn a_card_that_hangs_is_given_to_nobody_and_keeps_its_job_as_root() {
     cluster.write(ALICE, "first", "");
     cluster.wait_state(&second, &["SUCCEEDED"]);
     cluster.wait_state(&first, &["SUCCEEDED"]);
+}
+
+#[test]
+fn errors_that_were_reported_before_a_call_hung_are_not_lost() {
+    // A card falls off the bus, and then the calls hang: at another card before it or after it, or at itself.
+    for (fallen, hangs) in [("GPU-bbbb", "GPU-aaaa"), ("GPU-aaaa", "GPU-bbbb"), ("GPU-aaaa", "GPU-aaaa")] {
+        let (cluster, fake) = with_cards(TWO, "");
+        wait_for("a sample", || card(&cluster, "GPU-bbbb")["temperature"] == 35);
+        fake.add(&format!("xid {fallen} 79\nhang nvmlDeviceGetTemperature {hangs}"));
+        let sick = wait_health(&cluster, fallen, "drained");
+        assert!(sick["why"].as_str().unwrap().starts_with("Xid 79"), "{sick}");
+        if hangs != fallen {
+            wait_health(&cluster, hangs, "suspect");
+        }
+        fake.set(TWO);
+        if hangs != fallen {
+            wait_health(&cluster, hangs, "healthy");
+        }
+        // As long as a card is looked at again, and longer than one is suspect.
+        let before = helpers(&cluster);
+        signal(cluster.pid(), "HUP");
+        wait_for("another look", || helpers(&cluster) != before);
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert_eq!(card(&cluster, fallen)["health"], "drained");
+    }
+}
+
+#[test]
+fn a_card_that_is_lost_makes_nobody_deaf_for_the_others() {
+    let (cluster, fake) = with_cards(TWO, "");
+    wait_for("a sample", || card(&cluster, "GPU-bbbb")["temperature"] == 35);
+    fake.add("xid GPU-aaaa 79\nlost GPU-aaaa");
+    wait_health(&cluster, "GPU-aaaa", "drained");
+    fake.add("xid GPU-bbbb 48");
+    let sick = wait_health(&cluster, "GPU-bbbb", "drained");
+    assert!(sick["why"].as_str().unwrap().starts_with("Xid 48"), "{sick}");
+}
+
+#[test]
+fn whose_errors_are_not_reported_is_said() {
+    for (fails, with) in [("nvmlDeviceRegisterEvents", 3), ("nvmlEventSetWait_v2", 15)] {
+        let mut cluster = Cluster::stopped("");
+        let fake = FakeCards::new(&cluster, &format!("{TWO}fail {fails} {with} GPU-bbbb\n"));
+        cluster.configure(&format!("{}resources: {{gpu_sample: 100ms, gpu_timeout: 1s}}\n", fake.config()));
+        cluster.start();
+        let told = |card_s: &str| card(&cluster, card_s)["warning"].as_str().unwrap_or_default().to_owned();
+        wait_for("a word", || told("GPU-bbbb").contains(fails));
+        assert!(told("GPU-bbbb").starts_with("its errors (Xid) are not reported: "), "{}", told("GPU-bbbb"));
+        assert_eq!(
+            (told("GPU-aaaa").as_str(), &card(&cluster, "GPU-bbbb")["health"]),
+            ("", &"healthy".into())
+        );
+        wait_for("a word of the node", || {
+            warnings(&cluster).contains("errors (Xid) of GPU-bbbb are not reported")
+        });
+        assert!(!warnings(&cluster).contains("GPU-aaaa"));
+        fake.add("xid GPU-aaaa 79");
+        wait_health(&cluster, "GPU-aaaa", "drained");
+        fake.set(TWO);
+        signal(cluster.pid(), "HUP");
+        wait_for("no word", || told("GPU-bbbb").is_empty() && warnings(&cluster).is_empty());
+    }
 }
 
 /// A process that a kill does not reach, as one whose driver never comes back: the freezer of control groups version 1

@@ -7,6 +7,7 @@ mod administration;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod asking;
 mod axrun_outside;
+mod backups;
 mod bad_words;
 mod books;
 mod card_check;
@@ -51,6 +52,7 @@ mod same_decisions;
 mod scheduler_view;
 mod scheduling;
 mod script_files;
+mod sessions;
 mod slow_parts;
 mod spool;
 mod spool_attacks;

@@ -111,7 +111,6 @@ impl World {
         let assignment = Assignment {
             v: 1,
             attempt: name,
-            term: 1,
             node_epoch: 1,
             user: UserRecord {
                 uid: Uid(USER),

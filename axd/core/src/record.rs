@@ -22,8 +22,6 @@ pub struct Assignment {
     pub v: u32,
     /// The attempt.
     pub attempt: AttemptName,
-    /// The term of the controller that decided.
-    pub term: u64,
     /// The node's epoch when it was decided; a fence above it forbids the start.
     pub node_epoch: u64,
     /// Who the job is.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ax_core::gpu::holders::DRIVERS;
 use ax_core::gpu::{CardSeen, Hardware, HolderSeen, Mig};
 use ax_core::size::Megabytes;
-use ax_sys::nvml::{self, Card, CardState, Device, Events, NvmlError, Session};
+use ax_sys::nvml::{self, Card, CardState, Device, Event, Events, NvmlError, Session};
 use ax_sys::seqpacket::{self, Incoming};
 use ax_sys::signals::Signal;
 use ax_sys::socket;
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         };
     let openers = RefCell::new(Openers::default());
     let mut cards =
-        Cards { session: &session, events: None, found: Vec::new(), groups: &options.groups, openers };
+        Cards { session: &session, heard: Vec::new(), found: Vec::new(), groups: &options.groups, openers };
     let mut asked = Some(first);
     while let Some(ask) = asked {
         let done = match ask.look {
@@ -137,18 +137,17 @@ impl Daemon {
 /// What has been found.
 struct Cards<'s> {
     session: &'s Session,
-    events: Option<Events<'s>>,
+    /// Whole cards that were found, each with its errors as they are reported, or why they are not.
+    heard: Vec<(String, Result<Events<'s>, String>)>,
     found: Vec<(Device<'s>, Card)>,
     groups: &'s [PathBuf],
     openers: RefCell<Openers>,
 }
 
-/// Errors that were reported: the card, the part if it was in one, and NVIDIA's number.
-type Xids = Vec<(String, Option<u32>, u32)>;
-
 impl<'s> Cards<'s> {
     fn inventory(&mut self, daemon: &Daemon, except: &[String]) -> Result<(), NvmlError> {
         self.found.clear();
+        self.heard.clear();
         let mut whole = Vec::new();
         for number in 0..self.session.count()?.min(MOST_CARDS) {
             let label = format!("#{number}");
@@ -158,20 +157,22 @@ impl<'s> Cards<'s> {
             let device = match self.session.at(number) {
                 Ok(device) => device,
                 Err(error) => {
-                    daemon.tell(&unseen(&label, &error, Vec::new()));
+                    daemon.tell(&unseen(&label, &error));
                     continue;
                 }
             };
             if except.iter().any(|card| card == device.uuid()) {
                 continue;
             }
+            // As early as can be: what is reported before is not heard.
+            let events = device.events().map_err(|error| error.to_string());
+            self.heard.push((device.uuid().to_owned(), events));
             match self.one(daemon, number, &device) {
                 Ok(card) => whole.push((device, card)),
-                Err(error) => daemon.tell(&unseen(device.uuid(), &error, Vec::new())),
+                Err(error) => daemon.tell(&unseen(device.uuid(), &error)),
             }
         }
         self.links(daemon, &whole);
-        self.hear(&whole);
         Ok(())
     }
 
@@ -207,30 +208,20 @@ impl<'s> Cards<'s> {
         }
     }
 
-    /// Has the errors of all cards reported, as far as they are.
-    fn hear(&mut self, whole: &[(Device<'s>, Card)]) {
-        self.events = self.session.events().ok();
-        if let Some(events) = &self.events {
-            for (device, _) in whole {
-                // What a card does not report is not known.
-                let _ = events.hear(device);
-            }
-        }
-    }
-
     fn sample(&self, daemon: &Daemon, except: &[String]) -> Result<(), NvmlError> {
-        let xids = self.xids();
+        self.errors(daemon, except);
         for (device, card) in &self.found {
             let whole = card.part.as_ref().map_or(&card.uuid, |part| &part.parent);
             if except.iter().any(|each| *each == card.uuid || each == whole) {
                 continue;
             }
-            let own = xids_of(&xids, card);
             daemon.tell(&match device.state() {
-                Ok(state) => Tell::Seen(Box::new(self.seen(card, state, own))),
-                Err(error) => unseen(&card.uuid, &error, own),
+                Ok(state) => Tell::Seen(Box::new(self.seen(card, state))),
+                Err(error) => unseen(&card.uuid, &error),
             });
         }
+        // Who comes after this process hears of nothing that was reported before.
+        self.errors(daemon, except);
         Ok(())
     }
 
@@ -245,15 +236,19 @@ impl<'s> Cards<'s> {
         holders::openers(&self.openers.borrow_mut().of(minor, &listed), self.groups)
     }
 
-    fn xids(&self) -> Xids {
-        let Some(events) = &self.events else { return Vec::new() };
-        // A library that fails here has nothing more to report for now.
-        let next = || events.next().ok().flatten();
-        let all = std::iter::from_fn(next).take(MOST_EVENTS);
-        all.map(|event| (event.card, event.gpu_instance, event.xid)).collect()
+    fn errors(&self, daemon: &Daemon, except: &[String]) {
+        for (card, events) in self.heard.iter().filter(|(card, _)| !except.contains(card)) {
+            let heard = match events {
+                Ok(events) => tell_errors(daemon, card, events).map_err(|error| error.to_string()),
+                Err(why) => Err(why.clone()),
+            };
+            if let Err(why) = heard {
+                daemon.tell(&Tell::Deaf { card: card.clone(), why });
+            }
+        }
     }
 
-    fn seen(&self, card: &Card, state: CardState, xids: Vec<u32>) -> CardSeen {
+    fn seen(&self, card: &Card, state: CardState) -> CardSeen {
         let used = Megabytes::from_bytes(state.used_bytes);
         let mut holders = holders::describe(&state.holders, self.groups);
         let openers = self.openers(card, used, &holders);
@@ -271,9 +266,17 @@ impl<'s> Cards<'s> {
             ecc_uncorrected: state.ecc_uncorrected,
             retirement_pending: state.retirement_pending,
             recovery: state.recovery.and_then(in_words),
-            xids,
         }
     }
+}
+
+/// Each is told as soon as it is fetched: there it is gone, and the next call may hang.
+fn tell_errors(daemon: &Daemon, card: &str, events: &Events<'_>) -> Result<(), NvmlError> {
+    for _ in 0..MOST_EVENTS {
+        let Some(Event { gpu_instance, xid }) = events.next()? else { break };
+        daemon.tell(&Tell::Xid { card: card.to_owned(), gpu_instance, xid });
+    }
+    Ok(())
 }
 
 /// It is listed, and can't be looked at any more.
@@ -281,17 +284,8 @@ fn has_ended(holder: &HolderSeen) -> bool {
     holder.pid > 0 && holder.start_ticks.is_none()
 }
 
-/// The errors of a card; of a part those in it and those of the whole card.
-fn xids_of(all: &Xids, card: &Card) -> Vec<u32> {
-    let own = |(of, within, _): &&(String, Option<u32>, u32)| match &card.part {
-        None => *of == card.uuid,
-        Some(part) => *of == part.parent && within.is_none_or(|instance| instance == part.gpu_instance),
-    };
-    all.iter().filter(own).map(|(_, _, xid)| *xid).collect()
-}
-
-fn unseen(card: &str, error: &NvmlError, xids: Vec<u32>) -> Tell {
-    Tell::Unseen { card: card.to_owned(), why: error.to_string(), xids }
+fn unseen(card: &str, error: &NvmlError) -> Tell {
+    Tell::Unseen { card: card.to_owned(), why: error.to_string() }
 }
 
 fn found(number: u32, card: &Card, divided: bool) -> Found {
@@ -337,27 +331,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_a_divided_card_are_those_of_the_part_in_which_they_were() {
-        let card = |uuid: &str, part: Option<(&str, u32)>| Card {
-            uuid: uuid.to_owned(),
-            name: String::new(),
-            memory_bytes: 0,
-            reserved_bytes: 0,
-            pci: String::new(),
-            minor: None,
-            part: part.map(|(parent, gpu_instance)| nvml::Part {
-                parent: parent.to_owned(),
-                gpu_instance,
-                compute_instance: 0,
-            }),
-        };
-        let all = vec![("A".to_owned(), None, 79), ("A".to_owned(), Some(2), 94), ("B".to_owned(), None, 31)];
-        assert_eq!(xids_of(&all, &card("B", None)), [31]);
-        assert_eq!(xids_of(&all, &card("MIG-1", Some(("A", 1)))), [79]);
-        assert_eq!(xids_of(&all, &card("MIG-2", Some(("A", 2)))), [79, 94]);
-    }
-
-    #[test]
     fn what_is_too_long_for_a_message_is_told_shorter_and_no_memory_is_lost() {
         let holder = |pid| HolderSeen {
             pid,
@@ -386,9 +359,9 @@ mod tests {
         assert_eq!((sum, seen.holders.last().unwrap().pid), (15_000, 0));
         assert!(seen.holders.len() > 100 && seen.holders[0].pid == 1, "{}", seen.holders.len());
         let why = "y".repeat(1 << 20);
-        let unseen = told(&Tell::Unseen { card: "GPU-a".to_owned(), why, xids: vec![79] });
-        let Tell::Unseen { card, why, xids } = unseen else { panic!("something else") };
-        assert_eq!((card.as_str(), xids), ("GPU-a", vec![79]));
+        let unseen = told(&Tell::Unseen { card: "GPU-a".to_owned(), why });
+        let Tell::Unseen { card, why } = unseen else { panic!("something else") };
+        assert_eq!(card, "GPU-a");
         assert!(why.ends_with("y … (cut)"), "{}", why.len());
     }
 

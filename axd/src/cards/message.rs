@@ -33,7 +33,11 @@ pub(crate) enum Tell {
     /// What one is doing.
     Seen(Box<CardSeen>),
     /// One that could not be asked: its UUID, or `#` and the driver's number.
-    Unseen { card: String, why: String, xids: Vec<u32> },
+    Unseen { card: String, why: String },
+    /// An error was reported of a card, and of which part if in one: before any other call that may hang.
+    Xid { card: String, gpu_instance: Option<u32>, xid: u32 },
+    /// The errors of a card are not reported.
+    Deaf { card: String, why: String },
     /// That was all.
     Done,
     /// There is no library.
@@ -56,16 +60,15 @@ impl Tell {
                     Tell::Seen(Box::new(CardSeen { holders, ..(**seen).clone() }))
                 })
             }
-            Tell::Unseen { card, why, xids } => {
-                Some(Tell::Unseen { card: card.clone(), why: cut(why)?, xids: xids.clone() })
-            }
+            Tell::Unseen { card, why } => Some(Tell::Unseen { card: card.clone(), why: cut(why)? }),
+            Tell::Deaf { card, why } => Some(Tell::Deaf { card: card.clone(), why: cut(why)? }),
             Tell::Absent(why) => Some(Tell::Absent(cut(why)?)),
             Tell::Failed(why) => Some(Tell::Failed(cut(why)?)),
             Tell::Linked { uuid, links } => {
                 let half = links.len() / 2;
                 (half > 0).then(|| Tell::Linked { uuid: uuid.clone(), links: links[..half].to_vec() })
             }
-            Tell::Found(_) | Tell::Done => None,
+            Tell::Found(_) | Tell::Xid { .. } | Tell::Done => None,
         }
     }
 }

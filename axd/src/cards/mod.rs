@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ax_core::gpu::{CardSeen, Sample, Unseen};
+use ax_core::gpu::{CardSeen, Reported, Sample, Unseen};
 use ax_core::time::{BootTime, Span};
 use ax_sys::clock;
 use ax_sys::pidfd::PidFd;
@@ -35,6 +35,9 @@ const IDLE_TIMES: u64 = 10;
 /// If a look is wanted, they are looked at so many times more often at most.
 const OFTENER: u64 = 4;
 
+/// And need not wait longer for the next look, however seldom there is one.
+const SOON: Span = Span::seconds(1);
+
 /// One that ends without a reason is started again after this.
 const PAUSE: Span = Span::seconds(1);
 
@@ -45,8 +48,12 @@ pub(crate) enum News {
     Inventory,
     /// What the cards are doing; when the look at them began.
     Sample(BootTime, Sample),
+    /// Errors of cards that were reported to one that was ended before its look was complete.
+    Errors(Vec<Reported>),
     /// A card, or with no name the driver, does not do what it should.
     Sick { card: String, why: String },
+    /// The errors of a card are not reported.
+    Deaf { card: String, why: String },
     /// It does again.
     Well { card: String },
 }
@@ -109,6 +116,10 @@ pub(crate) struct Cards {
     known: Vec<Found>,
     /// What the look under way has told so far.
     fresh: Fresh,
+    /// Cards whose errors are not reported, and why.
+    deaf: BTreeMap<String, String>,
+    /// Errors that were reported and are in no sample yet: the driver tells them once, so that no end of a look loses them.
+    errors: Vec<Reported>,
     news: Vec<News>,
     /// Killed processes that have not ended: if their driver hangs, that may take long.
     dying: BTreeMap<i32, PidFd>,
@@ -129,6 +140,7 @@ struct Fresh {
     found: Vec<Found>,
     seen: Vec<CardSeen>,
     unseen: Vec<Unseen>,
+    deaf: BTreeMap<String, String>,
 }
 
 impl Cards {
@@ -144,6 +156,8 @@ impl Cards {
             library: false,
             known: Vec::new(),
             fresh: Fresh::default(),
+            deaf: BTreeMap::new(),
+            errors: Vec::new(),
             news: Vec::new(),
             dying: BTreeMap::new(),
             busy: false,
@@ -178,11 +192,21 @@ impl Cards {
         self.ward.driver()
     }
 
-    /// What is wrong with cards that have no name, and with the driver, in words.
+    /// Why the errors of a card, or of the one that it is a part of, are not reported, where it is well otherwise.
+    pub(crate) fn deaf(&self, uuid: &str) -> Option<&str> {
+        let found = self.known.iter().find(|found| found.uuid == uuid)?;
+        let whole = found.hardware.mig.as_ref().map_or(uuid, |mig| mig.parent.as_str());
+        self.deaf.get(whole).filter(|_| self.why_not(uuid).is_none()).map(String::as_str)
+    }
+
+    /// What is wrong with cards that have no name, and with the driver, and whose errors are not reported, in words.
     pub(crate) fn warnings(&self) -> Vec<String> {
+        let whole = self.known.iter().filter(|found| found.hardware.mig.is_none());
+        let deaf = whole.filter_map(|found| Some((&found.uuid, self.deaf(&found.uuid)?)));
+        let deaf = deaf.map(|(uuid, why)| format!("errors (Xid) of {uuid} are not reported: {why}"));
         let nameless = self.ward.cards().filter(|(card, _)| card.starts_with('#'));
         let nameless = nameless.map(|(card, why)| format!("card {card} is not counted: {why}"));
-        nameless.chain(self.ward.driver().map(str::to_owned)).collect()
+        nameless.chain(deaf).chain(self.ward.driver().map(str::to_owned)).collect()
     }
 
     /// What has been found out since the last call.
@@ -234,7 +258,7 @@ impl Cards {
 
     /// A look that begins from now on is wanted. Many such wishes do not make looks much more frequent.
     pub(crate) fn look_soon(&mut self, now: BootTime) {
-        let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER));
+        let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER).min(SOON));
         match &mut self.state {
             State::Idle(_, next) => *next = (*next).min(soon),
             State::Looking(..) => self.wanted = true,
@@ -333,11 +357,13 @@ impl Cards {
                 }
             }
             Tell::Seen(seen) => self.fresh.seen.push(*seen),
-            Tell::Unseen { card, why, xids } => {
+            Tell::Unseen { card, why } => {
                 let card = self.named(card);
                 self.sick(&card, Ill::Fails, &why, now);
-                self.fresh.unseen.push(Unseen { uuid: card, why, xids });
+                self.fresh.unseen.push(Unseen { uuid: card, why });
             }
+            Tell::Deaf { card, why } => drop(self.fresh.deaf.insert(card, why)),
+            Tell::Xid { card, gpu_instance, xid } => self.report(&card, gpu_instance, xid),
             Tell::Done => self.done(poller, now),
             Tell::Absent(_) if self.known.is_empty() => {
                 self.library = false;
@@ -406,7 +432,7 @@ impl Cards {
         }
         let mut unseen = Vec::new();
         self.add_sick(&mut unseen, &[]);
-        self.news.push(News::Sample(now, Sample { cards: Vec::new(), unseen }));
+        self.news.push(News::Sample(now, Sample { unseen, ..Sample::default() }));
         self.state = State::Resting(self.ward.next_try().unwrap_or(now + PAUSE));
     }
 
@@ -422,6 +448,9 @@ impl Cards {
             State::Idle(process, _) | State::Looking(process, ..) => process,
             State::Off | State::Resting(_) => return,
         };
+        if !self.errors.is_empty() {
+            self.news.push(News::Errors(std::mem::take(&mut self.errors)));
+        }
         let _ = poller.remove(&process.socket);
         let process = process.kill();
         let number = process.pid();

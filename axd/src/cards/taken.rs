@@ -1,6 +1,6 @@
 //! Takes in what a look has told: which cards there are, which work again, which were not asked.
 
-use ax_core::gpu::{CardSeen, Sample, Unseen};
+use ax_core::gpu::{CardSeen, Reported, Sample, Unseen};
 use ax_core::time::{BootTime, Span};
 
 use super::message::Found;
@@ -54,7 +54,14 @@ impl Cards {
         }
         let mut unseen = fresh.unseen;
         self.add_sick(&mut unseen, &fresh.seen);
-        self.news.push(News::Sample(self.begun, Sample { cards: fresh.seen, unseen }));
+        self.news.push(News::Sample(
+            self.begun,
+            Sample { cards: fresh.seen, unseen, xids: std::mem::take(&mut self.errors) },
+        ));
+        let before = std::mem::replace(&mut self.deaf, fresh.deaf);
+        for (card, why) in self.deaf.iter().filter(|(card, why)| before.get(*card) != Some(why)) {
+            self.news.push(News::Deaf { card: card.clone(), why: why.clone() });
+        }
         let times = if self.busy { 1 } else { IDLE_TIMES };
         if let State::Idle(_, next) = &mut self.state {
             *next = now + Span(self.pace.sample.0 * times);
@@ -64,6 +71,18 @@ impl Cards {
         }
     }
 
+    /// An error was reported: of a part, if it was in one, and otherwise of the card and all its parts.
+    pub(super) fn report(&mut self, card: &str, gpu_instance: Option<u32>, xid: u32) {
+        let own = |found: &&Found| match &found.hardware.mig {
+            None => found.uuid == card,
+            Some(part) => {
+                part.parent == card && gpu_instance.is_none_or(|instance| instance == part.gpu_instance)
+            }
+        };
+        let known = self.known.iter().filter(own);
+        self.errors.extend(known.map(|found| Reported { uuid: found.uuid.clone(), xid }));
+    }
+
     /// Those that were not asked because they are sick, or of which nothing was told.
     pub(super) fn add_sick(&self, unseen: &mut Vec<Unseen>, seen: &[CardSeen]) {
         for found in self.known.iter().filter(|found| !found.divided) {
@@ -71,7 +90,7 @@ impl Cards {
                 || unseen.iter().any(|card| card.uuid == found.uuid);
             if !told {
                 let why = self.why_not(&found.uuid).unwrap_or("it was not asked").to_owned();
-                unseen.push(Unseen { uuid: found.uuid.clone(), why, xids: Vec::new() });
+                unseen.push(Unseen { uuid: found.uuid.clone(), why });
             }
         }
     }

@@ -37,11 +37,16 @@ impl Engine {
             match news {
                 News::Inventory => self.on_inventory(),
                 News::Sample(begun, sample) => self.on_sample(begun, sample),
+                News::Errors(xids) => self.weigh_cards(&Sample { xids, ..Sample::default() }),
                 News::Sick { card, why } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("suspect", &why);
                     self.log.line(Level::Warning, &line);
                     // It may take long until a sample comes.
                     self.weigh_cards(&Sample::default());
+                }
+                News::Deaf { card, why } => {
+                    let line = Line::new("cards").text("card", &card).text("errors_not_reported", &why);
+                    self.log.line(Level::Warning, &line);
                 }
                 News::Well { card } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("well", &"it answers");
@@ -94,6 +99,7 @@ impl Engine {
         self.weigh_cards(&sample);
         self.watch_cards(begun, &sample);
         self.keep_sample(&sample);
+        self.check_cards(begun, &sample);
         self.sample = sample;
         self.pace_cards();
     }
@@ -105,7 +111,7 @@ impl Engine {
             let told = sample.cards.iter().any(|seen| seen.uuid == card.uuid)
                 || sample.unseen.iter().any(|unseen| unseen.uuid == card.uuid);
             if let Some(why) = cards.why_not(&card.uuid).filter(|_| !told) {
-                sample.unseen.push(Unseen { uuid: card.uuid.clone(), why: why.to_owned(), xids: Vec::new() });
+                sample.unseen.push(Unseen { uuid: card.uuid.clone(), why: why.to_owned() });
             }
         }
     }

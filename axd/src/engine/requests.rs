@@ -53,6 +53,7 @@ impl Engine {
                 self.parked.gone(conn);
                 self.fairness.gone(conn);
                 self.actions.gone(conn);
+                self.self_checks.gone(conn);
             }
             Notice::AcceptFailed(error) => {
                 self.log.line(Level::Error, &Line::new("accept").text("error", &error));

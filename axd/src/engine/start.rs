@@ -137,6 +137,7 @@ impl Engine {
             local,
             rungs,
             card_watch: Default::default(),
+            self_checks: Default::default(),
             cgroup_parents: parents,
             missing,
             writer: loop_parts.writer,
@@ -422,7 +423,6 @@ fn make_folders(paths: &Paths, as_root: bool) -> Result<(), (PathBuf, std::io::E
         (paths.attempts(), 0o700),
         (paths.leases(), 0o700),
         (paths.state.clone(), 0o700),
-        (paths.node_state(), 0o700),
         (log_folder, open),
     ] {
         make_folder(&path, mode).map_err(|error| (path, error))?;

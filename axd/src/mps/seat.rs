@@ -37,6 +37,10 @@ const PIPE: &str = "pipe";
 const LOG: &str = "log";
 const DOOR: &str = "control";
 
+/// The longest name of a pipe that it makes there, and how long the whole name of a socket may be.
+const LONGEST: &str = "control_privileged";
+const MOST_BYTES: usize = 107;
+
 /// The program of this process, also when another has taken its name.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
@@ -142,6 +146,14 @@ impl Seat {
     /// Makes new folders, which belong to the user, and its group, fenced off as the jobs are.
     pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup, String> {
         let home = self.home();
+        let longest = home.join(PIPE).join(LONGEST);
+        let bytes = longest.as_os_str().len();
+        if bytes > MOST_BYTES {
+            let longest = longest.display();
+            return Err(format!(
+                "{longest}: the name of a socket has {bytes} bytes, and at most {MOST_BYTES} will do"
+            ));
+        }
         DirBuilder::new().mode(PASS).create(&home).map_err(failed("making", &home))?;
         self.bound(&home)?;
         for folder in [home.join(PIPE), home.join(LOG)] {

@@ -2,6 +2,7 @@
 //! Looks up no names: callers pass numbers, so that this may be used between fork and exec.
 
 use crate::error::{Doing, Result, SysError};
+use crate::keyring;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Gid, Uid};
 use std::os::fd::AsFd;
@@ -31,7 +32,8 @@ pub fn own() -> (u32, u32) {
     (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw())
 }
 
-/// Makes this process that user, with just these supplementary groups, and proves that there is no way back.
+/// Makes this process that user, with just these supplementary groups, and proves that there is no way back. As at a
+/// login it begins a session of the user's: with a keyring of its own, and for the kernel's audit it is the user who acts.
 ///
 /// The order is supplementary groups, group, user: the other way round the first two would be refused. Needs
 /// root. On an error the process is between two users and must end.
@@ -39,6 +41,9 @@ pub fn own() -> (u32, u32) {
 /// # Errors
 /// Any refusal of the kernel, and a proof that failed (then without an error number).
 pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<()> {
+    keyring::begin_session()?;
+    // Not where there is no audit, or whoever started the daemon may not be taken for another.
+    let _ = std::fs::write("/proc/self/loginuid", uid.to_string());
     let list: Vec<Gid> = groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
     nix::unistd::setgroups(&list).doing("take the groups of uid", uid)?;
     let group = Gid::from_raw(gid);

@@ -225,12 +225,10 @@ fn fence_is_seen_by_a_child() {
     assert!(Fence::open(&dir, "fence").unwrap_err().is(libc::ENOENT));
     let writer = FenceWriter::open(&dir, "fence").unwrap();
     let reader = Fence::open(&dir, "fence").unwrap();
-    assert_eq!((reader.lowest_node_epoch(), reader.last_send_ms()), (0, 0));
+    assert_eq!(reader.lowest_node_epoch(), 0);
     assert_eq!(writer.raise_fence(7), 7);
     assert_eq!(writer.raise_fence(5), 7, "a fence never goes down");
-    writer.record_send(1000);
-    writer.record_send(900);
-    assert_eq!((reader.lowest_node_epoch(), reader.last_send_ms()), (7, 1000));
+    assert_eq!(reader.lowest_node_epoch(), 7);
     // Raised after the fork: a child on its way to exec still sees it.
     let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let child = fork_child(None, |_| {
@@ -291,9 +289,7 @@ fn spawn_reports_a_missing_program() {
 fn orphans_come_to_the_subreaper() {
     process::set_child_subreaper(true).unwrap();
     let child = fork_child(None, |_| exec_shell("(sleep 0.05; exit 5) & exit 6")).unwrap();
-    let pid = child.process.pid();
     assert!(child.process.wait_ended(LONG).unwrap());
-    assert_eq!(process::ended_child().unwrap(), Some(pid), "looked at, not taken");
     assert_eq!(exit(child), Exit::Code(6));
     let mut orphan = None;
     wait_for("the orphan", || {
@@ -337,13 +333,8 @@ fn settings_of_oneself() {
         process::set_oom_score_adj(500).unwrap();
         process::change_dir(std::path::Path::new("/usr")).unwrap();
         process::new_session().unwrap();
-        process::set_no_new_privileges().unwrap();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let file = std::fs::File::open("/dev/null").unwrap();
-        assert!(process::is_close_on_exec(&file).unwrap());
         std::fs::read_to_string("/proc/self/comm").unwrap() == "ax-test\n"
             && std::fs::read_to_string("/proc/self/oom_score_adj").unwrap() == "500\n"
             && std::env::current_dir().unwrap() == std::path::Path::new("/usr")
-            && status.contains("NoNewPrivs:\t1")
     });
 }

@@ -152,8 +152,8 @@ impl Attempt {
         self.look_for_emptiness();
     }
 
-    /// Before what happened is looked at: the guard raises the fence, then kills. A death by that kill is no failure
-    /// of the job's.
+    /// Before what happened is looked at: whoever raises the fence does so before it kills. A death by that kill is no
+    /// failure of the job's. On one machine nobody raises it; see ax-leases(7).
     fn read_fence(&mut self) {
         let lowest = self.fence.as_ref().map_or(0, Fence::lowest_node_epoch);
         if lowest > self.assignment.node_epoch && !self.state.is_ending() {

@@ -1,8 +1,9 @@
 //! From fork to exec: the child becomes the submitter and runs the script.
 //!
-//! The order is a promise (leases.md, "The guard"): the child is in its control group *first*, then reads the fence,
-//! then execs; so either it sees a raised fence or the kill that follows it sees the child. Everything that
-//! touches the user's files happens after it has become the user. It may not return: it execs or says why not.
+//! The order is a promise, see ax-leases(7): the child is in its control group *first*, then sees that its supervisor
+//! lives and reads the fence, then execs; so whoever ends the group ends the child, or the child ends itself.
+//! Everything that touches the user's files happens after it has become the user. It may not return: it execs or says
+//! why not.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr};
@@ -29,7 +30,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) assignment: &'a Assignment,
     /// The script.
     pub(crate) script: PathBuf,
-    /// The guard's word.
+    /// The word that says who may still start.
     pub(crate) fence: &'a Fence,
     /// The supervisor.
     pub(crate) parent: u32,

@@ -1,7 +1,6 @@
-//! What outlives a process that has loaded the library: events that were delivered and limits that are set, in a file
-//! beside the script; and the log.
+//! What outlives a process that has loaded the library: limits that are set, in a file beside the script; and the log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -13,8 +12,6 @@ pub(crate) type Limit = (u64, u64);
 /// The state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Numbers, by their order in the script, of the events that were delivered.
-    pub(crate) delivered: BTreeSet<usize>,
     /// By card and group.
     pub(crate) limits: BTreeMap<(String, String), Limit>,
 }
@@ -55,25 +52,19 @@ impl State {
     fn read(text: &str) -> State {
         let mut state = State::default();
         for line in text.lines() {
-            match line.split(' ').collect::<Vec<_>>().as_slice() {
-                ["xid", number] => state.delivered.extend(number.parse::<usize>().ok()),
-                ["limit", card, group, soft, hard] => {
-                    let limit = (soft.parse().unwrap_or(0), hard.parse().unwrap_or(u64::MAX));
-                    state.limits.insert(((*card).to_owned(), (*group).to_owned()), limit);
-                }
-                _ => {}
+            if let ["limit", card, group, soft, hard] = line.split(' ').collect::<Vec<_>>().as_slice() {
+                let limit = (soft.parse().unwrap_or(0), hard.parse().unwrap_or(u64::MAX));
+                state.limits.insert(((*card).to_owned(), (*group).to_owned()), limit);
             }
         }
         state
     }
 
     fn show(&self) -> String {
-        let xids = self.delivered.iter().map(|number| format!("xid {number}\n"));
-        let limits = self
-            .limits
+        self.limits
             .iter()
-            .map(|((card, group), (soft, hard))| format!("limit {card} {group} {soft} {hard}\n"));
-        xids.chain(limits).collect()
+            .map(|((card, group), (soft, hard))| format!("limit {card} {group} {soft} {hard}\n"))
+            .collect()
     }
 }
 
@@ -83,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_state_is_what_it_was() {
-        let mut state = State { delivered: BTreeSet::from([0, 3]), ..State::default() };
+        let mut state = State::default();
         state.limits.insert(("GPU-a".to_owned(), "/g".to_owned()), (1, u64::MAX));
         assert_eq!(State::read(&state.show()), state);
     }

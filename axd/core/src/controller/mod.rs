@@ -16,6 +16,7 @@ mod keys;
 mod learn;
 mod moments;
 mod overuse;
+mod pass_state;
 mod person;
 mod places;
 mod renaming;
@@ -174,17 +175,6 @@ impl Controller {
     /// The one way in: an event at a time. Returns what follows from it, in order.
     pub fn step(&mut self, now: Now, event: Event) -> Vec<Decision> {
         let mut out = self.apply(now, event);
-        self.schedule(now, &mut out);
-        out
-    }
-
-    /// Several things that happened at one instant, answered together: who is next is decided once, with all of them
-    /// known.
-    pub fn step_all(&mut self, now: Now, events: impl IntoIterator<Item = Event>) -> Vec<Decision> {
-        let mut out = Vec::new();
-        for event in events {
-            out.append(&mut self.apply(now, event));
-        }
         self.schedule(now, &mut out);
         out
     }

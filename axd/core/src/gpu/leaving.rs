@@ -262,7 +262,7 @@ mod tests {
     fn sample(holders: Vec<HolderSeen>) -> Sample {
         Sample {
             cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() }],
-            unseen: vec![],
+            ..Sample::default()
         }
     }
 

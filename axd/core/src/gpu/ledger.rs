@@ -169,8 +169,9 @@ impl Ledger {
         for given in cards {
             let seen = sample.cards.iter().find(|seen| seen.uuid == given.uuid);
             let unseen = sample.unseen.iter().find(|unseen| unseen.uuid == given.uuid);
+            let signs = signs(sample, seen, unseen, given);
             // Not looked at: nobody measures it, or another card was the matter.
-            if seen.is_none() && unseen.is_none() && given.odd.is_none() {
+            if seen.is_none() && unseen.is_none() && signs.odd.is_none() && signs.xids.is_empty() {
                 continue;
             }
             let card = self.cards.entry(given.uuid.clone()).or_default();
@@ -185,7 +186,6 @@ impl Ledger {
                     *peak = now.max(*peak);
                 }
             }
-            let signs = signs(seen, unseen, given);
             card.trouble = trouble(&signs);
             let before = &given.state;
             let (health, why, faulty) = (before.health, before.why.clone(), before.faulty);
@@ -225,9 +225,10 @@ impl Ledger {
     }
 }
 
-fn signs(seen: Option<&CardSeen>, unseen: Option<&Unseen>, given: &Given) -> Signs {
+fn signs(sample: &Sample, seen: Option<&CardSeen>, unseen: Option<&Unseen>, given: &Given) -> Signs {
+    let reported = sample.xids.iter().filter(|reported| reported.uuid == given.uuid);
     Signs {
-        xids: seen.map(|seen| &seen.xids).or(unseen.map(|unseen| &unseen.xids)).cloned().unwrap_or_default(),
+        xids: reported.map(|reported| reported.xid).collect(),
         ecc: seen.and_then(|seen| seen.ecc_uncorrected),
         retirement_pending: seen.and_then(|seen| seen.retirement_pending) == Some(true),
         recovery: seen.and_then(|seen| seen.recovery.clone()),

@@ -16,7 +16,7 @@ pub mod thin;
 pub mod visible;
 pub mod watch;
 
-pub use sample::{CardSeen, HolderSeen, Sample, Unseen};
+pub use sample::{CardSeen, HolderSeen, Reported, Sample, Unseen};
 pub use slices::{Grant, slices};
 
 use std::fmt;

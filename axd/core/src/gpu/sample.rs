@@ -13,6 +13,18 @@ pub struct Sample {
     /// Cards that could not be asked, or are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<Unseen>,
+    /// Errors that were reported since the last one, also of cards that are in neither list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub xids: Vec<Reported>,
+}
+
+/// An error of a card (Xid), as the driver reported it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reported {
+    /// Of which card, or part of one.
+    pub uuid: String,
+    /// NVIDIA's number.
+    pub xid: u32,
 }
 
 /// A card that could not be asked.
@@ -22,9 +34,6 @@ pub struct Unseen {
     pub uuid: String,
     /// Why, in words.
     pub why: String,
-    /// Xid events since the last sample.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub xids: Vec<u32>,
 }
 
 /// A card at one moment. `None` where the driver does not say, never zero.
@@ -59,9 +68,6 @@ pub struct CardSeen {
     /// What its maker recommends to repair it, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<String>,
-    /// Xid events since the last sample.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub xids: Vec<u32>,
 }
 
 /// A process with memory on a card. The default is a hidden one, of which nothing is known.

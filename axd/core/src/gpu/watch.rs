@@ -158,7 +158,7 @@ mod tests {
         let holders = uses.iter().map(|(attempt, used)| holder(*attempt, *used)).collect();
         Sample {
             cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() }],
-            unseen: vec![],
+            ..Sample::default()
         }
     }
 

@@ -28,7 +28,7 @@ pub struct SumId {
 pub struct Bounds {
     /// The only cards that it may have; `None` means any.
     pub only: Option<Cards>,
-    /// The sums that it counts in, those of single users first.
+    /// The sums in which it counts with more than nothing, those of single users first.
     pub sums: Vec<SumId>,
     /// Its slice runs under MPS for this user, where MPS is available.
     pub mps: Option<Uid>,

@@ -28,6 +28,8 @@ pub const CALLS: [&str; 30] = [
     "nvmlDeviceGetCount_v2",
     "nvmlDeviceGetHandleByIndex_v2",
     "nvmlDeviceGetUUID",
+    "nvmlEventSetCreate",
+    "nvmlDeviceRegisterEvents",
     "nvmlDeviceGetName",
     "nvmlDeviceGetPciInfo_v3",
     "nvmlDeviceGetMinorNumber",
@@ -40,8 +42,6 @@ pub const CALLS: [&str; 30] = [
     "nvmlDeviceGetMigDeviceHandleByIndex",
     "nvmlDeviceGetGpuInstanceId",
     "nvmlDeviceGetComputeInstanceId",
-    "nvmlEventSetCreate",
-    "nvmlDeviceRegisterEvents",
     "nvmlEventSetWait_v2",
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",
@@ -159,21 +159,6 @@ impl Session {
     /// The library itself, for calls that are not here.
     pub(crate) fn raw(&self) -> &Nvml {
         &self.nvml
-    }
-
-    /// The version of the driver.
-    ///
-    /// # Errors
-    /// When the library does not say.
-    pub fn driver_version(&self) -> Result<String, NvmlError> {
-        (self.tell)("nvmlSystemGetDriverVersion", "");
-        let version = self.raw().sys_driver_version();
-        (self.tell)("", "");
-        version.map_err(|source| NvmlError::Call {
-            doing: "ask for the driver's version",
-            card: "all cards".to_owned(),
-            source: Box::new(source),
-        })
     }
 
     fn lib(&self) -> &NvmlLib {

@@ -1,4 +1,4 @@
-//! Errors that are reported as they come. Each is delivered once, in whichever process waits first.
+//! Errors that are reported as they come: to each set, once, those of its cards that come after it is for them.
 
 use std::ffi::c_uint;
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,21 @@ use std::time::{Duration, Instant};
 use nvml_wrapper_sys::bindings as nv;
 
 use super::{answer, put};
-use crate::state;
-use crate::table::{INVALID, NOT_FOUND, Status, TIMEOUT, UNKNOWN, enter, enter_card, handle_of, script_path};
+use crate::script::Script;
+use crate::table::{INVALID, LOST, NOT_FOUND, Status, TIMEOUT, enter, enter_card, enter_for, handle_of};
 
-/// The cards whose events each set is for.
-static SETS: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
+/// What a set is for.
+#[derive(Default)]
+struct Set {
+    /// Cards, each with how many errors there were before.
+    cards: Vec<(String, usize)>,
+    /// So many errors, those before the cards' among them, are done with.
+    done: usize,
+}
 
-fn sets<R>(look: impl FnOnce(&mut Vec<Vec<String>>) -> R) -> R {
+static SETS: Mutex<Vec<Set>> = Mutex::new(Vec::new());
+
+fn sets<R>(look: impl FnOnce(&mut Vec<Set>) -> R) -> R {
     look(&mut SETS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -29,7 +37,7 @@ fn number(set: nv::nvmlEventSet_t) -> usize {
 pub unsafe extern "C" fn nvmlEventSetCreate(out: *mut nv::nvmlEventSet_t) -> Status {
     answer(enter("nvmlEventSetCreate").and_then(|_| {
         let count = sets(|sets| {
-            sets.push(Vec::new());
+            sets.push(Set::default());
             sets.len()
         });
         // SAFETY: by the contract above.
@@ -44,11 +52,12 @@ pub extern "C" fn nvmlDeviceRegisterEvents(
     kinds: u64,
     set: nv::nvmlEventSet_t,
 ) -> Status {
-    answer(enter_card("nvmlDeviceRegisterEvents", device).and_then(|(_, card)| {
+    answer(enter_card("nvmlDeviceRegisterEvents", device).and_then(|(script, card)| {
         if kinds & u64::from(nv::nvmlEventTypeXidCriticalError) == 0 {
             return Err(INVALID);
         }
-        sets(|sets| sets.get_mut(number(set)).map(|cards| cards.push(card.uuid)).ok_or(INVALID))
+        let before = script.xids.len();
+        sets(|sets| sets.get_mut(number(set)).map(|set| set.cards.push((card.uuid, before))).ok_or(INVALID))
     }))
 }
 
@@ -85,23 +94,38 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(
     }
 }
 
+/// The real one says that a card is lost as soon as what it reported of it is fetched, whatever else the set is for.
 fn next(set: nv::nvmlEventSet_t) -> Result<Option<nv::nvmlEventData_t>, Status> {
-    let script = enter("nvmlEventSetWait_v2")?;
-    let cards = sets(|sets| sets.get(number(set)).cloned()).ok_or(INVALID)?;
-    let found = state::with(script_path(), |state| {
-        let mut fresh = script.xids.iter().enumerate().filter(|(at, _)| !state.delivered.contains(at));
-        let (at, xid) = fresh.find(|(_, xid)| cards.contains(&xid.card))?;
-        state.delivered.insert(at);
-        Some(xid)
+    let only = sets(|sets| match sets.get(number(set))?.cards.as_slice() {
+        [(only, _)] => Some(only.clone()),
+        _ => None,
     });
-    let event = found.map_err(|_| UNKNOWN)?.map(|xid| nv::nvmlEventData_t {
-        device: handle_of(&xid.card),
-        eventType: nv::nvmlEventTypeXidCriticalError.into(),
-        eventData: xid.number,
-        gpuInstanceId: xid.gpu_instance.unwrap_or(c_uint::MAX),
-        computeInstanceId: c_uint::MAX,
-    });
-    Ok(event)
+    // A set for one card hangs and fails with it.
+    let about = |script: &Script| script.find(only.as_ref()?).filter(|card| !script.is_lost(card)).cloned();
+    let (script, _) = enter_for("nvmlEventSetWait_v2", |script| Ok(about(script)))?;
+    sets(|sets| {
+        let set = sets.get_mut(number(set)).ok_or(INVALID)?;
+        // Of a file that was written anew.
+        set.done = set.done.min(script.xids.len());
+        let is_for = |at: usize, card: &String| set.cards.iter().any(|(of, from)| of == card && *from <= at);
+        let is_lost = |uuid: &String| script.find(uuid).is_none_or(|card| script.is_lost(card));
+        let any_lost = set.cards.iter().any(|(uuid, _)| is_lost(uuid));
+        let next = script
+            .xids
+            .iter()
+            .enumerate()
+            .skip(set.done)
+            .find(|(at, xid)| is_for(*at, &xid.card) && (!any_lost || is_lost(&xid.card)));
+        let Some((at, xid)) = next else { return if any_lost { Err(LOST) } else { Ok(None) } };
+        set.done = at + 1;
+        Ok(Some(nv::nvmlEventData_t {
+            device: handle_of(&xid.card),
+            eventType: nv::nvmlEventTypeXidCriticalError.into(),
+            eventData: xid.number,
+            gpuInstanceId: xid.gpu_instance.unwrap_or(c_uint::MAX),
+            computeInstanceId: c_uint::MAX,
+        }))
+    })
 }
 
 /// The set is not needed any more.
@@ -109,6 +133,6 @@ fn next(set: nv::nvmlEventSet_t) -> Result<Option<nv::nvmlEventData_t>, Status> 
 pub extern "C" fn nvmlEventSetFree(set: nv::nvmlEventSet_t) -> Status {
     answer(enter("nvmlEventSetFree").and_then(|_| {
         // Numbers of sets never come again.
-        sets(|sets| sets.get_mut(number(set)).map(Vec::clear).ok_or(NOT_FOUND))
+        sets(|sets| sets.get_mut(number(set)).map(|set| set.cards.clear()).ok_or(NOT_FOUND))
     }))
 }

@@ -3,8 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::gpu::Health;
-use crate::gpu::HolderSeen;
+use crate::gpu::{Health, HolderSeen, Reported};
 
 const MEM: Megabytes = Megabytes(80_000);
 const BOUND: Megabytes = Megabytes(1000);
@@ -231,8 +230,9 @@ fn the_shell_is_told_when_it_matters_and_not_otherwise() {
     assert_eq!(changes(&desk.times(60, &[process(8, 200, None)], 0)), 1, "a holder came");
     assert_eq!(changes(&desk.times(60, &[], 0)), 1, "and went");
     assert_eq!(changes(&desk.times(60, &[process(1, 5000, Some(3))], 0)), 1, "free memory moved");
-    let sick = CardSeen { xids: vec![119], ..card(&[process(1, 5000, Some(3))], 0) };
-    assert_eq!(changes(&desk.see(sick)), 1, "its health");
+    let xids = vec![Reported { uuid: "GPU-0".to_owned(), xid: 119 }];
+    let cards = vec![card(&[process(1, 5000, Some(3))], 0)];
+    assert_eq!(changes(&desk.sample(&Sample { cards, xids, ..Sample::default() })), 1, "its health");
 }
 
 #[test]
@@ -263,13 +263,25 @@ fn a_user_s_name_may_be_known_later_than_the_holder() {
 }
 
 #[test]
+fn what_was_reported_counts_for_its_card_whether_that_is_seen_or_not() {
+    let mut desk = Desk::default();
+    desk.times(10, &[process(7, 21_000, None)], 0);
+    let reported =
+        |uuid: &str| Sample { xids: vec![Reported { uuid: uuid.to_owned(), xid: 79 }], ..Sample::default() };
+    desk.sample(&reported("GPU-1"));
+    assert_eq!(desk.state.health, Health::Healthy, "another one's");
+    desk.sample(&reported("GPU-0"));
+    assert_eq!((desk.state.health, desk.state.holders.len()), (Health::Drained, 1));
+}
+
+#[test]
 fn a_card_that_is_not_seen_is_suspect_and_keeps_its_holders() {
     let mut desk = Desk::default();
     desk.times(10, &[process(7, 21_000, None)], 0);
     desk.sample(&Sample::default());
     assert_eq!(desk.state.health, Health::Healthy, "it was not looked at");
-    let unseen = Unseen { uuid: "GPU-0".to_owned(), why: "it does not answer".to_owned(), xids: vec![] };
-    desk.sample(&Sample { cards: vec![], unseen: vec![unseen] });
+    let unseen = Unseen { uuid: "GPU-0".to_owned(), why: "it does not answer".to_owned() };
+    desk.sample(&Sample { unseen: vec![unseen], ..Sample::default() });
     assert_eq!(desk.state.health, Health::Suspect);
     assert_eq!(desk.state.holders.len(), 1);
     assert!(desk.ledger.trouble("GPU-0").unwrap().contains("does not answer"));
