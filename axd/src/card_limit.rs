@@ -1,6 +1,6 @@
-//! The driver's memory limit on the control groups of jobs, where there is one: whether it can be relied on, the
-//! command lines by which supervisors use it, and the process behind those. The driver's calls may hang, so all of
-//! them are made in short-lived processes with a deadline.
+//! The NVIDIA driver's memory limit on jobs' control groups: whether it can be relied on, the command lines with
+//! which supervisors use it, and the process behind these. Calls of the driver may hang, so all of them are made in
+//! short-lived processes with a deadline.
 
 use std::collections::BTreeMap;
 use std::io::Write;

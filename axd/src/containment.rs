@@ -1,5 +1,5 @@
-//! Where the jobs' control groups go: below the unit that systemd delegated to
-//! us, at the top of the tree where there is no systemd, or nowhere.
+//! Where the jobs' control groups go: below the unit that systemd delegated to us, at the top of the tree if there is
+//! no systemd, or nowhere.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! The device fence of attempts on this machine: whether it can be had, tried once; and for each start what the kernel
-//! says of device files, which may change whenever a driver is loaded. Runs on the launching thread. Where there are no
-//! cards nothing is read and nothing is tried.
+//! The device fence of attempts on this machine: whether it works here, which is tried once, and for each start the
+//! kernel's device numbers, which may change whenever a driver is loaded. Runs on the launching thread. Without cards
+//! nothing is read or tried.
 
 use std::fs;
 use std::path::Path;

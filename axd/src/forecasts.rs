@@ -1,5 +1,5 @@
-//! How good expected starts are: for a job the one that was first told of it, and, once it starts, how far that was off,
-//! summed up by day for a month. Nothing is decided from it.
+//! How good expected starts are: compares the first forecast that was told for a job with its real start, summed up
+//! by day for a month. Nothing is decided from it.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,6 +1,5 @@
-//! Starting an attempt on this node: its folder, records and script, put into
-//! place at once by a rename, then its supervisor. Runs after the decision is
-//! durable, on the launching thread. Nothing here waits for the supervisor.
+//! Starts an attempt on this node: its folder, records and script, put into place at once by a rename, then its
+//! supervisor. Runs on the launching thread, after the decision is durable. Does not wait for the supervisor.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! The thread that launches: what starting an attempt needs of disks and other processes may take long, and nobody
-//! else should wait for it. Attempts are launched in the order in which they were decided.
+//! The launching thread: what a start needs of disks and other processes may take long, and nothing else should wait
+//! for it. Attempts are launched in the order in which they were decided.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;

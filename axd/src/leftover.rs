@@ -1,6 +1,6 @@
-//! Processes that attempts have left on cards after their end. One is ended only if it is the very process that was seen,
-//! and is in the group of an attempt that is over; everybody else is a stranger, and never touched. May block, so it
-//! runs on a thread of its own.
+//! Ends processes that attempts left on cards after their end. A process is ended only if it is the very one that was
+//! seen, and is in the group of an attempt that is over; all others are never touched. May block, so it runs on a
+//! thread of its own.
 
 use ax_core::gpu::leaving::Leftover;
 use ax_sys::SysError;

@@ -1,5 +1,5 @@
-//! What this machine has to give out: CPUs, memory, and cards as declared and
-//! as the driver finds them. A difference is a warning and the smaller counts.
+//! What this machine has to give out: CPUs, memory, and cards as declared and as the driver finds them. If these
+//! differ, the smaller counts, and there is a warning.
 
 use ax_core::config::{Config, GpuNode};
 use ax_core::gpu::model::folded;

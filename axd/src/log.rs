@@ -1,5 +1,5 @@
-//! The daemon's log: one line an event, `key=value`, job ids always in full.
-//! Appended, reopened when logrotate asks, and copied to standard error.
+//! The daemon's log: one line for each event, `key=value`, with full job ids. Appended to, reopened when logrotate
+//! asks, and copied to standard error.
 
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};

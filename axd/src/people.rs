@@ -1,6 +1,5 @@
-//! Who people are: users and their groups, asked of the name service on a
-//! worker thread and kept for a short while. Identity itself (a uid) always
-//! comes from the kernel; this only adds names, groups and homes to it.
+//! Users and their groups, asked of the name service on a worker thread and kept for a short while. Identity itself
+//! (a uid) always comes from the kernel; this only adds names, groups and homes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

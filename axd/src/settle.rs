@@ -1,7 +1,6 @@
-//! What became of an attempt that no supervisor of this daemon's life reports
-//! on: adopted, ended with a record, lost with its supervisor, or never started.
-//! Goes by the lease, the records and the recorded groups, never by a pid alone.
-//! May block, so it runs on the worker thread.
+//! Finds out what became of an attempt on which no supervisor of this daemon reports: adopted, ended with a record,
+//! lost with its supervisor, or never started. Uses the lease, the records and the recorded groups, never a pid
+//! alone. May block, so it runs on the worker thread.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

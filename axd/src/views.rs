@@ -1,6 +1,6 @@
-//! What people ask about jobs that wait: why, until when, what would start them at once; what would become of a
-//! submission; how the scheduler fares. Answered beside the loop, out of a copy of the controller: with many jobs and
-//! nodes it takes long. Nothing is decided here.
+//! Answers to questions about waiting jobs (why, until when, what would start them at once), about what would become
+//! of a submission, and about how the scheduler fares. Answered beside the loop, from a copy of the controller, since
+//! that takes long with many jobs and nodes. Decides nothing.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -1,8 +1,7 @@
-//! Threads for what may block, one for each kind, so that none waits for another: the name
-//! service, the end of a dead supervisor's job, what ended attempts left on this node and in
-//! the spool, the accounts; and for what takes long: why jobs wait. What waits for the driver of the cards has a thread
-//! each time.
-//! They report back by messages that wake the loop, and decide nothing.
+//! Threads for what may block, one for each kind, so that none waits for another: the name service, the end of a dead
+//! supervisor's job, what ended attempts left on this node and in the spool, the accounts; and one for what takes
+//! long: why jobs wait. A task that waits for the driver of the cards has a thread each time. The threads report back
+//! by messages that wake the loop, and decide nothing.
 
 use std::cell::Cell;
 use std::collections::HashSet;
