@@ -41,7 +41,7 @@ pub(crate) struct Plan<'a> {
     pub attempt: AttemptName,
     /// Its number, from 1.
     pub number: u32,
-    /// What it holds.
+    /// The resources that it holds.
     pub allocation: &'a Allocation,
     /// The job.
     pub job: &'a Job,
@@ -59,7 +59,7 @@ pub(crate) struct Plan<'a> {
     pub cpu_list: Option<String>,
     /// All cards of this node.
     pub cards: &'a [Card],
-    /// What a fence between them could stand on.
+    /// The means by which jobs can be fenced here.
     pub ground: &'a Ground,
     /// How its supervisor has its cards limited by the driver.
     pub card_limits: Option<CardLimits>,
@@ -75,7 +75,7 @@ pub(crate) struct Plan<'a> {
     pub station: &'a [String],
     /// Lowest node epoch that may start.
     pub node_epoch: u64,
-    /// Whether files are given to the submitter; not where the daemon is that user itself.
+    /// True if files are given to the submitter; false if the daemon itself runs as that user.
     pub as_root: bool,
 }
 
@@ -129,7 +129,7 @@ pub(crate) enum LaunchError {
 pub(crate) struct Launched {
     /// Its supervisor.
     pub process: PidFd,
-    /// What it was told of its cards, for its story; nothing where it has none.
+    /// What it was told of its cards, for its story; `None` if it has none.
     pub told: Option<String>,
     /// Why it is not fenced off from other cards, where it should be.
     pub unfenced: Option<String>,
@@ -250,7 +250,7 @@ impl Plan<'_> {
             ram: self.allocation.ram,
             cards: JobCards {
                 held: &held,
-                // Behind a fence with gaps nobody knows how programs number what they find.
+                // If the fence has gaps, it is not known how programs number the cards that they find.
                 naming: if fence.has_gaps() { Naming::Uuid } else { resources.gpu_visible },
                 fenced: fence.is_whole(),
                 mps: mps.as_deref(),
@@ -268,7 +268,8 @@ impl Plan<'_> {
     }
 }
 
-/// What an attempt was told of its cards, in words: which it sees, what keeps it from others, what holds it to slices.
+/// What an attempt was told of its cards, in words: which it sees, what keeps it from others, and how it is held to
+/// slices.
 fn told(made: &Environment, fence: &Fence) -> Option<String> {
     let value = |name: &str| made.variables.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
     let mut words = format!("sees its cards as CUDA_VISIBLE_DEVICES={}", value("CUDA_VISIBLE_DEVICES")?);

@@ -96,7 +96,7 @@ impl Drop for Helper {
     }
 }
 
-/// An argument in whose place each supervisor shows what it is.
+/// An argument that leaves room for each supervisor to show what it is.
 fn room() -> CString {
     CString::new([b' '; ROOM]).unwrap_or_default()
 }
