@@ -250,7 +250,7 @@ impl Plan<'_> {
             ram: self.allocation.ram,
             cards: JobCards {
                 held: &held,
-                // If the fence has gaps, it is not known how programs number the cards that they find.
+                // Behind a fence with gaps nobody knows how programs number what they find.
                 naming: if fence.has_gaps() { Naming::Uuid } else { resources.gpu_visible },
                 fenced: fence.is_whole(),
                 mps: mps.as_deref(),
