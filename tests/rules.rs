@@ -447,3 +447,21 @@ fn no_code_resets_a_card_and_the_page_says_why() {
         "ax-gpu(7)"
     );
 }
+
+/// Whoever has the sources has all that they speak of.
+#[test]
+fn sources_name_no_paper_that_is_not_there() {
+    let is_page = |path: &Path| path.extension().is_some_and(|end| end == "md");
+    let pages = files(&root(), &is_page);
+    let there = |name: &str| pages.iter().any(|page| page.ends_with(name.trim_start_matches("../")));
+    let in_name = |c: char| c.is_alphanumeric() || "._-/".contains(c);
+    let mut found = Vec::new();
+    for path in files(&root(), &is_rust) {
+        for (at, line) in read(&path).lines().enumerate() {
+            let words = line.split(|c: char| !in_name(c)).filter(|word| word.len() > 3);
+            let papers = words.filter(|word| word.ends_with(".md") && !there(word));
+            found.extend(papers.map(|paper| format!("{}:{}: {paper}", shown(&path), at + 1)));
+        }
+    }
+    none(&found, "pages of this repository, man pages or the rule itself");
+}

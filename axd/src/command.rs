@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use ax_core::api::{Adopted, BackupMade, DatabaseCheck, ErrorClass};
+use ax_core::api::{Adopted, BackupMade, DatabaseCheck, ErrorClass, OUTPUT_FAILED};
 use ax_core::paths::Paths;
 use ax_core::text::{count, escaped};
 use serde::Serialize;
@@ -19,9 +19,6 @@ use crate::mode::{Deed, Mode};
 use crate::mps;
 use crate::recorded::{self, PrintError, Wanted};
 use crate::store::{self, check::Report};
-
-/// The exit code of whose output can't be written, as in sysexits(3).
-const OUTPUT: u8 = 74;
 
 /// Help and version as asked for; what is wrong with the arguments in one line.
 fn explain(error: &clap::Error) -> ExitCode {
@@ -149,7 +146,7 @@ pub(crate) fn said(text: &str) -> ExitCode {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("{}: cannot write the output: {error}", own_name());
-            ExitCode::from(OUTPUT)
+            ExitCode::from(OUTPUT_FAILED)
         }
         _ => ExitCode::SUCCESS,
     }
@@ -176,7 +173,7 @@ fn db_events(wanted: Wanted, paths: &Paths) -> ExitCode {
         Err(PrintError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error @ PrintError::Output(_)) => {
             eprintln!("{}: {error}", own_name());
-            ExitCode::from(OUTPUT)
+            ExitCode::from(OUTPUT_FAILED)
         }
         Err(error) => about_file(&paths.events(), &error.to_string()),
     }

@@ -194,6 +194,8 @@ fn a_card_under_mps_is_one_user_s_and_who_waits_hears_whose_as_root() {
     let alice = world.runs(ALICE, "a");
     let bob = world.runs(BOB, "b");
     assert_eq!(world.starts(), ["1 GPU-aaaa", "2 GPU-bbbb"]);
+    assert!(cluster.ok(ALICE, "ax", &["status", &alice]).contains("held to its slices by: mps"));
+    assert_eq!(card(cluster, "GPU-aaaa")["limit"], "mps");
     let third = world.submit(ROOT, "#!/bin/sh\n");
     let plain = cluster.submit(ALICE, &["-c", "1", "--gpus", "1", "--mem", "20G"], "#!/bin/sh\n");
     for job in [&third, &plain] {

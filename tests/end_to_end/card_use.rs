@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::cards::{card, cards, declared, with_cards};
-use crate::cluster::{ALICE, Cluster, ROOT, User, as_root, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
 /// One card of 80 GB, to the byte as it is asked for.
@@ -403,7 +403,7 @@ fn a_person_has_only_these_two_cards_and_a_queue_only_so_many() {
             )
         })
         .collect();
-    let limits = "limits:\n  - user: daemon\n    cards: [GPU-1, GPU-3]\nqueues:\n  - name: default\n  - name: few\n    max_cards: 1\n";
+    let limits = "limits:\n  - user: daemon\n    cards: [GPU-1, GPU-3]\n  - group: bin\n    cards: [GPU-0, GPU-2]\n    max_cards: 1\nqueues:\n  - name: default\n  - name: few\n    max_cards: 1\n";
     let (cluster, _fake) = with_cards(&four, &format!("{MANY}{limits}"));
     let options = ["--gpus=1", "--cpus-per-task=1", "--ram=10M"];
     let held = |job: &str| cluster.wait_state(job, &["RUNNING"])["gpu_uuids"][0].as_str().unwrap().to_owned();
@@ -432,4 +432,14 @@ fn a_person_has_only_these_two_cards_and_a_queue_only_so_many() {
     for job in own.iter().chain([&third]) {
         cluster.wait_state(job, &["SUCCEEDED"]);
     }
+    // A group, whatever other groups its people are in: of its cards, and one at a time.
+    let one = cluster.submit(BOB, &options, &until("go"));
+    let two = cluster.submit(BOB, &options, "#!/bin/sh\ntrue\n");
+    assert_eq!(held(&one), "GPU-0");
+    let told = reasons(&cluster, &two);
+    assert!(told.iter().any(|why| why.contains("group bin")), "{told:?}");
+    let (code, said) = ax(&cluster, BOB, &["submit", "--gpus=3", "true"]);
+    assert!(code != 0 && said.contains("group bin"), "{said}");
+    cluster.write(BOB, "go", "");
+    assert_eq!(cluster.wait_state(&two, &["SUCCEEDED"])["gpu_uuids"], serde_json::json!(["GPU-0"]));
 }

@@ -35,7 +35,7 @@ pub(crate) fn card(cluster: &Cluster, uuid: &str) -> Value {
 }
 
 /// UUID and number of each card, in their order.
-fn numbers(cluster: &Cluster) -> Vec<(String, u64)> {
+pub(crate) fn numbers(cluster: &Cluster) -> Vec<(String, u64)> {
     let of = |card: &Value| (card["uuid"].as_str().unwrap().to_owned(), card["index"].as_u64().unwrap());
     cards(cluster).iter().map(of).collect()
 }

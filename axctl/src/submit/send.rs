@@ -1,7 +1,7 @@
 //! Sends a submission under its key, once more if the connection breaks, and puts it into the spool if no daemon
 //! answers; then prints the result and returns the exit status.
 
-use ax_core::api::{ErrorClass, SubmitAnswer, SubmitRequest};
+use ax_core::api::{ErrorClass, INTERRUPTED, SubmitAnswer, SubmitRequest};
 use ax_core::directive::print;
 use ax_core::id::SubmissionKey;
 use serde_json::json;
@@ -171,7 +171,7 @@ impl Report<'_, '_> {
             self.world
                 .remark(name, &format!("{job} goes on without being waited for; 'ax cancel {job}' ends it"));
         }
-        wait::INTERRUPTED
+        INTERRUPTED
     }
 
     /// The status of the job that was waited for; the reason where its code does not say it.

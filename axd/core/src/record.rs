@@ -141,6 +141,9 @@ pub struct Ending {
     pub warn: Option<WarnSignal>,
     /// From TERM to KILL.
     pub kill_wait: Span,
+    /// The longest that the warning puts off an end that is asked for; absent: as long as the job wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_warning: Option<Span>,
 }
 
 /// A process that can be told from a later one with the same number.

@@ -161,6 +161,7 @@ impl<'s> Cards<'s> {
                     continue;
                 }
             };
+            daemon.tell(&Tell::Named { number, card: device.uuid().to_owned() });
             if except.iter().any(|card| card == device.uuid()) {
                 continue;
             }
@@ -249,15 +250,17 @@ impl<'s> Cards<'s> {
     }
 
     fn seen(&self, card: &Card, state: CardState) -> CardSeen {
-        let used = Megabytes::from_bytes(state.used_bytes);
         let mut holders = holders::describe(&state.holders, self.groups);
+        // Where the driver does not say it, as much as is known of processes.
+        let known = || holders.iter().filter_map(|holder| holder.used).sum();
+        let used = state.memory.map_or_else(known, |memory| Megabytes::from_bytes(memory.used));
         let openers = self.openers(card, used, &holders);
         let keeper = holders::keeper(&openers);
         holders.iter_mut().filter(|holder| has_ended(holder)).for_each(|holder| holder.keeper = keeper);
         CardSeen {
             uuid: card.uuid.clone(),
             used,
-            free: Megabytes::from_bytes(state.free_bytes),
+            free: state.memory.map_or(Megabytes::ZERO, |memory| Megabytes::from_bytes(memory.free)),
             holders,
             openers,
             load: state.utilization,
@@ -297,7 +300,7 @@ fn found(number: u32, card: &Card, divided: bool) -> Found {
     Found {
         number,
         uuid: card.uuid.clone(),
-        mem: Megabytes::from_bytes(card.memory_bytes.saturating_sub(card.reserved_bytes)),
+        mem: card.memory_bytes.map_or(Megabytes::ZERO, Megabytes::from_bytes),
         divided,
         profile: card.profile().map(str::to_owned),
         hardware: Hardware {

@@ -26,6 +26,8 @@ pub(crate) enum Look {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tell {
+    /// The driver's number of a card that says who it is, whatever else it says.
+    Named { number: u32, card: String },
     /// A card, or a part of one.
     Found(Box<Found>),
     /// The cards, by UUID, to which a card is linked, each with the number of lanes.
@@ -68,7 +70,7 @@ impl Tell {
                 let half = links.len() / 2;
                 (half > 0).then(|| Tell::Linked { uuid: uuid.clone(), links: links[..half].to_vec() })
             }
-            Tell::Found(_) | Tell::Xid { .. } | Tell::Done => None,
+            Tell::Named { .. } | Tell::Found(_) | Tell::Xid { .. } | Tell::Done => None,
         }
     }
 }
@@ -93,7 +95,7 @@ pub(crate) struct Found {
     /// The driver's number of the card; of a part, that of its card.
     pub(crate) number: u32,
     pub(crate) uuid: String,
-    /// Memory that can be given out.
+    /// Memory that can be given out; 0: nobody knows, and it is given out whole only.
     pub(crate) mem: Megabytes,
     /// It is divided: its parts are given out, and the card itself is not.
     pub(crate) divided: bool,

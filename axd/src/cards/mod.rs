@@ -76,8 +76,7 @@ pub(crate) enum Known<'a> {
     Nothing,
     /// The driver does not say, and why.
     Unclear(&'a str),
-    /// These, by their places on the bus; and at these numbers of the driver's cards that say nothing, not even who they
-    /// are.
+    /// These, by their places on the bus; and at these numbers of the driver's cards that do not say what they are.
     These(&'a [Found], Vec<u32>),
 }
 
@@ -114,6 +113,8 @@ pub(crate) struct Cards {
     /// True if there was a library.
     library: bool,
     known: Vec<Found>,
+    /// The driver's numbers of all that have said who they are.
+    numbers: BTreeMap<String, u32>,
     /// What the look under way has told so far.
     fresh: Fresh,
     /// Cards whose errors are not reported, and why.
@@ -155,6 +156,7 @@ impl Cards {
             ward: Ward::default(),
             library: false,
             known: Vec::new(),
+            numbers: BTreeMap::new(),
             fresh: Fresh::default(),
             deaf: BTreeMap::new(),
             errors: Vec::new(),
@@ -174,10 +176,18 @@ impl Cards {
             Some(why) if self.known.is_empty() => Known::Unclear(why),
             _ if !self.library => Known::Nothing,
             _ => {
-                let nameless = self.ward.cards().filter_map(|(card, _)| card.strip_prefix('#')?.parse().ok());
-                Known::These(&self.known, nameless.collect())
+                let number = |card: &str| match card.strip_prefix('#') {
+                    Some(number) => number.parse().ok(),
+                    None => self.numbers.get(card).copied(),
+                };
+                Known::These(&self.known, self.strange().filter_map(|(card, _)| number(card)).collect())
             }
         }
+    }
+
+    /// Cards of which something is wrong and nothing is known, and why.
+    fn strange(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.ward.cards().filter(|(card, _)| !self.known.iter().any(|found| found.uuid == *card))
     }
 
     /// Why a card, or a part of one, can't be used.
@@ -199,14 +209,13 @@ impl Cards {
         self.deaf.get(whole).filter(|_| self.why_not(uuid).is_none()).map(String::as_str)
     }
 
-    /// What is wrong with cards that have no name, and with the driver, and whose errors are not reported, in words.
+    /// What is wrong with cards that are not known, and with the driver, and whose errors are not reported, in words.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let whole = self.known.iter().filter(|found| found.hardware.mig.is_none());
         let deaf = whole.filter_map(|found| Some((&found.uuid, self.deaf(&found.uuid)?)));
         let deaf = deaf.map(|(uuid, why)| format!("errors (Xid) of {uuid} are not reported: {why}"));
-        let nameless = self.ward.cards().filter(|(card, _)| card.starts_with('#'));
-        let nameless = nameless.map(|(card, why)| format!("card {card} is not counted: {why}"));
-        nameless.chain(deaf).chain(self.ward.driver().map(str::to_owned)).collect()
+        let strange = self.strange().map(|(card, why)| format!("card {card} is not counted: {why}"));
+        strange.chain(deaf).chain(self.ward.driver().map(str::to_owned)).collect()
     }
 
     /// What has been found out since the last call.
@@ -350,6 +359,10 @@ impl Cards {
 
     fn told(&mut self, poller: &Poller, tell: Tell, now: BootTime) {
         match tell {
+            Tell::Named { number, card } => {
+                self.numbers.retain(|_, other| *other != number);
+                self.numbers.insert(card, number);
+            }
             Tell::Found(found) => self.fresh.found.push(*found),
             Tell::Linked { uuid, links } => {
                 if let Some(found) = self.fresh.found.iter_mut().find(|found| found.uuid == uuid) {
@@ -383,8 +396,8 @@ impl Cards {
 
     /// The UUID of a card for which only the driver's number is told, if it was known before.
     fn named(&self, card: String) -> String {
-        let whole = |found: &&Found| found.hardware.mig.is_none() && format!("#{}", found.number) == card;
-        self.known.iter().find(whole).map_or(card, |found| found.uuid.clone())
+        let named = |(_, number): &(&String, &u32)| format!("#{number}") == card;
+        self.numbers.iter().find(named).map(|(uuid, _)| uuid.clone()).unwrap_or(card)
     }
 
     fn done(&mut self, poller: &Poller, now: BootTime) {

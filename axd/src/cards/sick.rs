@@ -84,11 +84,12 @@ impl Ward {
         self.driver.take().is_some()
     }
 
-    /// All were asked, and of those without a name these failed. The others have one by now, or are gone: their names.
-    pub(super) fn only_nameless(&mut self, failed: &[&str]) -> Vec<String> {
+    /// All were asked, and these failed. Those that did not and are no `known` cards have another name by now, or are
+    /// gone: their names.
+    pub(super) fn only(&mut self, failed: &[&str], known: impl Fn(&str) -> bool) -> Vec<String> {
         let well = |name: &String, sick: &Sick| {
             let asked = sick.tried || sick.ill == Ill::Fails;
-            name.starts_with('#') && asked && !failed.contains(&name.as_str())
+            !known(name) && asked && !failed.contains(&name.as_str())
         };
         let well: Vec<String> =
             self.cards.iter().filter(|(name, sick)| well(name, sick)).map(|(name, _)| name.clone()).collect();
@@ -199,15 +200,18 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_only_numbers_do_not_stay() {
+    fn names_of_what_is_no_card_do_not_stay() {
         let mut ward = Ward::default();
         ward.take_card("#1", Ill::Fails, "lost", FIRST, at(0));
         ward.take_card("#2", Ill::Hangs, "hangs", FIRST, at(0));
-        assert_eq!(ward.only_nameless(&["#1"]), [""; 0]);
-        assert_eq!(ward.only_nameless(&[]), ["#1"]);
+        ward.take_card("A", Ill::Fails, "lost", FIRST, at(0));
+        let known = |name: &str| name == "A";
+        assert_eq!(ward.only(&["#1"], known), [""; 0]);
+        assert_eq!(ward.only(&[], known), ["#1"]);
         assert_eq!(ward.untouchable(), ["#2"], "it was not asked");
         ward.try_again(at(5));
-        assert_eq!(ward.only_nameless(&[]), ["#2"]);
+        assert_eq!(ward.only(&[], known), ["#2"]);
+        assert_eq!(ward.only(&[], |_| false), ["A"]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Cards {
         }
         if complete {
             let failed: Vec<&str> = fresh.unseen.iter().map(|unseen| unseen.uuid.as_str()).collect();
-            let well = self.ward.only_nameless(&failed);
+            let well = self.ward.only(&failed, |name| all.iter().any(|found| found.uuid == name));
             // One that is divided is not looked at any further.
             let whole = all.iter().filter(|found| found.divided && self.ward.is_tried(&found.uuid));
             let whole: Vec<String> = whole.map(|found| found.uuid.clone()).collect();

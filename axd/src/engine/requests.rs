@@ -11,6 +11,7 @@ use ax_sys::{clock, crash_point, random};
 
 use super::parked::Asker;
 use super::{Engine, now};
+use crate::api::body::parse;
 use crate::api::http::{Method, Request, Response};
 use crate::api::server::{ConnId, Incoming, Notice};
 use crate::log::{Level, Line};
@@ -168,10 +169,10 @@ impl Engine {
         self.answer_when_durable(conn, response);
     }
 
-    fn try_submit(&mut self, body: &[u8], person: &Person) -> Result<Submitted, ApiError> {
+    fn try_submit(&mut self, bytes: &[u8], person: &Person) -> Result<Submitted, ApiError> {
         self.accepts()?;
-        let request: SubmitRequest = serde_json::from_slice(body)
-            .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no submission: {e}")))?;
+        let request: SubmitRequest = parse(bytes)
+            .map_err(|why| error(ErrorClass::Usage, format!("the request's body is no submission: {why}")))?;
         let person = self.on_behalf(&request, person)?;
         let key = match request.key {
             Some(key) => key,

@@ -9,6 +9,7 @@ use ax_core::time::{BootTime, Span};
 
 use super::requests::error;
 use super::{Engine, now};
+use crate::api::body::parse;
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
 use crate::people::Person;
@@ -158,8 +159,8 @@ impl Engine {
 
 fn read(body: &[u8], person: &Person) -> Result<Asked, ApiError> {
     let usage = |text: String| error(ErrorClass::Usage, text);
-    let request: NodeRequest = serde_json::from_slice(body)
-        .map_err(|e| usage(format!("the request's body is no action on a node: {e}")))?;
+    let request: NodeRequest =
+        parse(body).map_err(|why| usage(format!("the request's body is no action on a node: {why}")))?;
     let node: HostName = request.node.parse().map_err(|e: ax_core::id::BadName| usage(e.to_string()))?;
     let wish = match request.action {
         NodeAction::Drain { why } if why.len() > MAX_COMMENT => {

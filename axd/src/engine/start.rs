@@ -11,7 +11,7 @@ use ax_core::config::Config;
 use ax_core::controller::{Controller, Event, Snapshot, Troubles};
 use ax_core::id::{AttemptName, HostName};
 use ax_core::job::state::{JobState, Outcome};
-use ax_core::job::{Attempt, AttemptEnd, Job};
+use ax_core::job::{Attempt, AttemptEnd, Cancelled, Job};
 use ax_core::node::Inventory;
 use ax_core::paths::Paths;
 use ax_core::record::Request;
@@ -251,7 +251,8 @@ impl Engine {
         if let Some((outcome, message)) = attempt.wants_ending() {
             // The warning time that was promised before the end for idle cards is not cut short.
             let warned = attempt.idle.ended;
-            let request = Request::Terminate { outcome, message, at_once: false, warned };
+            let at_once = attempt.cancelled == Cancelled::Again;
+            let request = Request::Terminate { outcome, message, at_once, warned };
             self.attempts.ask(&self.poller, attempt.name, request);
         }
         self.settle(attempt.name);

@@ -1,6 +1,7 @@
 //! What is kept of a card's MPS daemon: its users, its owner, its pipes and its group, under a lock, so that one
 //! process at a time handles it. Folder and records belong to root. The user's two folders are never looked into.
 
+use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
@@ -54,7 +55,7 @@ const MOST: u64 = 100_000;
 pub(super) struct Seat {
     folder: PathBuf,
     parents: Vec<String>,
-    _lock: File,
+    lock: Cell<Option<File>>,
 }
 
 fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(std::io::Error) -> String + 'a {
@@ -84,7 +85,7 @@ impl Seat {
         let lock = lock(folder)?;
         make_folder(folder, PASS)?;
         make_folder(&folder.join("users"), 0o700)?;
-        Ok(Seat { folder: folder.to_owned(), parents: parents.to_vec(), _lock: lock })
+        Ok(Seat { folder: folder.to_owned(), parents: parents.to_vec(), lock: Cell::new(Some(lock)) })
     }
 
     /// Locks it, if there is one.
@@ -93,8 +94,13 @@ impl Seat {
             return Ok(None);
         }
         let lock = lock(folder)?;
-        let seat = Seat { folder: folder.to_owned(), parents: parents.to_vec(), _lock: lock };
+        let seat = Seat { folder: folder.to_owned(), parents: parents.to_vec(), lock: Cell::new(Some(lock)) };
         Ok(folder.is_dir().then_some(seat))
+    }
+
+    /// In a child, which looks at nothing: its copy of the lock goes, and the lock is where it was.
+    pub(super) fn let_go(&self) {
+        drop(self.lock.take());
     }
 
     pub(super) fn enter(&self, attempt: AttemptName) -> Result<(), String> {

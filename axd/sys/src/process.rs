@@ -14,7 +14,7 @@ mod spawn;
 pub use command_line::CommandLine;
 pub use descriptors::{close_from, close_on_exec_from, place};
 pub use errand::{ErrandError, errand};
-pub use fork::{Child, ChildError, ChildReport, ChildStart, ToParent, fork_child, fork_sibling};
+pub use fork::{Child, ChildError, ChildReport, ChildStart, Hands, ToParent, fork_child, fork_sibling};
 pub use limits::{Limit, Resource, begin_as_a_session, limit, set_limit};
 pub use spawn::Spawn;
 

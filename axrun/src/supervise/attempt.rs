@@ -9,7 +9,7 @@ use ax_core::record::{Assignment, AttemptResult, Report, Request, Started, Untou
 use ax_core::time::WallTime;
 use ax_sys::cgroup::{Events, Station};
 use ax_sys::pidfd::{Exit, ProcessIdentity};
-use ax_sys::process::{self, ChildReport, ChildStart};
+use ax_sys::process::{self, ChildReport, ChildStart, Hands};
 use ax_sys::shared_word::Fence;
 use ax_sys::signals::{Signal, SignalWatch};
 use ax_sys::socket::{self, Interest, Poller};
@@ -188,16 +188,17 @@ impl Attempt {
         self.zombies = true;
     }
 
-    /// How the start went. Readable as well when the child is dead.
+    /// How the start went, as soon as the child has no more to say: exec itself may hang.
     fn read_report(&mut self) {
-        let Some(report) = self.report.take() else { return };
-        let _ = self.poller.remove(&report);
-        let error = match report.wait() {
+        let Some(start) = self.report.as_mut().and_then(|report| report.look().transpose()) else { return };
+        if let Some(report) = self.report.take() {
+            let _ = self.poller.remove(&report);
+        }
+        let error = match start {
             Ok(ChildStart::Executed) => return self.on(Event::Launched),
-            Ok(ChildStart::Failed(error)) => LaunchError::Job(error.text),
-            Ok(ChildStart::Died) => {
-                LaunchError::Node("the child was killed before it could start the script".to_owned())
-            }
+            Ok(ChildStart::Failed(error, Hands::TheUsers)) => LaunchError::Job(error.text),
+            Ok(ChildStart::Failed(error, Hands::Ours)) => LaunchError::Node(error.text),
+            Ok(ChildStart::Died(hands)) => killed(hands),
             Err(error) => LaunchError::Node(error.to_string()),
         };
         self.facts.launch_error = Some(error);
@@ -279,6 +280,14 @@ impl Attempt {
         for report in all.into_iter().flatten() {
             self.control.send(peer, &report);
         }
+    }
+}
+
+/// Whoever it was while it was ours, it was not the job.
+fn killed(hands: Hands) -> LaunchError {
+    match hands {
+        Hands::Ours => LaunchError::Node("the child was killed before it could start the script".to_owned()),
+        Hands::TheUsers => LaunchError::Job("it was killed before its script began".to_owned()),
     }
 }
 

@@ -47,7 +47,7 @@ impl Launch<'_> {
         self.read_fence()?;
         crash_point!("fence read");
         process::begin_as_a_session().map_err(|error| failed("limits", &error))?;
-        self.become_user()?;
+        self.become_user(parent)?;
         process::set_umask(self.assignment.umask);
         self.enter_folder()?;
         let files = self.open_files()?;
@@ -76,16 +76,18 @@ impl Launch<'_> {
         Err(refused("fence", format!("node epoch {own} is fenced: the lowest that may start is {lowest}")))
     }
 
-    fn become_user(&self) -> Step {
+    /// What fails or dies from here on may be the user's doing.
+    fn become_user(&self, parent: &ToParent) -> Step {
         let user = &self.assignment.user;
         if self.as_root {
             let groups: Vec<u32> = user.groups.iter().map(|gid| gid.0).collect();
-            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups)
+            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups, || parent.user_is_next())
                 .map_err(|error| failed("user", &error))?;
             return self.depend_on_parent();
         }
         let own = ax_sys::credentials::own().0;
         if own == user.uid.0 {
+            parent.user_is_next();
             return Ok(());
         }
         Err(refused("user", format!("become user {}: only root can, this is uid {own}", user.name)))

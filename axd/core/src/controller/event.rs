@@ -333,6 +333,9 @@ pub enum Decision {
         /// With the warning that the job asked for, and its time, before all that.
         #[serde(default)]
         warned: bool,
+        /// Without grace: KILL.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_once: bool,
     },
     /// Send a signal to this attempt.
     Signal {

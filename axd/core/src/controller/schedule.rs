@@ -9,7 +9,7 @@ use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::bounds::Asks;
 use crate::job::gang::Gang;
 use crate::job::state::{Cause, JobState};
-use crate::job::{Attempt, Job, Learnt};
+use crate::job::{Attempt, Cancelled, Job, Learnt};
 use crate::node::{Allocation, Nodes};
 use crate::schedule::gang::Places;
 use crate::schedule::order::{Lengths, Waiting, since};
@@ -354,6 +354,7 @@ impl Controller {
             card_used: None,
             idle: Default::default(),
             renewed: false,
+            cancelled: Cancelled::default(),
             ending: None,
             end: None,
         };

@@ -136,7 +136,7 @@ fn is_zero(number: &u32) -> bool {
 
 impl Job {
     /// How long it is planned to run altogether, and whether anybody or anything says so: what was learnt, at most what
-    /// was declared; without either as long as jobs are taken to run of which nobody says it.
+    /// was declared; nothing without either.
     pub fn length(&self) -> Option<Span> {
         let learnt = self.learnt.as_deref().and_then(|learnt| learnt.length);
         self.declared().into_iter().chain(learnt).min()
@@ -231,6 +231,9 @@ pub struct Attempt {
     /// True if it is ended to begin anew from its checkpoint, and not to make room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renewed: bool,
+    /// Whether a person has cancelled it.
+    #[serde(default, skip_serializing_if = "Cancelled::is_not")]
+    pub cancelled: Cancelled,
     /// When the script began, as its supervisor reports.
     pub started_at: Option<WallTime>,
     /// Set if a person or a policy asked for its end: the outcome, and who asked.
@@ -254,6 +257,25 @@ impl Attempt {
     /// What its queue was charged, and until when the charge lasts.
     pub(crate) fn unspent(&self) -> Option<(Charged, WallTime)> {
         Some((self.charged?, self.ends().likely))
+    }
+}
+
+/// Whether a person has cancelled an attempt, and how urgently.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cancelled {
+    /// Nobody has.
+    #[default]
+    Not,
+    /// Its grace goes on.
+    Once,
+    /// There is no more grace.
+    Again,
+}
+
+impl Cancelled {
+    fn is_not(&self) -> bool {
+        *self == Cancelled::Not
     }
 }
 

@@ -21,10 +21,9 @@ pub struct Card {
     pub uuid: String,
     /// The model.
     pub name: String,
-    /// Memory, bytes, all of it.
-    pub memory_bytes: u64,
-    /// Of it, what driver and firmware keep for themselves, bytes.
-    pub reserved_bytes: u64,
+    /// Memory, bytes, without what driver and firmware keep for themselves; `None` where the library does not say, as of
+    /// chips that have no memory of their own.
+    pub memory_bytes: Option<u64>,
     /// Place on the bus, `00000000:3B:00.0`; of a part, that of its card.
     pub pci: String,
     /// Its device file, or its card's, is `/dev/nvidiaMINOR`; `None` if the library does not say.
@@ -85,15 +84,13 @@ impl<'s> Device<'s> {
     /// # Errors
     /// When it can't be asked for its name, memory or place on the bus.
     pub fn card(&self) -> Result<Card, NvmlError> {
-        let memory = self.memory()?;
         let mut minor: c_uint = 0;
         let minor = call!(self.session, &self.name, nvmlDeviceGetMinorNumber(self.raw, &raw mut minor))
             .map(|()| minor);
         Ok(Card {
             uuid: self.name.clone(),
             name: self.product()?,
-            memory_bytes: memory.total,
-            reserved_bytes: memory.reserved,
+            memory_bytes: self.memory_bytes()?,
             pci: self.pci()?,
             minor: if_supported(minor)?,
             part: None,
@@ -115,6 +112,11 @@ impl<'s> Device<'s> {
         let mut memory = nvmlMemory_v2_t { version: size | 2 << 24, total: 0, reserved: 0, free: 0, used: 0 };
         call!(self.session, &self.name, nvmlDeviceGetMemoryInfo_v2(self.raw, &raw mut memory))?;
         Ok(memory)
+    }
+
+    fn memory_bytes(&self) -> Result<Option<u64>, NvmlError> {
+        let memory = if_supported(self.memory())?;
+        Ok(memory.map(|memory| memory.total.saturating_sub(memory.reserved)))
     }
 
     /// Whether it is divided into parts: then only those can be given out.
@@ -155,17 +157,16 @@ impl<'s> Device<'s> {
             }
             Err(error) => return Err(error),
         }
-        // Until it has said its name, whatever happens is the whole card's.
-        let part = Device { session: self.session, raw, name: self.name.clone() }.named()?;
+        // Until all is known of it, whatever happens is the whole card's: that can be left alone, and not a part.
+        let asked = Device { session: self.session, raw, name: self.name.clone() };
+        let part = asked.clone().named()?;
         let (mut gpu_instance, mut compute_instance): (c_uint, c_uint) = (0, 0);
-        call!(self.session, &part.name, nvmlDeviceGetGpuInstanceId(part.raw, &raw mut gpu_instance))?;
-        call!(self.session, &part.name, nvmlDeviceGetComputeInstanceId(part.raw, &raw mut compute_instance))?;
-        let memory = part.memory()?;
+        call!(self.session, &asked.name, nvmlDeviceGetGpuInstanceId(raw, &raw mut gpu_instance))?;
+        call!(self.session, &asked.name, nvmlDeviceGetComputeInstanceId(raw, &raw mut compute_instance))?;
         let card = Card {
             uuid: part.name.clone(),
-            name: part.product()?,
-            memory_bytes: memory.total,
-            reserved_bytes: memory.reserved,
+            name: asked.product()?,
+            memory_bytes: asked.memory_bytes()?,
             pci: whole.pci.clone(),
             minor: whole.minor,
             part: Some(Part { parent: whole.uuid.clone(), gpu_instance, compute_instance }),

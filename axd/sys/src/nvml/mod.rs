@@ -12,7 +12,7 @@ mod state;
 pub use card::{Card, Device, Part, numa_node};
 pub use events::{Event, Events};
 pub use links::{Lane, peers};
-pub use state::{CardState, Holder};
+pub use state::{CardState, Holder, Memory};
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::{NvmlError as Raw, nvml_try};

@@ -13,13 +13,20 @@ pub struct Holder {
     pub memory_bytes: Option<u64>,
 }
 
+/// The memory of a card, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// In use, without what is reserved.
+    pub used: u64,
+    /// Free.
+    pub free: u64,
+}
+
 /// A card at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardState {
-    /// Memory in use, bytes, without what is reserved.
-    pub used_bytes: u64,
-    /// Memory free, bytes.
-    pub free_bytes: u64,
+    /// Its memory; `None` where the library does not say.
+    pub memory: Option<Memory>,
     /// Processes with memory on it, for computing, by themselves or a server, and graphics, each once.
     pub holders: Vec<Holder>,
     /// Share of the last second in which something ran, per cent.
@@ -45,17 +52,16 @@ impl Device<'_> {
     /// # Errors
     /// When it is gone, or does not say how much of its memory is in use and by which processes.
     pub fn state(&self) -> Result<CardState, NvmlError> {
-        let mut memory = self.memory()?;
+        let mut memory = self.memory_now()?;
         let holders = self.holders()?;
         let accounted: u64 = holders.iter().filter_map(|holder| holder.memory_bytes).sum();
         // The two answers are of two instants. What a process freed in between would look like nobody's.
-        if memory.used > accounted + NOT_WORTH_ASKING {
-            let later = self.memory()?;
-            memory = if later.used < memory.used { later } else { memory };
+        if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
+            let both = memory.into_iter().chain(self.memory_now()?);
+            memory = both.min_by_key(|memory| memory.used);
         }
         Ok(CardState {
-            used_bytes: memory.used,
-            free_bytes: memory.free,
+            memory,
             holders,
             utilization: if_said(self.utilization())?,
             temperature: if_said(self.temperature())?,
@@ -64,6 +70,11 @@ impl Device<'_> {
             retirement_pending: self.retirement_pending()?,
             recovery: self.recovery()?,
         })
+    }
+
+    fn memory_now(&self) -> Result<Option<Memory>, NvmlError> {
+        let memory = if_supported(self.memory())?;
+        Ok(memory.map(|memory| Memory { used: memory.used, free: memory.free }))
     }
 
     /// A process may be in several lists, with the same memory.
