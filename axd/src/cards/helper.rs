@@ -221,7 +221,7 @@ impl<'s> Cards<'s> {
                 Err(error) => unseen(&card.uuid, &error),
             });
         }
-        // Who comes after this process hears of nothing that was reported before.
+        // A process that listens later does not hear of anything that was reported before.
         self.errors(daemon, except);
         Ok(())
     }
@@ -251,7 +251,7 @@ impl<'s> Cards<'s> {
 
     fn seen(&self, card: &Card, state: CardState) -> CardSeen {
         let mut holders = holders::describe(&state.holders, self.groups);
-        // Where the driver does not say it, as much as is known of processes.
+        // If the driver does not say how much is used, at least what its processes hold.
         let known = || holders.iter().filter_map(|holder| holder.used).sum();
         let used = state.memory.map_or_else(known, |memory| Megabytes::from_bytes(memory.used));
         let openers = self.openers(card, used, &holders);

@@ -26,15 +26,15 @@ pub(crate) enum Look {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tell {
-    /// The driver's number of a card that says who it is, whatever else it says.
+    /// The driver's number of a card that has told its UUID, whatever else it tells.
     Named { number: u32, card: String },
     /// A card, or a part of one.
     Found(Box<Found>),
     /// The cards, by UUID, to which a card is linked, each with the number of lanes.
     Linked { uuid: String, links: Vec<(String, u32)> },
-    /// What one is doing.
+    /// What a card is doing.
     Seen(Box<CardSeen>),
-    /// One that could not be asked: its UUID, or `#` and the driver's number.
+    /// A card that could not be asked: its UUID, or `#` and the driver's number.
     Unseen { card: String, why: String },
     /// An error was reported of a card, and of which part if in one: before any other call that may hang.
     Xid { card: String, gpu_instance: Option<u32>, xid: u32 },
@@ -95,7 +95,7 @@ pub(crate) struct Found {
     /// The driver's number of the card; of a part, that of its card.
     pub(crate) number: u32,
     pub(crate) uuid: String,
-    /// Memory that can be given out; 0: nobody knows, and it is given out whole only.
+    /// Memory that can be given out; 0 if it is unknown: then the card is given out whole only.
     pub(crate) mem: Megabytes,
     /// It is divided: its parts are given out, and the card itself is not.
     pub(crate) divided: bool,

@@ -38,7 +38,7 @@ const OFTENER: u64 = 4;
 /// And need not wait longer for the next look, however seldom there is one.
 const SOON: Span = Span::seconds(1);
 
-/// One that ends without a reason is started again after this.
+/// A process that ended without a reason is started again after this pause.
 const PAUSE: Span = Span::seconds(1);
 
 /// What is found out, for the loop.
@@ -48,7 +48,7 @@ pub(crate) enum News {
     Inventory,
     /// What the cards are doing; when the look at them began.
     Sample(BootTime, Sample),
-    /// Errors of cards that were reported to one that was ended before its look was complete.
+    /// Errors of cards that were reported to a process that was ended before its look was complete.
     Errors(Vec<Reported>),
     /// A card, or with no name the driver, does not do what it should.
     Sick { card: String, why: String },
@@ -113,7 +113,7 @@ pub(crate) struct Cards {
     /// True if there was a library.
     library: bool,
     known: Vec<Found>,
-    /// The driver's numbers of all that have said who they are.
+    /// The driver's numbers of all cards that have told their UUID.
     numbers: BTreeMap<String, u32>,
     /// What the look under way has told so far.
     fresh: Fresh,
@@ -202,14 +202,16 @@ impl Cards {
         self.ward.driver()
     }
 
-    /// Why the errors of a card, or of the one that it is a part of, are not reported, where it is well otherwise.
+    /// Why the errors of a card, or of the card that it is a part of, are not reported; only for a card that is well
+    /// otherwise.
     pub(crate) fn deaf(&self, uuid: &str) -> Option<&str> {
         let found = self.known.iter().find(|found| found.uuid == uuid)?;
         let whole = found.hardware.mig.as_ref().map_or(uuid, |mig| mig.parent.as_str());
         self.deaf.get(whole).filter(|_| self.why_not(uuid).is_none()).map(String::as_str)
     }
 
-    /// What is wrong with cards that are not known, and with the driver, and whose errors are not reported, in words.
+    /// What is wrong, in words: with cards that are not known, with the driver, and with cards whose errors are not
+    /// reported.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let whole = self.known.iter().filter(|found| found.hardware.mig.is_none());
         let deaf = whole.filter_map(|found| Some((&found.uuid, self.deaf(&found.uuid)?)));

@@ -34,7 +34,7 @@ impl Cards {
         if complete {
             let failed: Vec<&str> = fresh.unseen.iter().map(|unseen| unseen.uuid.as_str()).collect();
             let well = self.ward.only(&failed, |name| all.iter().any(|found| found.uuid == name));
-            // One that is divided is not looked at any further.
+            // A divided card is not looked at itself any more.
             let whole = all.iter().filter(|found| found.divided && self.ward.is_tried(&found.uuid));
             let whole: Vec<String> = whole.map(|found| found.uuid.clone()).collect();
             let whole = whole.into_iter().filter(|card| self.ward.card_is_well(card)).collect::<Vec<_>>();
@@ -83,7 +83,7 @@ impl Cards {
         self.errors.extend(known.map(|found| Reported { uuid: found.uuid.clone(), xid }));
     }
 
-    /// Those that were not asked because they are sick, or of which nothing was told.
+    /// Adds the cards that were not asked because they are sick, and those of which nothing was told.
     pub(super) fn add_sick(&self, unseen: &mut Vec<Unseen>, seen: &[CardSeen]) {
         for found in self.known.iter().filter(|found| !found.divided) {
             let told = seen.iter().any(|card| card.uuid == found.uuid)

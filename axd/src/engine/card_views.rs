@@ -121,7 +121,7 @@ fn used_by(seen: &CardSeen, attempt: &Attempt, share: &CardShare) -> Option<Mega
     memory_of(seen, attempt.name, share.slice.is_none())
 }
 
-/// What beside its health and its jobs keeps a card, or some of it, from being given out.
+/// What, other than its health and its jobs, keeps a card, or a part of it, from being given out.
 fn withheld(node: &Node, card: &Card, state: &CardState, all: bool) -> Option<String> {
     if let Some(why) = node.drained() {
         return Some(format!("{} is drained {why}", node.inventory.name));
@@ -131,7 +131,7 @@ fn withheld(node: &Node, card: &Card, state: &CardState, all: bool) -> Option<St
     some.then(|| if all { state.outside_in_words() } else { sum_of_others(state.outside()).concat() })
 }
 
-/// Strangers, for whom it is nobody's business who they are.
+/// The memory of strangers as a sum, for people who must not see who they are.
 fn sum_of_others(mem: Megabytes) -> Vec<String> {
     (mem > Megabytes::ZERO).then(|| format!("{} held by others", mem.of_card())).into_iter().collect()
 }

@@ -1,7 +1,6 @@
-//! The daemon's one loop: it owns the controller, takes what happens from
-//! sockets, supervisors, threads and timers, feeds it to `Controller::step`, and
-//! carries out what was decided once that is durable. No locks: nobody else
-//! holds any of this.
+//! The daemon's one loop: it owns the controller, takes what happens from sockets, supervisors, threads and timers,
+//! feeds it to `Controller::step`, and carries out what was decided once that is durable. No locks: nothing else has
+//! access to any of this.
 
 mod actions;
 mod attempts;

@@ -68,7 +68,8 @@ fn run(
     let join = group.join_handle().map_err(failed)?;
     let parent = std::process::id();
     let started = process::fork_child(Some(&join), |to_parent| {
-        // The child's copy only: while it is open nobody else gets to the card, whatever becomes of us.
+        // Closes the child's copy of the lock: while a copy is open no other process gets to the card, even if we
+        // have died.
         seat.let_go();
         child.run(to_parent, parent, &reads, &said)
     });
@@ -154,7 +155,7 @@ impl Program<'_> {
             ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups, || to_parent.user_is_next())
                 .map_err(failed("user"))?;
         }
-        // Who can't be waited for must not go on. A daemon that it starts is no child of ours, and lives.
+        // If no process waits for it, it must not go on. A daemon that it starts is no child of ours, and stays.
         process::set_parent_death_signal(signals::Signal::KILL).map_err(failed("parent"))?;
         if std::os::unix::process::parent_id() != parent {
             return Err(ChildError { step: "parent".to_owned(), errno: 0, text: "it is gone".to_owned() });

@@ -98,7 +98,7 @@ impl Seat {
         Ok(folder.is_dir().then_some(seat))
     }
 
-    /// In a child, which looks at nothing: its copy of the lock goes, and the lock is where it was.
+    /// For a child that does not look at the seat: closes its copy of the lock; the parent keeps the lock.
     pub(super) fn let_go(&self) {
         drop(self.lock.take());
     }

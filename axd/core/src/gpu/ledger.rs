@@ -170,7 +170,7 @@ impl Ledger {
             let seen = sample.cards.iter().find(|seen| seen.uuid == given.uuid);
             let unseen = sample.unseen.iter().find(|unseen| unseen.uuid == given.uuid);
             let signs = signs(sample, seen, unseen, given);
-            // Not looked at: nobody measures it, or another card was the matter.
+            // The card was not looked at: it is not measured, or the look ended at another card.
             if seen.is_none() && unseen.is_none() && signs.odd.is_none() && signs.xids.is_empty() {
                 continue;
             }

@@ -119,7 +119,7 @@ impl<'s> Device<'s> {
         Ok(memory.map(|memory| memory.total.saturating_sub(memory.reserved)))
     }
 
-    /// Whether it is divided into parts: then only those can be given out.
+    /// True if it is divided into parts: then only those can be given out.
     ///
     /// # Errors
     /// When a card that can be divided does not say.

@@ -37,7 +37,7 @@ pub struct CardState {
     pub power_mw: Option<u32>,
     /// Uncorrected memory errors since the driver was loaded.
     pub ecc_uncorrected: Option<u64>,
-    /// Whether pages or rows of its memory wait to be taken out of use at the next reset, or could not be.
+    /// True if pages or rows of its memory wait to be taken out of use at the next reset, or could not be.
     pub retirement_pending: Option<bool>,
     /// The number of the action that the driver recommends to repair it; 0: none.
     pub recovery: Option<u32>,
@@ -55,7 +55,7 @@ impl Device<'_> {
         let mut memory = self.memory_now()?;
         let holders = self.holders()?;
         let accounted: u64 = holders.iter().filter_map(|holder| holder.memory_bytes).sum();
-        // The two answers are of two instants. What a process freed in between would look like nobody's.
+        // The two answers are from different instants: what a process freed in between would look unexplained.
         if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
             let both = memory.into_iter().chain(self.memory_now()?);
             memory = both.min_by_key(|memory| memory.used);
