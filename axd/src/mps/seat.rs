@@ -186,7 +186,7 @@ impl Seat {
         Ok(group)
     }
 
-    /// Bounds what the user can write there, if axd may mount; axd has warned if it may not.
+    /// What the user writes there is bounded, if this daemon may mount; it has said so when it may not.
     fn bound(&self, home: &Path) -> Result<(), String> {
         match mount::of_memory(home, ROOM, PASS) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied && !mount::is_allowed() => Ok(()),
