@@ -61,6 +61,7 @@ mod slow_parts;
 mod spool;
 mod spool_attacks;
 mod spool_cron;
+mod spool_floods;
 mod stays_small;
 mod stored;
 mod stories;

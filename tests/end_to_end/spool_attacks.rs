@@ -21,7 +21,7 @@ use crate::spool::{leaves, names_in, put_into};
 const PROMPT: Duration = Duration::from_secs(10);
 
 /// Everything is as it should be: asked by a drop of somebody who has nothing to do with it.
-fn is_sound(cluster: &mut Cluster, by: User) {
+pub(crate) fn is_sound(cluster: &mut Cluster, by: User) {
     let mark = format!("sound-{}", Instant::now().elapsed().as_nanos());
     let start = Instant::now();
     cluster.put(by, &format!("{mark}.sh"), leaves(cluster, by, &mark));
@@ -45,7 +45,7 @@ fn make_node(path: &Path, kind: &[&str]) {
     assert!(made.success());
 }
 
-fn own(path: &Path, user: User) {
+pub(crate) fn own(path: &Path, user: User) {
     std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid)).unwrap();
 }
 
@@ -370,79 +370,11 @@ fn sizes_and_names_are_limited_and_harmless() {
     is_sound(&mut cluster, BOB);
 }
 
-/// The spool on a file system in memory, where that can be had: removing many files takes long on some disks.
-fn in_memory(cluster: &Cluster) -> Option<Mount> {
-    let spool = cluster.root.join("var/spool");
-    fs::create_dir_all(&spool).unwrap();
-    Mount::new(&["-t", "tmpfs", "none"], &spool)
-}
-
-#[test]
-fn a_flood_of_one_user_is_no_delay_for_another() {
-    if !as_root() {
-        return;
-    }
-    // Names of one file are made quickly, but a file can't have too many of them.
-    const NAMES: usize = 50_000;
-    let long = std::env::var_os("AX_TEST_LONG").is_some();
-    let files = if long { 20 } else { 2 };
-    let mut cluster = Cluster::stopped("policy:\n  max_queued_per_user: 20\n");
-    let _mount = in_memory(&cluster);
-    cluster.start();
-    cluster.stop();
-    let flooded = cluster.own_folder(BOB);
-    for file in 0..files {
-        let source = flooded.join(format!("{file}-0.sh"));
-        fs::write(&source, "true\n").unwrap();
-        own(&source, BOB);
-        for name in 1..NAMES {
-            fs::hard_link(&source, flooded.join(format!("{file}-{name}.sh"))).unwrap();
-        }
-    }
-    cluster.start();
-    wait_for("the flood to begin", || cluster.log().contains("drop_refused"));
-    for _ in 0..5 {
-        is_sound(&mut cluster, ALICE);
-    }
-    // And more than may be in the queue, in another folder.
-    let held = cluster.folder(BOB, "2-held");
-    for number in 0..30 {
-        put_into(&held, BOB, &format!("{number}.sh"), "#AX --hold -o /dev/null\n");
-    }
-    wait_for("the limit", || cluster.log().contains("drops_wait"));
-    is_sound(&mut cluster, ALICE);
-    cluster.kill();
-    let refused = names_in(&cluster.spool().join("refused/2"));
-    let refused = refused.iter().filter(|name| !name.ends_with(".why") && !name.starts_with('.')).count();
-    let taken = names_in(&cluster.spool().join("taken")).len();
-    let left = names_in(&flooded).len() + names_in(&held).len() + refused + taken;
-    assert!((files * NAMES + 10..=files * NAMES + 30).contains(&left), "{left} are left");
-    assert!(taken <= 100, "{taken}");
-}
-
-#[test]
-fn a_thousand_folders_of_one_user_are_no_delay_for_another() {
-    if !as_root() {
-        return;
-    }
-    let mut cluster = Cluster::stopped("");
-    let _mount = in_memory(&cluster);
-    cluster.start();
-    for number in 0..1000 {
-        let folder = cluster.folder(BOB, &format!("2-{number}"));
-        put_into(&folder, BOB, "job.sh", "#AX --nonsense\n");
-    }
-    is_sound(&mut cluster, ALICE);
-    let incoming = cluster.spool().join("incoming");
-    wait_for("all of them", || (0..1000).all(|n| names_in(&incoming.join(format!("2-{n}"))).is_empty()));
-    is_sound(&mut cluster, ALICE);
-}
-
 /// Something mounted, away again at the end.
-struct Mount(std::path::PathBuf);
+pub(crate) struct Mount(std::path::PathBuf);
 
 impl Mount {
-    fn new(arguments: &[&str], on: &Path) -> Option<Mount> {
+    pub(crate) fn new(arguments: &[&str], on: &Path) -> Option<Mount> {
         let done = Command::new("mount").args(arguments).arg(on).output().ok()?;
         done.status.success().then(|| Mount(on.to_owned()))
     }
@@ -543,29 +475,4 @@ fn what_hangs_under_a_name_of_a_refused_drop_hangs_nobody() {
     is_sound(&mut cluster, BOB);
     let names = names_in(&refused);
     assert!(names.iter().filter(|name| name.starts_with("bad.sh.")).count() >= 3, "{names:?}");
-}
-
-/// Each name that can't be taken from is a line in root's log, and names are anybody's to make.
-#[test]
-fn names_without_number_do_not_flood_the_log() {
-    if !as_root() {
-        return;
-    }
-    let mut cluster = Cluster::new();
-    let incoming = cluster.spool().join("incoming");
-    let name = |round: u32, number: u32| incoming.join(format!("{round}-{number}-{}", "\u{1}".repeat(100)));
-    for number in 0..5000 {
-        fs::create_dir(name(0, number)).unwrap();
-        fs::set_permissions(name(0, number), fs::Permissions::from_mode(0o755)).unwrap();
-        own(&name(0, number), ALICE);
-    }
-    is_sound(&mut cluster, BOB);
-    for number in 0..5000 {
-        fs::rename(name(0, number), name(1, number)).unwrap();
-    }
-    is_sound(&mut cluster, BOB);
-    let log = cluster.log();
-    let lines = log.lines().filter(|line| line.contains("spool_ignored")).count();
-    assert!((1..70).contains(&lines) && log.len() < 100_000, "{lines} lines, {} bytes", log.len());
-    assert!(log.contains("what else user 1 did is not told today"), "{log}");
 }

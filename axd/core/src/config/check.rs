@@ -1,5 +1,5 @@
-//! Contradictions between keys, each told at the place that was written.
-//! What one key alone may be is in the table.
+//! Finds contradictions between keys, each reported at the place where it was written. The range of a single key is
+//! in the table.
 
 use super::finding::{Finding, Findings};
 use super::read::Places;

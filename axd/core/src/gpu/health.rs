@@ -1,6 +1,7 @@
-//! Whether a card is fit to be given out: healthy → suspect → drained, by what it says and does. An error of the card
-//! takes the card, never the node; what programs do wrong is noted with their jobs and takes nothing. Nobody is ended
-//! for it. Only a person leads out of drained; suspect passes when nothing has happened for a while.
+//! Whether a card is fit to be given out: healthy → suspect → drained, by what it reports. An error of the card
+//! affects that card, never the node. An error of a program is noted with the jobs on the card and affects nothing.
+//! No job is ended for a card's health. Only an administrator leads a card out of drained; suspect passes when
+//! nothing has happened for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +13,12 @@ use super::Health;
 /// What an event says of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// It needs a person.
+    /// A person must look at the card.
     Drain,
-    /// It may have got over it; if it happens again before it is trusted again, it needs a person.
+    /// The card may have recovered; if the event comes again before the card is trusted again, a person must look at
+    /// it.
     Suspect,
-    /// A program did something wrong, or was told of an error that has an event of its own.
+    /// A program made an error, or was hit by an error that has an event of its own.
     Program,
 }
 
@@ -103,7 +105,7 @@ impl Xid {
     }
 }
 
-/// What a look at a card has come by, as far as its health goes.
+/// What a look at a card has found about its health.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Signs {
     /// Xid events since the last look.
@@ -112,13 +114,13 @@ pub struct Signs {
     pub ecc: Option<u64>,
     /// Memory waits to be taken out of use at a reset, or could not be.
     pub retirement_pending: bool,
-    /// What the driver recommends to make it fit again.
+    /// What the driver recommends to repair it.
     pub recovery: Option<String>,
-    /// It could not be looked at, or something else is odd about it, and is so now: why.
+    /// Why the card could not be looked at, or what else is odd about it now.
     pub odd: Option<String>,
 }
 
-/// What is remembered of a card from look to look.
+/// What is remembered of a card between looks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     ecc: Option<u64>,
@@ -128,8 +130,8 @@ pub struct Memory {
     noted: BTreeMap<u32, BootTime>,
 }
 
-/// A program that goes on making the same mistake is told so this often: what it does is written into the stories of its
-/// neighbours, too.
+/// An error that a program goes on making is noted this often at most, because it also appears in the stories of the
+/// program's neighbours.
 const NOTED_EVERY: Span = Span::seconds(600);
 
 /// What a card is now.
@@ -139,13 +141,13 @@ pub struct Verdict {
     pub health: Health,
     /// Why it is not.
     pub why: Option<String>,
-    /// For an error of its own.
+    /// True if the card is not fit because of an error of its own.
     pub faulty: bool,
 }
 
 impl Memory {
-    /// What follows from a look: what the card is now, and what is to be noted with the jobs on it. `patience`: for so
-    /// long nothing may happen before a suspect card is trusted again.
+    /// Takes in a look. Returns what the card is now, and what to note with the jobs on it. A suspect card is trusted
+    /// again once nothing has happened for `patience`.
     pub fn look(
         &mut self,
         at: BootTime,
@@ -177,14 +179,14 @@ impl Memory {
         if let Some(recovery) = &signs.recovery {
             drains.push(format!("the driver recommends: {recovery}"));
         }
-        // What there was when the daemon came is no news.
+        // Errors from before the daemon's start are no news.
         let more = self.ecc.zip(signs.ecc).map_or(0, |(old, new)| new.saturating_sub(old));
         self.ecc = signs.ecc.or(self.ecc);
         if more > 0 && drains.is_empty() && suspects.is_empty() {
             suspects.push(format!("{more} memory errors that can't be corrected; NVIDIA advises: {RESET}"));
         }
         let faulty = !drains.is_empty() || !suspects.is_empty();
-        // Again, before it was trusted again.
+        // It happened again before the card was trusted again.
         if before.health == Health::Suspect && before.faulty {
             drains.append(&mut suspects);
         }
@@ -222,7 +224,7 @@ impl Memory {
             self.clean_since = None;
             return Verdict::default();
         }
-        // Whoever made it suspect: from the first clean look after that on.
+        // The pause counts from the first clean look, whatever made the card suspect.
         let since = *self.clean_since.get_or_insert(at);
         if at - since < patience {
             return before.clone();

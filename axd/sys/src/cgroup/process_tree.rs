@@ -1,16 +1,16 @@
-//! Holding a job together without control groups, for users who may write none.
+//! Holds a job together without control groups, for users who may write none.
 //!
-//! A job's processes are the descendants of its supervisor (which is a subreaper, so that orphans stay below
-//! it) and every process of this user that carries the job's marks in its environment, with what descends from
-//! those. A process that leaves the tree *and* cleans its environment while the supervisor is dead escapes: only
-//! groups can hold that.
+//! A job's processes are the descendants of its supervisor (which is a subreaper, so that orphans stay below it), and
+//! every process of this user that carries the job's marks in its environment, with its descendants. A process
+//! escapes if it leaves the tree *and* cleans its environment while the supervisor is dead: only groups can prevent
+//! that.
 
 use crate::error::{Doing, Result};
 use crate::pidfd::{PidFd, ProcStat, ProcessIdentity};
 use crate::signals::Signal;
 use std::collections::{HashMap, HashSet};
 
-/// Rounds of halting before killing. A tree that forks faster than it is halted is killed all the same.
+/// Rounds of halting before killing. A tree that forks faster than it can be halted is killed all the same.
 const ROUNDS: u32 = 16;
 
 /// The processes of one job, found through `/proc`.
@@ -100,7 +100,7 @@ impl ProcessTree {
         for seen in all.values() {
             children.entry(seen.parent).or_default().push(seen.identity.pid);
         }
-        // The number of a dead supervisor may be a stranger's by now.
+        // The number of a dead supervisor may belong to a foreign process by now.
         let alive = |identity: &ProcessIdentity| {
             all.get(&identity.pid).is_some_and(|seen| seen.identity == *identity)
         };
@@ -120,7 +120,7 @@ impl ProcessTree {
         Ok(found)
     }
 
-    /// Others' environments can't be read, and are not ours to kill.
+    /// Environments of other users' processes can't be read, and these are not ours to kill.
     fn is_marked(&self, pid: i32) -> bool {
         if self.marks.is_empty() {
             return false;
@@ -147,7 +147,7 @@ fn scan() -> Result<HashMap<i32, Seen>> {
     Ok(found)
 }
 
-/// A process that has ended meanwhile, or become another user's (set-id), can't be signalled: no error.
+/// No error if the process has ended meanwhile, or became another user's (set-id) and can't be signalled.
 fn signal(identity: ProcessIdentity, wanted: Signal) -> Result<()> {
     let Some(process) = PidFd::open_checked(identity)? else { return Ok(()) };
     match process.send_signal(wanted) {

@@ -7,14 +7,14 @@ use nvml_wrapper_sys::bindings as nv;
 /// What is at the other end of one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lane {
-    /// What is at this place on the bus.
+    /// The device at this place on the bus.
     Card(String),
-    /// A switch, by which it reaches all cards that have lanes to one.
+    /// A switch, which connects all cards with lanes to one.
     Switch,
 }
 
 impl Device<'_> {
-    /// Its lanes that are in use; none if it can't have any.
+    /// Its lanes that are in use; empty if it can't have any.
     ///
     /// # Errors
     /// When a card that has lanes does not say where they lead.
@@ -25,7 +25,7 @@ impl Device<'_> {
             match call!(self.session, &self.name, nvmlDeviceGetNvLinkState(self.raw, lane, &raw mut state)) {
                 Ok(()) => {}
                 Err(error) if error.is_unsupported() => break,
-                // It has no more than those that were asked for.
+                // There are no lanes after this one.
                 Err(NvmlError::Call { source, .. }) if matches!(*source, Raw::InvalidArg) => break,
                 Err(error) => return Err(error),
             }
@@ -52,8 +52,8 @@ impl Device<'_> {
     }
 }
 
-/// To which of `all`, each with its place on the bus and its lanes, the one at `own` is linked, by how many lanes: its
-/// position there, and the lanes.
+/// The cards among `all` (each with its place on the bus and its lanes) to which the one at `own` is linked: position
+/// and number of lanes of each.
 pub fn peers(own: usize, all: &[(&str, &[Lane])]) -> Vec<(usize, u32)> {
     let lanes = |of: usize, to: &Lane| all[of].1.iter().filter(|lane| *lane == to).count();
     let others = (0..all.len()).filter(|other| *other != own);
