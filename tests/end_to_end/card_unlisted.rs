@@ -51,3 +51,18 @@ fn a_list_of_no_importance_that_fails_takes_no_card() {
         }
     }
 }
+
+#[test]
+fn each_hidden_process_counts_and_a_lane_that_says_nothing_hides_no_other() {
+    let lanes =
+        "switch GPU-aaaa 4\nswitch GPU-bbbb 4\nfail nvmlDeviceGetNvLinkRemotePciInfo_v2 999 GPU-aaaa\n";
+    let hidden = "process 0 GPU-aaaa 700 stays\n".repeat(2);
+    let (cluster, _fake) = with_cards(&format!("{TWO}{lanes}{hidden}"), "");
+    assert_eq!(card(&cluster, "GPU-aaaa")["hardware"]["links"], serde_json::json!([["GPU-bbbb", 4]]));
+    wait_for("them", || card(&cluster, "GPU-aaaa")["foreign"][0].is_string());
+    let told = card(&cluster, "GPU-aaaa");
+    assert!(
+        told["foreign"][0].as_str().unwrap().starts_with("1.5 GB held by processes that are hidden"),
+        "{told}"
+    );
+}

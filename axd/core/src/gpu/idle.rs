@@ -11,7 +11,7 @@ use crate::time::{BootTime, Span};
 use super::seen::AttemptSeen;
 
 /// After a longer pause between two looks nobody knows what was in between.
-const LONGEST_PAUSE: Span = Span::seconds(30);
+pub(crate) const LONGEST_PAUSE: Span = Span::seconds(30);
 
 /// One attempt's cards since they last did something.
 #[derive(Debug, Clone)]

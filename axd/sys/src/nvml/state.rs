@@ -207,7 +207,11 @@ fn once_each(mut all: Vec<nv::nvmlProcessInfo_t>) -> Vec<Holder> {
     };
     // In parts of a divided card it may have memory of each.
     all.sort_by_key(|process| (process.pid, process.gpuInstanceId, process.computeInstanceId));
-    all.dedup_by_key(|process| (process.pid, process.gpuInstanceId, process.computeInstanceId));
+    // Those that are hidden all have the number 0: each may be another one.
+    all.dedup_by(|a, b| {
+        let key = |one: &nv::nvmlProcessInfo_t| (one.pid, one.gpuInstanceId, one.computeInstanceId);
+        a.pid != 0 && key(a) == key(b)
+    });
     let mut once: Vec<Holder> = Vec::new();
     for found in all.iter().map(holder) {
         match once.last_mut().filter(|last| last.pid == found.pid && found.pid != 0) {
@@ -233,9 +237,15 @@ mod tests {
             gpuInstanceId: part,
             computeInstanceId: 0,
         };
-        let seen =
-            once_each(vec![info(7, 5, 0), info(9, u64::MAX, 0), info(7, 5, 0), info(7, 2, 1), info(0, 1, 0)]);
+        let seen = once_each(vec![
+            info(7, 5, 0),
+            info(9, u64::MAX, 0),
+            info(7, 5, 0),
+            info(7, 2, 1),
+            info(0, 1, 0),
+            info(0, 1, 0),
+        ]);
         let holder = |pid, memory_bytes| Holder { pid, memory_bytes };
-        assert_eq!(seen, [holder(0, Some(1)), holder(7, Some(7)), holder(9, None)]);
+        assert_eq!(seen, [holder(0, Some(1)), holder(0, Some(1)), holder(7, Some(7)), holder(9, None)]);
     }
 }
