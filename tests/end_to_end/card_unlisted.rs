@@ -66,3 +66,27 @@ fn each_hidden_process_counts_and_a_lane_that_says_nothing_hides_no_other() {
         "{told}"
     );
 }
+
+/// As in a container: the process is listed, and its memory is not found.
+#[test]
+fn who_is_said_to_have_nothing_while_much_is_in_use_may_have_it_as_root() {
+    if !as_root() {
+        return;
+    }
+    let (cluster, fake) = with_cards(TWO, "");
+    let script = fake.script().display();
+    let job = format!(
+        "#!/bin/sh\necho \"process $$ $AX_GPU_UUIDS 0\" >> {script}\nuntil [ -e go ]; do sleep 0.02; done\n"
+    );
+    let job = cluster.submit(ALICE, &["--gpus=1", "--mem=20", "--cpus-per-task=1"], &job);
+    let uuid = cluster.wait_state(&job, &["RUNNING"])["gpu_uuids"][0].as_str().unwrap().to_owned();
+    wait_for("it to be listed", || std::fs::read_to_string(fake.script()).unwrap().contains("process"));
+    let listed = std::fs::read_to_string(fake.script()).unwrap();
+    fake.set(&listed.replace(&format!("card {uuid} "), &format!("card {uuid} extra=30000 ")));
+    wait_for("its memory", || card(&cluster, &uuid)["used_mb"] == 30_000);
+    wait_for("it to be counted", || card(&cluster, &uuid)["reserved_mb"] == 30_000);
+    let seen = card(&cluster, &uuid);
+    assert_eq!((&seen["unexplained_mb"], &seen["foreign"]), (&0.into(), &Value::Array(Vec::new())), "{seen}");
+    cluster.write(ALICE, "go", "");
+    cluster.wait_over(&job);
+}

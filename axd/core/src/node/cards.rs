@@ -97,6 +97,11 @@ impl Node {
         at.map_or(Megabytes::ZERO, |at| self.withheld[at].free(card, self.cards[at].charged))
     }
 
+    /// How many attempts hold something of a card.
+    pub fn card_holders(&self, card: &Card) -> u32 {
+        self.position(card.index).map_or(0, |position| self.cards[position].holders)
+    }
+
     /// Whether the slices that are on a card are under MPS.
     pub fn is_under_mps(&self, card: &Card) -> bool {
         let at = self.inventory.cards.iter().position(|each| each.uuid == card.uuid);

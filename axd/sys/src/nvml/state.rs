@@ -54,12 +54,18 @@ impl Device<'_> {
     /// When it is gone, or does not say what of its memory is in use and by whom.
     pub fn state(&self) -> Result<CardState, NvmlError> {
         let mut memory = self.memory_now()?;
-        let holders = self.holders()?;
+        let mut holders = self.holders()?;
         let accounted: u64 = holders.iter().flatten().filter_map(|holder| holder.memory_bytes).sum();
         // The two answers are of two instants. What a process freed in between would look like nobody's.
         if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
             let both = memory.into_iter().chain(self.memory_now()?);
             memory = both.min_by_key(|memory| memory.used);
+        }
+        if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
+            // In containers drivers list processes and don't find their memory: nothing is not what they have.
+            let nothing = |holder: &&mut Holder| holder.memory_bytes == Some(0);
+            let unsaid = holders.iter_mut().flatten().filter(nothing);
+            unsaid.for_each(|holder| holder.memory_bytes = None);
         }
         Ok(CardState {
             memory,
