@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use ax_core::api::{ErrorClass, INTERRUPTED, OUTPUT_FAILED};
+
 #[path = "../axctl/tests/page/mod.rs"]
 mod page;
 
@@ -79,6 +81,33 @@ fn help_lists_every_option_of_the_parser_and_no_other() {
         let wrong: Vec<_> = wrong.iter().filter(|name| !BUILT_IN.contains(&name.as_str())).collect();
         assert!(wrong.is_empty(), "{name}: in its parser or in its --help, not in both: {wrong:?}");
     }
+}
+
+/// Whoever writes a script looks in one of the two.
+#[test]
+fn the_tables_of_exit_codes_have_each_that_a_command_ends_with() {
+    let classes = [
+        ErrorClass::Refused,
+        ErrorClass::Usage,
+        ErrorClass::Data,
+        ErrorClass::NoInput,
+        ErrorClass::Unavailable,
+        ErrorClass::TryAgain,
+        ErrorClass::NoPermission,
+        ErrorClass::Config,
+    ];
+    let known: BTreeSet<u8> =
+        classes.map(ErrorClass::exit_code).into_iter().chain([0, OUTPUT_FAILED, INTERRUPTED]).collect();
+    let numbers =
+        |text: &str| text.split(", ").filter_map(|word| word.parse::<u8>().ok()).collect::<Vec<_>>();
+    let readme = fs::read_to_string(tree("README.md")).unwrap();
+    let table = readme.split("## Exit codes").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    assert_eq!(rows.flat_map(numbers).collect::<BTreeSet<u8>>(), known, "in README.md");
+    let page = fs::read_to_string(tree("man/ax.1")).unwrap();
+    let list = page.split(".Sh EXIT STATUS").nth(1).unwrap().split("\n.Sh ").next().unwrap();
+    let items = list.lines().filter_map(|line| line.strip_prefix(".It "));
+    assert_eq!(items.flat_map(numbers).collect::<BTreeSet<u8>>(), known, "in man/ax.1");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Why a command did not do what it was asked to: the exit code and one line.
-//! Every error of this crate ends here; nothing else chooses exit codes.
+//! Every error of this crate ends here. Other codes than these are those of a job or command that one waited for, and
+//! those of who was interrupted.
 
 use std::io::{self, Write};
 
-use ax_core::api::{ApiError, ErrorClass};
+use ax_core::api::{ApiError, ErrorClass, OUTPUT_FAILED};
 use thiserror::Error;
 
 use crate::connect::ConnectError;
@@ -63,7 +64,7 @@ impl Failure {
             Failure::Answer(error) => error.class.exit_code(),
             Failure::Said { class, .. } => class.exit_code(),
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Failure::Output(_) => 74,
+            Failure::Output(_) => OUTPUT_FAILED,
         }
     }
 }

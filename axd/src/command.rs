@@ -1,4 +1,4 @@
-//! The daemon's command line.
+//! The daemon as a program: serves, or does what its command line names instead, and says what went wrong.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
@@ -6,95 +6,19 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use ax_core::api::{Adopted, BackupMade, DatabaseCheck, ErrorClass};
+use ax_core::api::{Adopted, BackupMade, DatabaseCheck, ErrorClass, OUTPUT_FAILED};
 use ax_core::paths::Paths;
 use ax_core::text::{count, escaped};
-use ax_core::time::WallTime;
-use clap::Parser;
 use serde::Serialize;
 
 use crate::card_limit;
 use crate::cards::helper;
 use crate::config;
 use crate::engine::{Engine, Setup, StartError};
+use crate::mode::{Deed, Mode};
 use crate::mps;
 use crate::recorded::{self, PrintError, Wanted};
 use crate::store::{self, check::Report};
-
-/// The exit code of whose output can't be written, as in sysexits(3).
-const OUTPUT: u8 = 74;
-
-/// The daemon of ax, a batch system: watches the spool, schedules jobs, starts their supervisors, keeps their accounts.
-#[derive(Debug, Parser)]
-#[command(name = "axd", version)]
-struct Arguments {
-    /// Put all paths under this folder (also AX_ROOT)
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Read this configuration; it must be there
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Give out no cards
-    #[arg(long)]
-    no_cards: bool,
-    /// Check the configuration and exit
-    #[arg(long, group = "instead")]
-    check: bool,
-    /// Copy the database into a new file and exit; the daemon may run
-    #[arg(long, value_name = "FILE", group = "instead")]
-    db_backup: Option<PathBuf>,
-    /// Check the whole database and exit; the daemon may run
-    #[arg(long, group = "instead")]
-    db_check: bool,
-    /// Let an empty database go on with the numbers of a used spool, and exit
-    #[arg(long, group = "instead")]
-    db_adopt: bool,
-    /// Print the recorded events and exit; the daemon may run
-    #[arg(long, group = "instead")]
-    db_events: bool,
-    /// Limit what the processes of a control group have of cards, for a supervisor, and exit
-    #[arg(long, value_name = "DEED", value_enum, requires = "group", group = "instead", hide = true)]
-    nvml_limit: Option<card_limit::Deed>,
-    /// A card, and what the group has of it
-    #[arg(long = "card", value_name = "UUID=MB", requires = "nvml_limit", hide = true)]
-    limit_cards: Vec<card_limit::CardWord>,
-    /// Start or stop the MPS daemon of a card, for a supervisor, and exit
-    #[arg(long, value_name = "DEED", value_enum, requires = "order", group = "instead", hide = true)]
-    mps: Option<mps::Deed>,
-    /// What is to be known of it
-    #[arg(long, value_name = "JSON", requires = "mps", hide = true)]
-    order: Option<String>,
-    /// Unmount what is at and below a folder of the daemon's, for whoever must not hang, and exit
-    #[arg(long, value_name = "DIR", group = "instead", hide = true)]
-    unmount: Option<PathBuf>,
-    /// Only events at or after this time, such as 2026-11-29T15:32:14Z
-    #[arg(long, value_name = "TIME", requires = "db_events")]
-    from: Option<WallTime>,
-    /// Only events before this time
-    #[arg(long, value_name = "TIME", requires = "db_events")]
-    to: Option<WallTime>,
-    /// One JSON document; for what is done instead of serving
-    #[arg(long, requires = "instead")]
-    json: bool,
-    /// Ask the driver about the cards, for the daemon, which starts this
-    #[arg(long, group = "instead", hide = true)]
-    nvml: bool,
-    /// The library of the driver
-    #[arg(long, value_name = "PATH", hide = true)]
-    library: Option<PathBuf>,
-    /// A folder below which attempts have their control groups; or the group to be limited
-    #[arg(long, value_name = "DIR", hide = true)]
-    group: Vec<PathBuf>,
-}
-
-impl Arguments {
-    /// An empty variable means nothing, as for the commands.
-    fn or_by_environment(mut self) -> Arguments {
-        let named = || std::env::var_os("AX_ROOT").filter(|root| !root.is_empty());
-        self.root = self.root.or_else(|| named().map(PathBuf::from));
-        self
-    }
-}
 
 /// Help and version as asked for; what is wrong with the arguments in one line.
 fn explain(error: &clap::Error) -> ExitCode {
@@ -116,34 +40,37 @@ fn explain(error: &clap::Error) -> ExitCode {
     ExitCode::from(ErrorClass::Usage.exit_code())
 }
 
-/// Runs the daemon with the arguments of this process.
+/// Runs the daemon, or what its arguments name instead, as this process.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments.or_by_environment(),
-        Err(error) => return explain(&error),
-    };
-    if let (Some(deed), [group]) = (arguments.nvml_limit, arguments.group.as_slice()) {
-        return card_limit::run(deed, arguments.library.as_deref(), group, &arguments.limit_cards);
+    match Mode::parse(std::env::args_os()) {
+        Ok(Mode::LimitCards { deed, library, group, cards }) => {
+            card_limit::run(deed, library.as_deref(), &group, &cards)
+        }
+        Ok(Mode::Mps { deed, order }) => mps::run(deed, &order),
+        Ok(Mode::Unmount { folder }) => mps::unmount(&folder),
+        Ok(Mode::AskDriver(options)) => helper::run(&options),
+        Ok(Mode::AtPlace { root, deed }) => match paths(root.or_else(root_of_environment).as_deref()) {
+            Ok(paths) => at_place(deed, paths),
+            Err(why) => fail(ErrorClass::Usage, &why),
+        },
+        Err(error) => explain(&error),
     }
-    if let (Some(deed), Some(order)) = (arguments.mps, &arguments.order) {
-        return mps::run(deed, order);
-    }
-    if let Some(folder) = &arguments.unmount {
-        return mps::unmount(folder);
-    }
-    if arguments.nvml {
-        return helper::run(&helper::Options { library: arguments.library, groups: arguments.group });
-    }
-    let paths = match paths(arguments.root.as_deref()) {
-        Ok(paths) => paths,
-        Err(why) => return fail(ErrorClass::Usage, &why),
-    };
-    if arguments.check {
-        return config::check(arguments.config.as_deref(), &paths.config, arguments.json);
-    }
-    match instead(&arguments, &paths) {
-        Some(exit) => exit,
-        None => serve(arguments, paths),
+}
+
+/// An empty variable means nothing, as for the commands.
+fn root_of_environment() -> Option<PathBuf> {
+    std::env::var_os("AX_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from)
+}
+
+/// What is done with the files of one place: serving there, or what is asked for instead.
+fn at_place(deed: Deed, paths: Paths) -> ExitCode {
+    match deed {
+        Deed::Serve { config, cards } => serve(config, cards, paths),
+        Deed::Check { config, json } => config::check(config.as_deref(), &paths.config, json),
+        Deed::Backup { target, json } => db_backup(&paths, &target, json),
+        Deed::CheckDatabase { json } => db_check(&paths, json),
+        Deed::Adopt { json } => db_adopt(&paths, json),
+        Deed::Events(wanted) => db_events(wanted, &paths),
     }
 }
 
@@ -182,28 +109,20 @@ fn paths(root: Option<&Path>) -> Result<Paths, String> {
     ))
 }
 
-/// What is done instead of serving.
-fn instead(arguments: &Arguments, paths: &Paths) -> Option<ExitCode> {
-    if let Some(target) = &arguments.db_backup {
-        return Some(match store::backup::backup(paths, target) {
-            Ok(bytes) if arguments.json => {
-                document(&BackupMade { file: target.display().to_string(), bytes }, None)
-            }
-            Ok(bytes) => said(&format!("{}: {bytes} bytes", target.display())),
-            Err(error) => about_file(&paths.database(), &error.to_string()),
-        });
+fn db_backup(paths: &Paths, target: &Path, json: bool) -> ExitCode {
+    match store::backup::backup(paths, target) {
+        Ok(bytes) if json => document(&BackupMade { file: target.display().to_string(), bytes }, None),
+        Ok(bytes) => said(&format!("{}: {bytes} bytes", target.display())),
+        Err(error) => about_file(&paths.database(), &error.to_string()),
     }
-    if arguments.db_check {
-        return Some(db_check(paths, arguments.json));
-    }
-    if arguments.db_events {
-        return Some(db_events(arguments, paths));
-    }
-    arguments.db_adopt.then(|| match store::adopt(paths) {
-        Ok(number) if arguments.json => document(&Adopted { next_number: number.0 }, None),
+}
+
+fn db_adopt(paths: &Paths, json: bool) -> ExitCode {
+    match store::adopt(paths) {
+        Ok(number) if json => document(&Adopted { next_number: number.0 }, None),
         Ok(number) => said(&format!("adopted: the next job has number {number}")),
         Err(error) => fail(ErrorClass::Refused, &error.to_string()),
-    })
+    }
 }
 
 /// Why something could not be done with one of the databases. Whether it is there, and whether one may look, is what
@@ -227,7 +146,7 @@ pub(crate) fn said(text: &str) -> ExitCode {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("{}: cannot write the output: {error}", own_name());
-            ExitCode::from(OUTPUT)
+            ExitCode::from(OUTPUT_FAILED)
         }
         _ => ExitCode::SUCCESS,
     }
@@ -246,8 +165,7 @@ pub(crate) fn document(answer: &impl Serialize, failure: Option<ErrorClass>) -> 
     }
 }
 
-fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
-    let wanted = Wanted { from: arguments.from, to: arguments.to, json: arguments.json };
+fn db_events(wanted: Wanted, paths: &Paths) -> ExitCode {
     let mut out = BufWriter::new(std::io::stdout().lock());
     match recorded::print(&paths.events(), wanted, &mut out) {
         Ok(()) => ExitCode::SUCCESS,
@@ -255,7 +173,7 @@ fn db_events(arguments: &Arguments, paths: &Paths) -> ExitCode {
         Err(PrintError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error @ PrintError::Output(_)) => {
             eprintln!("{}: {error}", own_name());
-            ExitCode::from(OUTPUT)
+            ExitCode::from(OUTPUT_FAILED)
         }
         Err(error) => about_file(&paths.events(), &error.to_string()),
     }
@@ -287,9 +205,8 @@ fn db_check(paths: &Paths, json: bool) -> ExitCode {
 
 /// Local times are those of `cluster.timezone`. The zone of a process is fixed when it starts, by its
 /// environment: so the daemon starts itself once more where that says something else.
-fn enter_zone(arguments: &Arguments, paths: &Paths) -> Result<(), String> {
+fn enter_zone(file: &Path) -> Result<(), String> {
     // What is wrong with the file, a zone that is not there too, is said when it is read in earnest.
-    let file = arguments.config.as_deref().unwrap_or(&paths.config);
     let zone = config::load(file).ok().and_then(|loaded| loaded.config.cluster.timezone);
     let Some(zone) = zone.filter(|zone| std::env::var("TZ").as_ref() != Ok(zone)) else { return Ok(()) };
     let own = std::env::current_exe().map_err(|e| format!("cannot find its own program: {e}"))?;
@@ -297,7 +214,7 @@ fn enter_zone(arguments: &Arguments, paths: &Paths) -> Result<(), String> {
     Err(format!("cannot start itself in the time zone {zone}: {error}"))
 }
 
-fn serve(arguments: Arguments, paths: Paths) -> ExitCode {
+fn serve(config_file: Option<PathBuf>, cards: bool, paths: Paths) -> ExitCode {
     let axrun = match std::env::current_exe() {
         Ok(own) => own.with_file_name("axrun"),
         Err(error) => return fail(ErrorClass::Unavailable, &format!("cannot find its own program: {error}")),
@@ -306,15 +223,15 @@ fn serve(arguments: Arguments, paths: Paths) -> ExitCode {
         let why = format!("the supervisor is missing: {} (it is installed beside axd)", axrun.display());
         return fail(ErrorClass::Unavailable, &why);
     }
-    if let Err(why) = enter_zone(&arguments, &paths) {
+    if let Err(why) = enter_zone(config_file.as_deref().unwrap_or(&paths.config)) {
         return fail(ErrorClass::Config, &why);
     }
     let places = (paths.socket(), paths.log.clone());
     let setup = Setup {
         paths,
-        config_file: arguments.config,
+        config_file,
         axrun,
-        cards: !arguments.no_cards,
+        cards,
         log_to_stderr: std::env::var_os("JOURNAL_STREAM").is_some() || std::io::stderr().is_terminal(),
     };
     let engine = match Engine::start(setup) {

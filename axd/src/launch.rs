@@ -203,7 +203,6 @@ impl Plan<'_> {
         Assignment {
             v: FORMAT,
             attempt: self.attempt,
-            term: 0,
             node_epoch: self.node_epoch,
             user: self.person.record(),
             args: details.args.clone(),
@@ -220,7 +219,9 @@ impl Plan<'_> {
             ending: Ending {
                 limit: self.limit,
                 warn: details.spec.policy.signal,
-                kill_wait: details.spec.policy.grace.unwrap_or(policy.kill_wait),
+                // It was accepted under the rules of that time; those of now hold.
+                kill_wait: details.spec.policy.grace.unwrap_or(policy.kill_wait).min(policy.longest_grace()),
+                longest_warning: Some(policy.longest_grace()),
             },
             work_dir: self.paths.work_dir(self.attempt).to_string_lossy().into_owned(),
             spare: self.spare.clone(),
@@ -229,6 +230,13 @@ impl Plan<'_> {
             marker: ("AX_JOB_MARK".to_owned(), format!("{}/{}", self.paths.cgroup_name(), self.attempt)),
             card_limits,
         }
+    }
+
+    /// Nobody knows how programs number what they find behind a fence with gaps. Where there is none they find one part of
+    /// divided cards, before or in place of whole ones.
+    fn numbers_mislead(&self, fence: &Fence) -> bool {
+        let divided = self.cards.iter().any(|card| card.hardware.mig.is_some());
+        fence.has_gaps() || (divided && !fence.is_whole())
     }
 
     fn job_environment(&self, fence: &Fence) -> Result<Environment, TooLarge> {
@@ -252,8 +260,7 @@ impl Plan<'_> {
             ram: self.allocation.ram,
             cards: JobCards {
                 held: &held,
-                // Behind a fence with gaps nobody knows how programs number what they find.
-                naming: if fence.has_gaps() { Naming::Uuid } else { resources.gpu_visible },
+                naming: if self.numbers_mislead(fence) { Naming::Uuid } else { resources.gpu_visible },
                 fenced: fence.is_whole(),
                 mps: mps.as_deref(),
             },

@@ -28,6 +28,8 @@ fn end_if_ours(parents: &[String], left: &Leftover) -> Result<bool, SysError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ax_core::id::AttemptName;
+    use ax_sys::cgroup::{Base, Hierarchy, JobGroup, Limits, Place};
 
     #[test]
     fn strangers_are_not_touched_whatever_is_said_of_them() {
@@ -47,5 +49,40 @@ mod tests {
         stranger.wait().unwrap();
         assert!(lives, "{ended:?}");
         assert!(ended.iter().all(|ended| !matches!(ended, Ok(true))), "{ended:?}");
+    }
+
+    /// In the very group, but begun at another time: the number was given again.
+    #[test]
+    fn who_has_the_number_of_a_left_over_is_not_it_as_root() {
+        let hierarchy = Hierarchy::detect().unwrap();
+        let name = format!("ax-test-{}", ax_sys::random::name().unwrap());
+        let place = Place::new(Base::Root, name).unwrap();
+        if ax_sys::credentials::own().0 != 0 || !place.is_usable(&hierarchy) {
+            eprintln!("skipped: needs root and control groups");
+            return;
+        }
+        place.prepare(&hierarchy).unwrap();
+        let attempt: AttemptName = "ax-2026-0007.3".parse().unwrap();
+        let group = JobGroup::create(&hierarchy, &place, &attempt.to_string(), &Limits::default()).unwrap();
+        let record = group.to_record();
+        let parents: Vec<String> =
+            record.iter().map(|line| line.strip_suffix(&format!("/{attempt}")).unwrap().to_owned()).collect();
+        let mut process = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        for line in &record {
+            let (_, folder) = line.split_once(':').unwrap();
+            std::fs::write(format!("{folder}/cgroup.procs"), process.id().to_string()).unwrap();
+        }
+        let pid = i32::try_from(process.id()).unwrap();
+        let start_ticks = ProcessIdentity::read(pid).unwrap().unwrap().start_ticks;
+        let left = Leftover { pid, start_ticks, attempt, card: "GPU-a".to_owned() };
+        let reused = end(&parents, &Leftover { start_ticks: start_ticks + 1, ..left.clone() });
+        let lives = process.try_wait().unwrap().is_none();
+        let itself = end(&parents, &left);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let gone = group.kill_until_empty(std::time::Duration::from_secs(10));
+        let removed = group.remove();
+        place.clear(&hierarchy);
+        assert_eq!((reused, lives, itself), (Ok(false), true, Ok(true)), "{gone:?} {removed:?}");
     }
 }

@@ -19,6 +19,7 @@ mod launcher;
 mod leftover;
 mod local;
 mod log;
+mod mode;
 mod mps;
 mod people;
 mod ready;

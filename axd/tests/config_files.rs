@@ -169,6 +169,13 @@ fn the_file_itself_is_looked_at() {
     assert_eq!(said, ["c: warning: others than its owner may write it (mode 0666); chmod go-w"]);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(load(&path).unwrap().warnings, []);
+    if std::os::unix::fs::MetadataExt::uid(&fs::metadata(&path).unwrap()) == 0 {
+        // It names what root runs: whoever may write it would be root.
+        std::os::unix::fs::chown(&path, Some(1), None).unwrap();
+        let refused = lines(Path::new("c"), &load(&path).unwrap_err());
+        assert_eq!(refused, ["c: its owner is user 1, who so decides what the daemon does; give it to root"]);
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    }
     fs::write(&path, " ".repeat((1 << 20) + 1)).unwrap();
     assert_eq!(lines(Path::new("c"), &load(&path).unwrap_err()), ["c: it is longer than 1024 KiB"]);
     assert_eq!(lines(Path::new("c"), &load(&dir).unwrap_err()), ["c: it is not a regular file"]);

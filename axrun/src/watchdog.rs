@@ -1,11 +1,10 @@
 //! The guard's watchdog: ends what no living supervisor looks after.
 //!
-//! It goes by leases alone. A lease that is there and not held says that its supervisor is dead: whatever is left in
-//! the groups that its `started` record names is killed. A supervisor writes that record before it forks, so an
-//! attempt without one has no processes. A child that was just forked when its supervisor died can still be on its
-//! way into the groups, though the kernel kills it too: so a free lease is looked at a few times before it is
-//! left alone. Leases and records stay: axd settles them. It touches nothing but the run folder (in memory) and the
-//! groups, never a file system of others. With no lease there it sleeps without waking.
+//! A lease that is there and not held says that its supervisor is dead: whatever is left in the groups that its `started`
+//! record names is killed. One that is held is trusted until all should long be over by that record: then its groups are
+//! killed, too. Without a record there are no processes, but a child that was forked just before its supervisor died may be
+//! on its way into the groups: so a free lease is looked at a few times before it is left alone. Leases and records stay:
+//! axd settles them. It touches only the run folder (in memory) and the groups, and sleeps while there is no lease.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -66,7 +65,7 @@ pub(crate) fn run(folder: &Path, if_taken: IfTaken) -> std::result::Result<(), F
     let signals = protect().map_err(Failure::system)?;
     let leases = run.create_dirs("leases", 0o700).map_err(Failure::system)?;
     let attempts = run.create_dirs("attempts", 0o700).map_err(Failure::system)?;
-    // The supervisors' children read it before they start anything.
+    // The supervisors' children read it before they start anything, so it has to be there.
     let _fence = FenceWriter::open(&run, "guard").map_err(Failure::system)?;
     let mut watchdog = Watchdog { leases, attempts, known: HashMap::new() };
     watchdog.watch(&signals).map_err(Failure::system)

@@ -325,7 +325,7 @@ fn inside_a_job_it_is_the_command_as_root() {
 
 #[test]
 fn a_supervisor_without_its_folder_is_wrong_usage() {
-    for words in [&["--supervise"][..], &["--watchdog", "a", "b"]] {
+    for words in [&["--supervise"][..], &["--watchdog", "a", "b"], &["--starter"], &["--starter", "a", "b"]] {
         let output = Command::new(env!("CARGO_BIN_EXE_axrun")).args(words).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
     }

@@ -3,8 +3,10 @@
 //! of it is left.
 
 use std::fmt::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::cluster::{
     Cluster, Ran, as_root, command_line, groups, mounts_below, processes, signal, wait_for,
@@ -12,7 +14,10 @@ use crate::cluster::{
 use crate::fake_cards::FakeCards;
 
 const CARD: &str = "driver 580.1\ncard GPU-aaaa name=NVIDIA_H200 minor=7 pci=00000000:3B:00.0 memory=143771 \
-    reserved=600 temp=34 power=61000 load=0 ecc=0 rows=0,0,0,0\n";
+    reserved=600 temp=34 power=61000 load=0 ecc=0 rows=0,0,0,0";
+
+/// A card that is divided.
+const PARTS: &str = "mig=on\nmig MIG-1 parent=GPU-aaaa gi=1 ci=0 profile=1g.18gb slices=1 memory=16384";
 
 /// What can never be proved by the check, whatever is there.
 const NEVER: [&str; 3] = ["MIG: ", "several cards in one job", "Xids and memory errors of the hardware"];
@@ -22,13 +27,17 @@ struct Machine {
     tool: bool,
     torch: bool,
     mps: bool,
-    pids: bool,
+    /// What the driver does not say of processes: their `STANDIN_PIDS`.
+    silence: &'static str,
+    /// More of the card.
+    card: &'static str,
     /// Mounts in its own name space.
     mounts: &'static str,
     settings: &'static str,
 }
 
-const WHOLE: Machine = Machine { tool: true, torch: true, mps: true, pids: true, mounts: "", settings: "" };
+const WHOLE: Machine =
+    Machine { tool: true, torch: true, mps: true, silence: "", card: "", mounts: "", settings: "" };
 
 /// A machine with the check on it.
 struct World {
@@ -40,7 +49,7 @@ struct World {
 impl World {
     fn new(machine: Machine) -> World {
         let cluster = Cluster::stopped("");
-        let fake = FakeCards::new(&cluster, CARD);
+        let fake = FakeCards::new(&cluster, &format!("{CARD} {}\n", machine.card));
         let settings = format!("resources:\n  gpu_sample: 100ms\n{}", machine.settings);
         std::fs::write(cluster.root.join("settings"), settings).unwrap();
         std::fs::write(cluster.root.join("devices"), "Character devices:\n195 nvidia\n").unwrap();
@@ -76,8 +85,8 @@ impl World {
         if machine.torch {
             command.env("PYTHONPATH", standin(""));
         }
-        if !machine.pids {
-            command.env("STANDIN_PIDS", "hidden");
+        if !machine.silence.is_empty() {
+            command.env("STANDIN_PIDS", machine.silence);
         }
         command
     }
@@ -88,7 +97,7 @@ impl World {
     }
 
     fn run(&self, command: &mut Command) -> Ran {
-        let mut hide = (!self.machine.pids).then(|| {
+        let mut hide = (!self.machine.silence.is_empty()).then(|| {
             Command::new(standin("hide")).env("STANDIN_SCRIPT", self.fake.script()).spawn().unwrap()
         });
         let ran = crate::cluster::ran(command.output().unwrap());
@@ -106,7 +115,7 @@ impl World {
         let left: Vec<String> = std::fs::read_dir(&self.cluster.root)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name.starts_with("ax-gpu-check"))
+            .filter(|name| name.starts_with("axg."))
             .collect();
         assert_eq!(left, Vec::<String>::new());
         let running =
@@ -184,7 +193,14 @@ fn what_lacks_costs_the_rows_that_need_it_and_fails_none_slow_as_root() {
     let machines = [
         ("no PyTorch", Machine { torch: false, ..WHOLE }, 7, "has no PyTorch that sees a card"),
         ("no tool", Machine { tool: false, mps: false, ..WHOLE }, 1, "no nvidia-smi"),
-        ("no pids", Machine { pids: false, mps: false, ..WHOLE }, 11, "which process has memory"),
+        ("no pids", Machine { silence: "hidden", mps: false, ..WHOLE }, 10, "which process has memory"),
+        (
+            "no sizes",
+            Machine { silence: "bare", mps: false, ..WHOLE },
+            10,
+            "which process has memory, or how much",
+        ),
+        ("parts", Machine { card: PARTS, ..WHOLE }, 1, "the card is divided (MIG)"),
         ("no groups", Machine { mounts: no_groups, ..WHOLE }, 10, "no control groups"),
     ];
     std::thread::scope(|scope| {
@@ -219,13 +235,35 @@ fn a_driver_that_hangs_costs_rows_and_no_more_than_the_time_that_there_is_slow_a
     }
     let world = World::new(WHOLE);
     let mut command = world.command(&[&check(), &programs()]);
+    let began = Instant::now();
     let child = started(command.env("LIMIT", "25"));
     wait_for("the daemon to start", || !groups_of(&world).is_empty());
     std::fs::write(world.path("hang"), "").unwrap();
     let ran = crate::cluster::ran(child.wait_with_output().unwrap());
     all_rows(&ran);
     assert!(rows(&ran).iter().any(|(_, row)| row.contains("no time left")), "{ran:?}");
+    // With its own limit, 360, it is over before eight minutes are.
+    assert!(began.elapsed() < Duration::from_secs(25 + 480 - 360), "{:?}", began.elapsed());
     world.nothing_is_left();
+}
+
+/// As on a machine with an older library of C, where the loader says so.
+#[test]
+fn programs_that_do_not_run_there_are_no_row_that_failed_as_root() {
+    if !as_root() {
+        return;
+    }
+    let world = World::new(WHOLE);
+    let carried = world.path("carried");
+    std::fs::create_dir(&carried).unwrap();
+    for program in ["axd", "axrun", "axctl", "ax", "axbatch"] {
+        let file = carried.join(program);
+        std::fs::write(&file, "#!/bin/sh\necho 'version `GLIBC_2.34` not found' >&2; exit 1\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let ran = world.run(&mut world.command(&[&check(), carried.to_str().unwrap()]));
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+    assert!(ran.err.contains("axd does not run on this machine: version `GLIBC_2.34` not found"), "{ran:?}");
 }
 
 #[test]
@@ -258,5 +296,5 @@ fn started(command: &mut Command) -> Child {
 /// The control groups of the check's own daemon.
 fn groups_of(world: &World) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(&world.cluster.root).unwrap().flatten().map(|entry| entry.path());
-    entries.flat_map(|path| groups(&path.join("root/run/ax"))).collect()
+    entries.flat_map(|path| groups(&path.join("r/run/ax"))).collect()
 }

@@ -216,22 +216,12 @@ fn as_root_a_job_opens_the_cards_that_it_was_given_and_finds_them_numbered_from_
 }
 
 #[test]
-fn as_root_parts_of_a_card_are_fenced_off_from_each_other_and_named_by_uuid() {
-    if !as_root() {
-        return;
-    }
-    for (resources, fenced) in [("", true), (", gpu_visible: uuid", true), (", gpu_fence: off", false)] {
-        parts_are_fenced_off(&World::of(PARTS, resources, ""), fenced, resources);
-    }
-}
-
-#[test]
 fn as_root_by_control_groups_of_version_1_alone_cards_and_parts_are_fenced_off_the_same() {
     if !as_root() {
         return;
     }
     let Some(world) = World::legacy(PARTS, "") else { return };
-    parts_are_fenced_off(&world, true, "");
+    masks(&world, "index", "require");
     // No program of the kernel's could do it: there is no unified tree.
     let look = "#!/bin/sh\nls /sys/fs/cgroup/unified 2>/dev/null | wc -l\n";
     world.cluster.ends(ALICE, &["-c", "1", "--ram=10", "-o", "unified"], look);
@@ -247,24 +237,47 @@ fn as_root_by_control_groups_of_version_1_alone_cards_and_parts_are_fenced_off_t
     opened(&world.seen(&[]), "dri3 uvm");
 }
 
-fn parts_are_fenced_off(world: &World, fenced: bool, resources: &str) {
-    for (kind, uuid, files) in [
-        ("mig-1g.10gb", "MIG-1", "cap12 cap13 dri1 dri3 nvidia1 nvidiactl uvm"),
-        ("mig-2g.20gb", "MIG-2", "cap21 cap22 dri1 dri3 nvidia1 nvidiactl uvm"),
-    ] {
-        let seen = world.seen(&["-G", &format!("{kind}:1")]);
-        opened(&seen, if fenced { files } else { EVERYTHING });
-        for name in ["cuda", "uuids", "containers"] {
-            assert_eq!(seen[name], uuid, "{name} with {resources:?}");
+/// Every kind of holding with every way to tell it: whole cards, slices, parts, slices of parts and both together, by number
+/// and by UUID, with the fence and without.
+#[test]
+fn as_root_masks_and_fence_say_the_same_of_whole_cards_slices_and_parts() {
+    if !as_root() {
+        return;
+    }
+    let world = World::of(PARTS, "", "");
+    let config = fs::read_to_string(world.cluster.root.join("etc/ax/config.yaml")).unwrap();
+    for naming in ["index", "uuid"] {
+        for fence in ["require", "off"] {
+            let set = format!(", gpu_visible: {naming}, gpu_fence: {fence}}}");
+            world.cluster.configure(&config.replace('}', &set));
+            world.cluster.ok(ROOT, "ax", &["reload"]);
+            masks(&world, naming, fence);
         }
     }
-    let all = world.seen(&["-G", "3"]);
-    let files = "cap12 cap13 cap21 cap22 dri1 dri2 dri3 nvidia0 nvidia1 nvidiactl uvm";
-    opened(&all, if fenced { files } else { EVERYTHING });
-    let mut uuids: Vec<&str> = all["cuda"].split(',').collect();
-    uuids.sort_unstable();
-    assert_eq!(uuids, ["GPU-bbbb", "MIG-1", "MIG-2"], "numbers and names don't mix");
-    opened(&world.seen(&[]), if fenced { "dri3" } else { EVERYTHING });
+}
+
+fn masks(world: &World, naming: &str, fence: &str) {
+    const PART: &str = "cap12 cap13 dri1 dri3 nvidia1 nvidiactl uvm";
+    const WHOLE: &str = "dri2 dri3 nvidia0 nvidiactl uvm";
+    const ALL: &str = "cap12 cap13 cap21 cap22 dri1 dri2 dri3 nvidia0 nvidia1 nvidiactl uvm";
+    for (options, uuids, files) in [
+        (&[][..], "", "dri3"),
+        (&["-G", "a100:1"], "GPU-bbbb", WHOLE),
+        (&["-G", "a100:1", "--mem=20"], "GPU-bbbb", WHOLE),
+        (&["-G", "mig-1g.10gb:1"], "MIG-1", PART),
+        (&["-G", "mig-2g.20gb:1"], "MIG-2", "cap21 cap22 dri1 dri3 nvidia1 nvidiactl uvm"),
+        (&["-G", "mig-1g.10gb:1", "--mem=5"], "MIG-1", PART),
+        (&["-G", "3"], "GPU-bbbb,MIG-1,MIG-2", ALL),
+        (&["-G", "3", "--mem=5"], "GPU-bbbb,MIG-1,MIG-2", ALL),
+    ] {
+        let seen = world.seen(options);
+        opened(&seen, if fence == "require" { files } else { EVERYTHING });
+        let what = format!("{options:?} by {naming} with the fence {fence}");
+        let number = naming == "index" && fence == "require" && uuids == "GPU-bbbb";
+        assert_eq!(seen["cuda"], if number { "0" } else { uuids }, "{what}");
+        assert_eq!(seen["uuids"], uuids, "{what}");
+        assert_eq!(seen["containers"], if uuids.is_empty() { "void" } else { uuids }, "{what}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::cards::with_cards;
-use crate::cluster::{ALICE, BOB, Cluster, as_root, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, wait_for};
 use crate::fake_cards::FakeCards;
 
 /// Three cards of 80 GB of which the outer ones are linked, on two NUMA nodes.
@@ -109,6 +109,25 @@ fn the_cpus_of_a_job_are_near_its_cards_as_root() {
     }
     assert!(near.iter().any(|(uuid, _)| uuid == "GPU-bbbb"), "the second is where a CPU is near: {near:?}");
     cluster.write(ALICE, "go", "");
+    // Nothing links them any more: who wants two has those of one NUMA node.
+    fake.set(
+        &LINKED
+            .lines()
+            .filter(|line| !line.starts_with("link"))
+            .map(|line| format!("{line}\n"))
+            .collect::<String>(),
+    );
+    cluster.ok(ROOT, "ax", &["reload"]);
+    let cards = || crate::cards::cards(&cluster);
+    wait_for("all to be free and unlinked", || {
+        cards()
+            .iter()
+            .all(|card| card["jobs"] == serde_json::json!([]) && card["hardware"].get("links").is_none())
+    });
+    let numa: Vec<_> = cards().iter().map(|card| card["hardware"]["numa"].as_u64()).collect();
+    assert_eq!(numa, [Some(1), Some(0), Some(1)]);
+    let two = cluster.submit(ALICE, &["-c", "1", "--ram=20M", "--gpus=2"], TELLS);
+    assert_eq!(cluster.wait_over(&two)["gpu_uuids"], serde_json::json!(["GPU-aaaa", "GPU-cccc"]));
 }
 
 #[test]
@@ -177,6 +196,15 @@ fn frameworks_are_told_of_a_slice_and_what_a_submitter_has_set_stays_as_root() {
     };
     let plain = submit(&[], &[]);
     assert_eq!((plain["AX_GPU_ENFORCE"].as_str(), plain["AX_GPU_POOL_MB"].as_str()), ("env", "37634"));
+    let status = |set: &[&str]| {
+        let slice = ["--gpus=1", "--mem=10", "-c1", "--ram=20M"];
+        let job = cluster.submit(ALICE, &[&slice, set].concat(), TELLS);
+        (heard(&cluster, &job)["AX_GPU_ENFORCE"].clone(), cluster.ok(ALICE, "ax", &["status", &job]))
+    };
+    for (set, rung) in [(&[][..], "env"), (&["--gpu-mem-hints=none"], "watch")] {
+        let (told, shown) = status(set);
+        assert!(told == rung && shown.contains(&format!("held to its slices by: {rung}")), "{told}: {shown}");
+    }
     assert_eq!(
         plain["PYTORCH_CUDA_ALLOC_CONF"], "expandable_segments:True",
         "no key that an older one refuses"

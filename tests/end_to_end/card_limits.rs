@@ -77,12 +77,15 @@ fn slices_are_limited_before_they_run_and_freed_before_their_group_goes_as_root(
     let Some((mut cluster, fake)) = unified(TWO, "") else { return };
     cluster.start();
     let state = fake.script().with_added_extension("state");
-    let script = format!("#!/bin/sh\ncat {} > seen\n", state.display());
+    let script = format!("#!/bin/sh\ncat {} > seen\necho $AX_GPU_ENFORCE > rung\n", state.display());
     let job = cluster.submit(ALICE, &["--gpus", "2", "--mem", "20G"], &script);
     cluster.wait_state(&job, &["SUCCEEDED"]);
     wait_for("its group to go", || group_of(&cluster, &job).is_none());
     let expected = [set("GPU-aaaa"), set("GPU-bbbb"), cleared("GPU-aaaa"), cleared("GPU-bbbb")];
     assert_eq!(calls(&fake), expected);
+    assert_eq!(cluster.read(ALICE, "rung"), "driver\n");
+    assert!(cluster.ok(ALICE, "ax", &["status", &job]).contains("held to its slices by: driver"));
+    assert_eq!(crate::cards::card(&cluster, "GPU-aaaa")["limit"], "driver");
     let seen = cluster.read(ALICE, "seen");
     assert_eq!(seen.lines().filter(|line| line.contains(&job)).count(), 2, "{seen}");
     assert!(seen.contains(" /sys/fs/cgroup/ax-"), "by its whole path: {seen}");
@@ -276,6 +279,39 @@ fn a_group_that_can_t_be_freed_stays_until_it_can_as_root() {
     assert!(group_of(&cluster, &job).is_some());
     fake.set(TWO);
     wait_for("its group to go", || group_of(&cluster, &job).is_none());
+    assert_eq!(kept(&fake), "");
+}
+
+/// Each of these calls has ten seconds, at the start of a job, too. One job for each of the two calls of that process.
+#[test]
+fn a_driver_that_hangs_as_limits_are_set_costs_an_attempt_and_nobody_else_slow_as_root() {
+    let Some((mut cluster, fake)) = unified(TWO, "resources: {cpus: 4}\n") else { return };
+    cluster.start();
+    fake.add("hang nvmlDeviceSetMemoryLimits_v1 GPU-aaaa\nhang nvmlDeviceGetHandleByUUID GPU-bbbb");
+    let slice = ["--gpus=1", "--mem=50G", "-c1", "--ram=50M", "--no-requeue"];
+    let script = "#!/bin/sh\necho $AX_GPU_UUIDS $AX_ATTEMPT $AX_GPU_ENFORCE >> ran\n";
+    let jobs = [0, 1].map(|_| cluster.submit(ALICE, &slice, script));
+    let library = fake.library.display().to_string();
+    let asked = |deed: &str| {
+        let lines = crate::cluster::processes().map(crate::cluster::command_line);
+        lines.filter(|line| line.contains(&format!("--nvml-limit {deed}")) && line.contains(&library)).count()
+    };
+    wait_for("the driver to be asked for both", || asked("set") == 2);
+    let plain = cluster.submit(ALICE, &["-c1", "--ram=50M"], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&plain)["state"], "SUCCEEDED");
+    assert_eq!((asked("set"), cluster.read(ALICE, "ran").as_str()), (2, ""), "it waited for neither");
+    wait_for("half of it to be taken away", || asked("clear") > 0);
+    fake.set(TWO);
+    for job in &jobs {
+        assert_eq!(cluster.wait_over(job)["state"], "SUCCEEDED");
+        let told = cluster.job(job).to_string();
+        assert!(told.contains("did not end within") && told.contains("held to its slices by: env"), "{told}");
+        wait_for("its group to go", || group_of(&cluster, job).is_none());
+    }
+    let ran = cluster.read(ALICE, "ran");
+    let mut lines: Vec<&str> = ran.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["GPU-aaaa 2 env", "GPU-bbbb 2 env"]);
     assert_eq!(kept(&fake), "");
 }
 

@@ -194,6 +194,8 @@ fn a_card_under_mps_is_one_user_s_and_who_waits_hears_whose_as_root() {
     let alice = world.runs(ALICE, "a");
     let bob = world.runs(BOB, "b");
     assert_eq!(world.starts(), ["1 GPU-aaaa", "2 GPU-bbbb"]);
+    assert!(cluster.ok(ALICE, "ax", &["status", &alice]).contains("held to its slices by: mps"));
+    assert_eq!(card(cluster, "GPU-aaaa")["limit"], "mps");
     let third = world.submit(ROOT, "#!/bin/sh\n");
     let plain = cluster.submit(ALICE, &["-c", "1", "--gpus", "1", "--mem", "20G"], "#!/bin/sh\n");
     for job in [&third, &plain] {
@@ -237,7 +239,7 @@ fn whoever_dies_no_daemon_of_an_ended_job_is_left_and_none_that_is_used_is_ended
 #[test]
 fn where_no_daemon_can_be_started_the_job_does_without_and_others_do_not_as_root() {
     let fails = "[ $(id -u) != 1 ] || { echo 'no such device' >&2; exit 1; }";
-    let Some(world) = World::new(fails, USUAL) else { return };
+    let Some(mut world) = World::new(fails, USUAL) else { return };
     let cluster = &world.cluster;
     let job = world
         .submit(ALICE, "#!/bin/sh\nenv | grep ^AX_GPU_ENFORCE= >seen; env | grep CUDA_MPS >>seen; true\n");
@@ -255,6 +257,18 @@ fn where_no_daemon_can_be_started_the_job_does_without_and_others_do_not_as_root
     cluster.wait_state(&again, &["SUCCEEDED"]);
     let tries = world.starts().iter().filter(|line| line.starts_with("1 ")).count();
     assert!(tries > 1, "tried again after a reload: {:?}", world.starts());
+    // Nor where the names of its sockets would be too long, and nothing is begun there.
+    world.cluster.stop();
+    world.fake.set(
+        &TWO.replace("GPU-aaaa", &format!("GPU-{}", "a".repeat(75)))
+            .replace("GPU-bbbb", &format!("GPU-{}", "b".repeat(75))),
+    );
+    world.cluster.start();
+    let tried = world.starts().len();
+    let far = world.submit(BOB, "#!/bin/sh\ntrue\n");
+    world.cluster.wait_state(&far, &["SUCCEEDED"]);
+    let told = world.cluster.job(&far).to_string();
+    assert!(told.contains("the name of a socket has") && world.starts().len() == tried, "{told}");
 }
 
 #[test]

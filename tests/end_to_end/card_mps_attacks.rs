@@ -6,7 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::card_mps::{USUAL, World};
-use crate::cluster::{ALICE, BOB, mounts_below, signal, supervisor_of, unmount_below, wait_for};
+use crate::cluster::{
+    ALICE, BOB, command_line, mounts_below, processes, signal, supervisor_of, unmount_below, wait_for,
+};
+use crate::leased::Leased;
 use crate::never::Never;
 
 /// As in most containers.
@@ -178,4 +181,33 @@ fn whoever_lets_root_look_at_what_never_answers_holds_nobody_up_as_root() {
         world.ends(&other, ALICE, "a");
         wait_for("all to be gone", || world.is_clean());
     }
+}
+
+/// The child that becomes the control program is its user's before it does: who keeps it there keeps the card from nobody.
+#[test]
+fn who_is_kept_on_the_way_to_the_control_program_has_no_lock_and_goes_with_its_parent_as_root() {
+    let Some(world) = World::new("", USUAL) else { return };
+    let cluster = &world.cluster;
+    let lease = Leased::new(&world.folder.join("nvidia-cuda-mps-control"));
+    let job = world.submit(ALICE, "#!/bin/sh\ntrue\n");
+    wait_for("its exec to wait", || lease.is_wanted());
+    let own = cluster.root.display().to_string();
+    let starts = |pid: &u32| {
+        let line = command_line(*pid);
+        line.contains("--mps start") && line.contains(&own)
+    };
+    // Both go by that name until the child has executed.
+    let parent =
+        processes().find(|pid| starts(pid) && processes().any(|other| parent_of(other) == Some(*pid)));
+    signal(parent.unwrap(), "KILL");
+    wait_for("it to be gone, and what it held", || !processes().any(|pid| starts(&pid)) && world.is_clean());
+    assert!(lease.is_wanted(), "only as the kernel took the lease away");
+    drop(lease);
+    // Where there was no daemon for her she does without.
+    cluster.wait_state(&job, &["SUCCEEDED"]);
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }

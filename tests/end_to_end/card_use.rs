@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::cards::{card, cards, declared, with_cards};
-use crate::cluster::{ALICE, Cluster, ROOT, User, as_root, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, wait_for};
 use crate::fake_cards::{FakeCards, TWO};
 
 /// One card of 80 GB, to the byte as it is asked for.
@@ -79,9 +79,40 @@ fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
     assert!(why.contains(&start), "{why}");
     let (_, resource) = ax(&cluster, ALICE, &["resource", "--long"]);
     assert!(resource.contains(&format!("21 GB held by pid {own} ")), "{resource}");
-    // What is known of it outlives the daemon: nothing starts before the card is looked at again.
+    let shown = || ax(&cluster, ALICE, &["resource"]).1;
+    let held = format!("given to nobody: 21 GB held by pid {own} ");
+    assert!(shown().contains(&held) && shown().contains("free: 0 whole cards\n"), "{}", shown());
+    if as_root() {
+        // Who they are is nobody's business where jobs are private, but an administrator's.
+        let config = std::fs::read_to_string(cluster.root.join("etc/ax/config.yaml")).unwrap();
+        cluster.configure(&format!("{config}cluster:\n  private_jobs: true\n"));
+        cluster.ok(ROOT, "ax", &["reload"]);
+        let private = shown();
+        assert!(private.contains("given to nobody: 21 GB held by others\n"), "{private}");
+        assert!(!private.contains(&own.to_string()), "{private}");
+        assert!(ax(&cluster, ROOT, &["resource"]).1.contains(&held));
+        cluster.configure(&config);
+        cluster.ok(ROOT, "ax", &["reload"]);
+    }
+    // Nor is one free of which nobody knows whose memory is in use there.
+    fake.set(&ONE.replace("reserved=0", "reserved=0 extra=20028"));
+    wait_for("nobody's memory", || {
+        let told = shown();
+        told.contains("given to nobody: 21 GB in use that no process accounts for")
+            && told.contains("free: 0 whole cards\n")
+    });
+    assert_eq!(cluster.state(&job), "READY");
+    let (_, node) = ax(&cluster, ALICE, &["node", "show", &host()]);
+    assert!(node.contains("0MB free, healthy; 21 GB in use that no process accounts for"), "{node}");
+    // Who holds a little of a card keeps nobody from it.
     fake.set(ONE);
+    fake.add(&format!("process {own} GPU-aaaa 100"));
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
+    wait_for("it to be free", || shown().contains("free: 1 whole card\n"));
+    assert!(shown().contains(&format!("held by pid {own} ")), "{}", shown());
+    assert_eq!(ax(&cluster, ROOT, &["node", "drain", &host(), "--why", "new disks"]).0, 0);
+    let drained = format!("given to nobody: {} is drained by root: new disks", host());
+    assert!(shown().contains(&drained) && shown().contains("free: 0 whole cards\n"), "{}", shown());
 }
 
 /// How often the memory of the card was asked for.
@@ -224,15 +255,18 @@ fn a_drained_card_stays_so_through_a_crash_until_an_administrator_resumes_it() {
     assert!(told.contains(&why), "{told:?}");
     let (_, shown) = ax(&cluster, ALICE, &["node", "show", &host]);
     assert!(shown.contains(&why) && shown.contains("drained: by root"), "{shown}");
-    // Not as long as something is wrong with it.
-    fake.add("lost GPU-aaaa");
-    let refused = |code, text: &str| {
-        wait_for("a refusal", || {
-            let (is, told) = ax(&cluster, ROOT, &resume);
-            is == code && told.contains(text)
-        });
-    };
-    refused(1, "card 0 is not clean: ");
+    // Not as long as something is wrong with it. It is looked at then, however clean it was a moment ago.
+    for trouble in ["lost GPU-aaaa\n", "hang nvmlDeviceGetTemperature GPU-aaaa\n"] {
+        let traced = format!("{TWO}trace\n");
+        fake.set(&traced);
+        wait_for("it to answer", || card(&cluster, "GPU-aaaa")["used_mb"].is_u64());
+        let before = looks(&fake);
+        wait_for("a look", || looks(&fake) > before);
+        fake.set(&format!("{traced}{trouble}"));
+        let (code, told) = ax(&cluster, ROOT, &resume);
+        let why = format!("{host} card 0 is not clean: ");
+        assert!(code == 1 && told.contains(&why), "{trouble}{told}");
+    }
     fake.set(TWO);
     wait_for("it to be resumed", || ax(&cluster, ROOT, &resume).0 == 0);
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
@@ -383,7 +417,7 @@ fn a_person_has_only_these_two_cards_and_a_queue_only_so_many() {
             )
         })
         .collect();
-    let limits = "limits:\n  - user: daemon\n    cards: [GPU-1, GPU-3]\nqueues:\n  - name: default\n  - name: few\n    max_cards: 1\n";
+    let limits = "limits:\n  - user: daemon\n    cards: [GPU-1, GPU-3]\n  - group: bin\n    cards: [GPU-0, GPU-2]\n    max_cards: 1\nqueues:\n  - name: default\n  - name: few\n    max_cards: 1\n";
     let (cluster, _fake) = with_cards(&four, &format!("{MANY}{limits}"));
     let options = ["--gpus=1", "--cpus-per-task=1", "--ram=10M"];
     let held = |job: &str| cluster.wait_state(job, &["RUNNING"])["gpu_uuids"][0].as_str().unwrap().to_owned();
@@ -412,4 +446,14 @@ fn a_person_has_only_these_two_cards_and_a_queue_only_so_many() {
     for job in own.iter().chain([&third]) {
         cluster.wait_state(job, &["SUCCEEDED"]);
     }
+    // A group, whatever other groups its people are in: of its cards, and one at a time.
+    let one = cluster.submit(BOB, &options, &until("go"));
+    let two = cluster.submit(BOB, &options, "#!/bin/sh\ntrue\n");
+    assert_eq!(held(&one), "GPU-0");
+    let told = reasons(&cluster, &two);
+    assert!(told.iter().any(|why| why.contains("group bin")), "{told:?}");
+    let (code, said) = ax(&cluster, BOB, &["submit", "--gpus=3", "true"]);
+    assert!(code != 0 && said.contains("group bin"), "{said}");
+    cluster.write(BOB, "go", "");
+    assert_eq!(cluster.wait_state(&two, &["SUCCEEDED"])["gpu_uuids"], serde_json::json!(["GPU-0"]));
 }

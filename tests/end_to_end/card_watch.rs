@@ -61,6 +61,7 @@ fn folder_of(cluster: &Cluster, id: &str) -> PathBuf {
 #[test]
 fn who_uses_more_than_their_slice_is_ended_with_numbers_and_the_neighbour_is_not_as_root() {
     let Some((cluster, fake)) = world("") else { return };
+    fake.add("trace");
     let neighbour = slice(&cluster, &holding(&fake, "18000", "done"));
     cluster.wait_state(&neighbour, &["RUNNING"]);
     let liar = slice(&cluster, &holding(&fake, "29755", "never"));
@@ -73,7 +74,20 @@ fn who_uses_more_than_their_slice_is_ended_with_numbers_and_the_neighbour_is_not
         (log.find("over_slice ").or(log.find("over_slice\"")), log.find("over_slice_ended"));
     assert!(warned.is_some() && warned < ended, "{log}");
     assert_eq!(cluster.state(&neighbour), "RUNNING");
+    // What is proposed to him for the next time is asked for as it is printed, and is enough.
+    let told = cluster.ok(ALICE, "ax", &["eff", &liar]);
+    let lines: Vec<&str> =
+        told.lines().map(str::trim_start).filter(|line| line.starts_with("#AX ")).collect();
+    assert!(lines.contains(&"#AX --gpus=1 --mem=40G"), "a quarter more than 31.2 GB: {told}");
+    let script = holding(&fake, "29755", "done").replacen('\n', &format!("\n{}\n", lines.join("\n")), 1);
+    let honest = cluster.submit(ALICE, &[], &script);
+    wait_for("it to be seen beside the neighbour", || {
+        let held = card(&cluster)["held"].clone();
+        held.as_array().unwrap().iter().any(|one| one["job"] == honest && one["used_mb"] == 29_755)
+    });
+    wait_looks(&fake, 5);
     cluster.write(ALICE, "done", "");
+    cluster.wait_state(&honest, &["SUCCEEDED"]);
     cluster.wait_state(&neighbour, &["SUCCEEDED"]);
     assert!(!cluster.log().lines().any(|l| l.contains("over_slice") && l.contains(&neighbour)), "{log}");
 }

@@ -69,3 +69,68 @@ fn one_user_does_not_fill_the_disk_as_root() {
     let database = std::fs::metadata(cluster.root.join("var/lib/ax/ax.db")).unwrap().len();
     assert!(database < 4 << 20, "{database} bytes");
 }
+
+/// How much the daemon has written, but for the room that it keeps.
+fn written(cluster: &Cluster) -> u64 {
+    let files =
+        ["var/lib/ax/ax.db", "var/lib/ax/events.db", "var/lib/ax/events.db-wal", "var/log/ax-controller.log"];
+    let length = |file: &&str| std::fs::metadata(cluster.root.join(file)).map_or(0, |meta| meta.len());
+    files.iter().map(|file| length(file)).sum()
+}
+
+/// Whatever is done to a job is written into three files, all of them root's.
+#[test]
+fn nor_with_what_is_done_to_jobs() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(LIMIT);
+    let id = cluster.submit(BOB, &["--hold", "--begin=now+30days"], "#!/bin/sh\n");
+    let why = format!("--why={}", "\u{1}".repeat(4000));
+    let act = |word: &str| cluster.run(BOB, "ax", &[word, &why, &id]);
+    // What changes nothing is not written.
+    let before = written(&cluster);
+    for _ in 0..50 {
+        assert_eq!(act("hold").out, format!("{id}: nothing changed\n"));
+    }
+    let more = written(&cluster) - before;
+    assert!(more < 20_000, "{more} bytes");
+    // What changes something has its share of the disk.
+    let refused = (0..400).find_map(|n| Some(act(["release", "hold"][n % 2])).filter(|ran| ran.code != 0));
+    let refused = refused.unwrap();
+    assert_eq!(refused.code, 75, "{refused:?}");
+    assert!(refused.err.contains("4 times policy.max_stored_per_user; try again in"), "{refused:?}");
+    let all = written(&cluster);
+    assert!(all < 12 << 20, "{all} bytes");
+    // The story is told in part, the newest of it; others submit; and who can do nothing else can cancel.
+    let status = cluster.run(BOB, "ax", &["status", "--json", &id]);
+    assert!(
+        status.out.len() < 2 << 20 && status.out.contains("released by bin"),
+        "{} bytes",
+        status.out.len()
+    );
+    cluster.submit(ALICE, &["--hold"], "#!/bin/sh\n");
+    let other = cluster.run(BOB, "axbatch", &["--hold", "job-1.sh"]);
+    assert_eq!(cluster.run(BOB, "ax", &["cancel", &id]).code, 0, "{other:?}");
+}
+
+/// Jobs that are over are stored for as long as the accounts are kept.
+#[test]
+fn nor_with_jobs_that_come_and_go() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config(LIMIT);
+    let refused = (0..40).find_map(|name| {
+        let ran = try_submit(&cluster, ALICE, name, 300_000);
+        if ran.code == 0 {
+            assert_eq!(cluster.run(ALICE, "ax", &["cancel", ran.out.trim()]).code, 0);
+        }
+        Some((name, ran)).filter(|(_, ran)| ran.code != 0)
+    });
+    let (jobs, ran) = refused.unwrap();
+    assert_eq!(ran.code, 75, "{ran:?}");
+    assert!((10..20).contains(&jobs), "{jobs}");
+    assert!(ran.err.contains("were written down of late"), "{ran:?}");
+    assert_eq!(try_submit(&cluster, BOB, 50, 300_000).code, 0);
+}

@@ -63,6 +63,21 @@ fn what_is_seen_on_a_card_is_kept_and_told_as_root() {
     assert_eq!((&seen["unused_mb"], &seen["fragmentation"]), (&json!(8_610), &json!(10)));
     assert!(seen["warning"].is_null());
     wait_for("the percentile", || card(&cluster, "GPU-aaaa")["p95_mb"] == 20_000);
+    // A line a card: owner, slice, reserved, used, percentile, load, temperature, rung, health.
+    let table = cluster.ok(
+        ALICE,
+        "ax",
+        &["resource", "-o", "index,owner,slices,reserved,used,p95,load,temp,limit,health"],
+    );
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let shown: Vec<_> = table.lines().map(words).collect();
+    assert_eq!(shown[0].join(" "), "GPU OWNER SLICES RESERVED USED P95 LOAD TEMP LIMIT HEALTH");
+    assert_eq!(shown[1].join(" "), "0 daemon 30GB 30GB 21GB 21GB 40% 51C env healthy", "{table}");
+    let all = cluster.ok(ALICE, "ax", &["resource", "--long"]);
+    assert!(
+        all.contains(" UNEXPLAINED ") && all.contains(&format!("{slice} daemon 30GB (21GB used)")),
+        "{all}"
+    );
     // Slices that hold much more than they use are said.
     let vast = cluster.submit(BOB, &["-G", "1", "--mem=50G", "-c", "1", "--ram=64M"], &holds(&fake, 100, ""));
     wait_for("the warning", || card(&cluster, "GPU-aaaa")["warning"].is_string());
@@ -72,6 +87,12 @@ fn what_is_seen_on_a_card_is_kept_and_told_as_root() {
     cluster.wait_over(&vast);
 
     wait_for("the history", || history(&cluster).iter().any(|used| *used >= 20_000.0));
+    let charts = cluster.ok(ALICE, "ax", &["resource", "--history", "2m"]);
+    assert!(charts.contains("GPU 0 ") && charts.contains(": the last 2m"), "{charts}");
+    for (label, figures) in [("memory ", "most 21"), ("load ", "now 40%, mean 40%")] {
+        let line = charts.lines().find(|line| line.trim_start().starts_with(label)).unwrap();
+        assert!(line.contains(figures), "{charts}");
+    }
     let usage = cluster.json(ALICE, &["eff", "--json", &slice]);
     assert_eq!(
         (&usage[0]["gpu_mem_held_mb"], &usage[0]["gpu_mem_peak_mb"]),

@@ -13,7 +13,7 @@
 # under a temporary root, of which nothing is left. Exit 0: no row failed; 1: some did; 2: nothing was tried.
 #
 # Variables: PYTHON: a python3 with PyTorch. NVML: the driver's library, where the loader doesn't find it. SETTINGS: a
-# file with more configuration. LIMIT: seconds for all rows (430). QUICK=1: jobs that need no time to find a card. KEEP=1:
+# file with more configuration. LIMIT: seconds for all rows (360). QUICK=1: jobs that need no time to find a card. KEEP=1:
 # the daemon's files stay.
 # shellcheck disable=SC2016,SC2034,SC2154 # what stands in single quotes is run by wait_for
 set -uo pipefail
@@ -40,10 +40,13 @@ helpers=$here/python
 [ "$(id -u)" = 0 ] || give_up "needs root"
 for program in "${programs[@]}"; do [ -x "$bin/$program" ] || give_up "no $program in $bin"; done
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/ax-gpu-check.XXXXXX") || give_up "no place for the daemon's files"
+version=$(timeout -k 1 20 "$bin/axd" --version 2>&1) || give_up "axd does not run on this machine: ${version:-it does not end}"
+
+# Short, as MPS has sockets far below it, and their names may have 107 bytes.
+work=$(mktemp -d "${TMPDIR:-/tmp}/axg.XXXXXX") || give_up "no place for the daemon's files"
 chmod 755 "$work"
-export PATH=$bin:$PATH:/usr/local/nvidia/bin:/usr/lib/wsl/lib AX_ROOT=$work/root LC_ALL=C
-deadline=$((SECONDS + ${LIMIT:-430}))
+export PATH=$bin:$PATH:/usr/local/nvidia/bin:/usr/lib/wsl/lib AX_ROOT=$work/r LC_ALL=C
+deadline=$((SECONDS + ${LIMIT:-360}))
 for name in ${!CUDA_@} ${!AX_GPU_@} PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF; do unset "$name"; done
 mkdir -p "$AX_ROOT/etc/ax" "$work/jobs"
 cp "$here/load.py" "$work/load.py"

@@ -11,10 +11,13 @@ cannot() { unproved=$((unproved + 1)); row "not provable" "here: $1"; }
 # --- time
 
 # within SECONDS COMMAND…: what it prints is in $work/out. 124: it was not over, was killed and is not waited for, as
-# what hangs in the driver can't be killed.
+# what hangs in the driver can't be killed. Nothing gets beyond the deadline.
 within() {
     local end=$((SECONDS + $1)) rc=0
     shift
+    [ "$end" -le "$deadline" ] || end=$deadline
+    : >"$work/out"
+    [ "$SECONDS" -lt "$end" ] || return 124
     # In a process group of its own.
     set -m
     "$@" >"$work/out" 2>&1 </dev/null &
@@ -66,7 +69,7 @@ try() {
     after_trouble
 }
 
-# The next row finds the card as this one did.
+# The next row finds the card as this one did, if there is one.
 after_trouble() {
     end_outsiders
     [ -z "${lacks[daemon]:-}" ] || return
@@ -77,12 +80,22 @@ after_trouble() {
 
 # --- a clean end
 
-# Processes that name our files, in their words or in their environment, as this one does not. What this itself is made of
-# does, and has ended by then.
+# Processes that name our files, in their words or in their environment, as this one does not; what this itself is made of
+# does, and has ended by then. Those words are in a process's memory, which one that hangs in the driver may keep to itself
+# for ever: then each is asked alone. Whoever is in the daemon's groups need not be asked.
 ours() {
-    local pid found
-    found=$(grep -lsaF -- "$work/" /proc/[0-9]*/cmdline /proc/[0-9]*/environ | cut -d/ -f3 | sort -u)
-    for pid in $found; do [ ! -d "/proc/$pid" ] || echo "$pid"; done
+    local pid found names=(grep -lsaF -- "$work/")
+    found=$(
+        group_folders | while read -r place; do find "$place" -name cgroup.procs -exec cat {} + 2>/dev/null; done
+        if [ ! -e "$work/alone" ]; then
+            timeout -s KILL 4 "${names[@]}" /proc/[0-9]*/cmdline /proc/[0-9]*/environ | cut -d/ -f3
+            [ "${PIPESTATUS[0]}" -lt 124 ] || : >"$work/alone"
+        fi
+        [ ! -e "$work/alone" ] || for pid in /proc/[0-9]*; do
+            timeout -s KILL 1 "${names[@]}" "$pid/cmdline" "$pid/environ"
+        done | cut -d/ -f3
+    )
+    for pid in $(sort -u <<<"$found"); do [ ! -d "/proc/$pid" ] || echo "$pid"; done
 }
 end_outsiders() {
     local pid
@@ -97,16 +110,20 @@ groups_name() {
     done
     printf 'ax-%08x' "$hash"
 }
+group_folders() { find -L /sys/fs/cgroup -maxdepth 4 -type d -name "$(groups_name)" 2>/dev/null; }
 finish() {
     local rc=$? pid='' place
     [ -z "$finished" ] || return
     finished=yes
     trap '' INT TERM HUP
+    # For the end there is time of its own.
+    deadline=$((SECONDS + 60))
     [ -z "$running" ] || kill -9 -- "-$running" 2>/dev/null
     end_outsiders
     within 12 axctl stop --jobs
     for _ in 1 2 3 4 5; do
-        pid=$(ours)
+        within 25 ours || echo "it could not be seen which processes are left" >&2
+        pid=$(cat "$work/out")
         [ -n "$pid" ] || break
         # shellcheck disable=SC2086 # one word a process
         kill -9 $pid 2>/dev/null
@@ -114,7 +131,7 @@ finish() {
     done
     [ -z "$pid" ] || echo "still there, and can't be killed: ${pid//$'\n'/ }" >&2
     awk -v at="$work/" 'index($2, at) == 1 { print $2 }' /proc/self/mounts | sort -r | while read -r place; do umount -l "$place"; done
-    find -L /sys/fs/cgroup -maxdepth 4 -type d -name "$(groups_name)" 2>/dev/null | while read -r place; do
+    group_folders | while read -r place; do
         find "$place" -depth -type d -exec rmdir {} + 2>/dev/null
     done
     if [ "$failed" != 0 ] && [ -s "$AX_ROOT/var/log/ax-controller.log" ]; then

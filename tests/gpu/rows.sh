@@ -28,6 +28,9 @@ elif [ $? = 124 ]; then
 else
     lack card "nvidia-smi: $(said)"
 fi
+if [ -z "${lacks[card]:-}" ] && within 20 smi gpu=mig.mode.current && [ "$(said)" = Enabled ]; then
+    lack card "the card is divided (MIG), and this check tries whole ones"
+fi
 if [ -z "${lacks[card]:-}" ]; then
     within 20 smi compute-apps=pid,name
     strangers=$(grep '[0-9]' "$work/out" | tr '\n' ' ')
@@ -79,12 +82,12 @@ probe_pids() {
         cat "$work/outsider.out"
         return 1
     fi
-    wait_for 3 "smi compute-apps=pid | grep -qx ' *$pid *'"
+    wait_for 3 "smi compute-apps=pid,used_memory | grep -qE '^ *$pid, *(9[0-9]{2}|[0-9]{4,}) *\$'"
 }
 if [ -z "${lacks[torch]:-}${lacks[free]:-}" ]; then
-    within 75 probe_pids || lack pids "the driver does not say which process has memory, or not by pids that there are here"
+    within 75 probe_pids || lack pids "the driver does not say which process has memory, or how much, or not by pids that there are here"
     end_outsiders
-    within 25 clean || lack free "memory of a process that has ended stays in use: $(used) MiB, at first $baseline"
+    within 25 clean || lack free "memory of a process that has ended stays in use: more than the $baseline MiB that were at first"
 fi
 
 # --- rows
@@ -262,7 +265,7 @@ bad_ends() {
         clean || return 1
     done
 }
-try "six jobs that end badly: at the end of each no process of it is on the card" 150 "free torch daemon" bad_ends
+try "six jobs that end badly: at the end of each no process of it is on the card" 150 "free torch pids daemon" bad_ends
 
 timeout_on_card() {
     local id
@@ -329,6 +332,6 @@ mps() {
 try "a queue with MPS: the server holds a slice, and is gone after it" 150 "free torch daemon mps watch groups" mps
 
 within 15 nvidia-smi -L || : >"$work/out"
-if grep -q MIG "$work/out"; then cannot "MIG: there are parts of cards; this check tries whole ones"; else cannot "MIG: ax makes no parts, and there are none"; fi
+if [[ ${lacks[card]:-} = *MIG* ]] || grep -q MIG "$work/out"; then cannot "MIG: there are parts of cards; this check tries whole ones"; else cannot "MIG: ax makes no parts, and there are none"; fi
 if [ "$(grep -c '^GPU' "$work/out")" -gt 1 ]; then cannot "several cards in one job, links, NUMA: this check tries the first card only"; else cannot "several cards in one job, links, NUMA: one card"; fi
 cannot "Xids and memory errors of the hardware, a card that falls off the bus, a driver that hangs: none can be had on purpose"

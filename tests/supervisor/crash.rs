@@ -45,13 +45,13 @@ fn death_at_any_point_of_the_supervisor_is_readable_afterwards() {
 }
 
 #[test]
-fn a_child_that_dies_before_it_begins_never_started() {
+fn a_child_that_dies_before_it_is_its_user_s_never_started() {
     let Some(mut world) = World::new() else { return };
-    for point in ["fence read", "exec"] {
+    for (point, never_started) in [("fence read", true), ("exec", false)] {
         let log = die_at(&mut world, point);
         let job = world.job("echo ran").start();
         let result = job.result();
-        assert_eq!((result.outcome, result.never_started), (Outcome::LaunchFailed, true), "{point}");
+        assert_eq!((result.outcome, result.never_started), (Outcome::LaunchFailed, never_started), "{point}");
         assert_eq!((result.exit_code, result.signal, result.started_at), (None, None, None), "{point}");
         assert_eq!(std::fs::read_to_string(&log).unwrap(), format!("{point}\n"));
         std::fs::remove_file(&log).unwrap();

@@ -7,7 +7,8 @@ use ax_core::size::Megabytes;
 use ax_core::time::Span;
 use ax_sys::signals::Signal;
 
-use crate::world::{Mount, World, eventually, is_alive, pid_in};
+use crate::leased::Leased;
+use crate::world::{Mount, USER, World, eventually, is_alive, pid_in, set_mode};
 
 fn cancel(at_once: bool) -> Request {
     Request::Terminate {
@@ -63,6 +64,22 @@ fn an_end_with_a_warning_gives_the_time_that_was_asked_for_and_no_other() {
     assert!(asked.elapsed() >= std::time::Duration::from_millis(1500), "{:?}", asked.elapsed());
     assert_eq!(world.out(), "warned\nterm\n");
     assert_eq!((result.outcome, result.message.as_deref()), (Outcome::Cancelled, Some("IDLE")));
+}
+
+#[test]
+fn a_warning_puts_an_end_off_no_longer_than_is_allowed() {
+    let Some(world) = World::new() else { return };
+    let warn = WarnSignal { batch_only: true, signal: 10, before: Span::seconds(86_400) };
+    let change = |a: &mut ax_core::record::Assignment| {
+        (a.ending.warn, a.ending.longest_warning) = (Some(warn), Some(Span(500)));
+    };
+    let mut job = world.job("trap '' USR1; echo up > up; while :; do sleep 0.05; done").with(change).start();
+    job.begun();
+    eventually("the trap", || world.home.join("up").exists());
+    let (outcome, message) = (Outcome::Cancelled, "IDLE".to_owned());
+    let request = Request::Terminate { outcome, message, at_once: false, warned: true };
+    assert_eq!(job.ask(&request), Report::Done);
+    assert_eq!(job.result().outcome, Outcome::Cancelled);
 }
 
 #[test]
@@ -264,6 +281,54 @@ fn a_launch_that_hangs_can_be_cancelled() {
     assert_eq!(job.ask(&cancel(false)), Report::Done);
     let result = job.result();
     assert_eq!((result.outcome, result.started_at), (Outcome::Cancelled, None));
+}
+
+/// exec itself waits, as for an interpreter on a dead server: a lease on it is held, which is not given back.
+#[test]
+fn an_exec_that_hangs_can_be_cancelled_and_has_its_limit() {
+    let Some(world) = World::new() else { return };
+    let interpreter = world.home.join("interpreter");
+    std::fs::copy("/bin/sh", &interpreter).unwrap();
+    set_mode(&interpreter, 0o755);
+    for limit in [None, Some(Span(300))] {
+        let lease = Leased::new(&interpreter);
+        let script = format!("#!{}\necho ran\n", interpreter.display());
+        let job = world.job(&script).with(|a| a.ending.limit = limit).start();
+        eventually("exec to wait", || lease.is_wanted());
+        if limit.is_none() {
+            let signal = job.ask(&Request::Signal { signal: 10, batch_only: false });
+            assert_eq!(signal, refused("it has not started yet"));
+            assert_eq!(job.ask(&cancel(false)), Report::Done);
+        }
+        let result = job.result();
+        let expected = if limit.is_none() { Outcome::Cancelled } else { Outcome::Timeout };
+        assert_eq!((result.outcome, result.started_at), (expected, None), "{result:?}");
+        assert!(lease.is_wanted(), "it was not waited for until the kernel takes the lease away");
+        assert_eq!(world.out(), "");
+    }
+}
+
+/// The child is its user's by the time it opens the user's files: who kills it there has not hurt the machine.
+#[test]
+fn whom_its_user_kills_on_its_way_to_exec_is_the_job_s_own_failure() {
+    let Some(world) = World::new() else { return };
+    let pipe = world.home.join("pipe");
+    let made = std::process::Command::new("mkfifo").args(["-m", "666"]).arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let job = world.job("echo ran").with(|a| a.files.input = Some(pipe.to_str().unwrap().to_owned())).start();
+    let child = || {
+        let group = job.job.world.groups(job.job.name)?;
+        let pid = group.pids().unwrap().into_iter().next()?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.contains(&format!("Uid:\t{0}\t{0}", USER)).then_some(pid)
+    };
+    eventually("the child", || child().is_some());
+    let mut kill = std::process::Command::new("kill");
+    std::os::unix::process::CommandExt::uid(&mut kill, USER);
+    assert!(kill.args(["-KILL", &child().unwrap().to_string()]).status().unwrap().success());
+    let result = job.result();
+    assert_eq!((result.outcome, result.never_started), (Outcome::LaunchFailed, false));
+    assert_eq!(result.message.as_deref(), Some("it was killed before its script began"));
 }
 
 fn refused(error: &str) -> Report {

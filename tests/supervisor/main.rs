@@ -9,6 +9,8 @@ mod cost;
 mod crash;
 mod ends;
 mod launch;
+#[path = "../end_to_end/leased.rs"]
+mod leased;
 mod limits;
 #[path = "../end_to_end/never.rs"]
 mod never;

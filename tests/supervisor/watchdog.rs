@@ -44,7 +44,7 @@ fn a_kill_after_a_raised_fence_is_a_lost_lease() {
     let Some(world) = World::new() else { return };
     let mut job = world.job("trap '' TERM; while :; do sleep 0.05; done").start();
     job.begun();
-    // As the guard does it: the fence first.
+    // Where several machines share a spool it will be done so: the fence first.
     world.fence.raise_fence(2);
     world.groups(job.job.name).unwrap().kill_all().unwrap();
     let result = job.result();

@@ -111,7 +111,6 @@ impl World {
         let assignment = Assignment {
             v: 1,
             attempt: name,
-            term: 1,
             node_epoch: 1,
             user: UserRecord {
                 uid: Uid(USER),
@@ -131,7 +130,7 @@ impl World {
             },
             limits: Limits { ram: None, cpuset: None, pids: None },
             devices: Vec::new(),
-            ending: Ending { limit: None, warn: None, kill_wait: Span::seconds(60) },
+            ending: Ending { limit: None, warn: None, kill_wait: Span::seconds(60), longest_warning: None },
             work_dir: text(self.root.join(format!("spool/jobs/001/{}/{}/work", name.job, name.epoch))),
             spare: None,
             cgroup_parents: self.parents.clone(),

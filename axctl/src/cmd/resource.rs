@@ -45,9 +45,9 @@ struct Row {
 
 const COLUMNS: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner,slices,jobs";
 const NARROW: &str = "node,index,name,mem,reserved,used,p95,load,temp,limit,health,owner";
-const LONG: &str = "node,index,name,uuid,mem,free,reserved,used,p95,unused,load,temp,power,limit,health,owner,slices,holders,note";
+const LONG: &str = "node,index,name,uuid,mem,free,reserved,used,p95,unused,unexplained,load,temp,power,limit,health,owner,slices,holders,note";
 
-static FIELDS: [Field<Row>; 20] = [
+static FIELDS: [Field<Row>; 21] = [
     left("node", "NODE", Last(6), |row, _| Cell::new(&row.card.node)),
     right("index", "GPU", |row, _| Cell::new(row.card.index.to_string())),
     left("name", "NAME", Goes, |row, _| Cell::new(short_name(&row.card.name))),
@@ -58,6 +58,7 @@ static FIELDS: [Field<Row>; 20] = [
     right("used", "USED", |row, _| Cell::maybe(row.card.used_mb.map(card_memory))),
     right("p95", "P95", |row, _| Cell::maybe(row.card.p95_mb.map(card_memory))),
     right("unused", "UNUSED", |row, _| Cell::maybe(row.card.unused_mb.map(card_memory))),
+    right("unexplained", "UNEXPLAINED", |row, _| Cell::maybe(row.card.unexplained_mb.map(card_memory))),
     right("load", "LOAD", |row, _| Cell::maybe(row.card.load.map(|load| format!("{load}%")))),
     right("temp", "TEMP", |row, _| Cell::maybe(row.card.temperature.map(|degrees| format!("{degrees}C")))),
     right("power", "POWER", |row, _| {
@@ -120,7 +121,9 @@ impl Arguments {
         // Who wants a line to be a card and nothing else says so.
         let bare = self.noheader || self.format.is_some();
         let note = |row: &Row| {
-            let holders = Some(row.holders.clone()).filter(|holders| narrow && holders != "-");
+            // The remarks name the strangers that matter.
+            let strangers = if row.card.withheld.is_some() { &[][..] } else { &row.card.foreign };
+            let holders = in_words(&row.card, strangers).filter(|_| narrow);
             let remarks = remarks(&row.card).filter(|_| (session.screen.terminal || !bare) && !self.long);
             let both: Vec<String> = holders.into_iter().chain(remarks).collect();
             (!both.is_empty()).then(|| both.join("; "))
@@ -148,34 +151,42 @@ impl Row {
         let slice = |held: &HeldView| held.mem_mb.map_or("whole".to_owned(), card_memory);
         let slices: Vec<String> = card.held.iter().map(slice).collect();
         let or_none = |list: Vec<String>| if list.is_empty() { "-".to_owned() } else { list.join(",") };
-        Row { owner: or_none(owners), slices: or_none(slices), holders: in_words(&card), card }
+        let holders = in_words(&card, &card.foreign);
+        Row {
+            owner: or_none(owners),
+            slices: or_none(slices),
+            holders: or_none(holders.into_iter().collect()),
+            card,
+        }
     }
 }
 
-/// `ax-2026-0001 alice 40GB (31GB used), ax-2026-0002 bob; outside ax: pid 17 (carol)`, or `-`.
-fn in_words(card: &CardView) -> String {
+/// `ax-2026-0001 alice 40GB (31GB used), ax-2026-0002 bob; outside ax: pid 17 (carol)`.
+fn in_words(card: &CardView, strangers: &[String]) -> Option<String> {
     let one = |held: &HeldView| {
         let slice = held.mem_mb.map_or_else(String::new, |mb| format!(" {}", card_memory(mb)));
         let used = held.used_mb.map_or_else(String::new, |mb| format!(" ({} used)", card_memory(mb)));
         format!("{} {}{slice}{used}", held.job, held.user)
     };
     let mut words = card.held.iter().map(one).collect::<Vec<_>>().join(", ");
-    if !card.foreign.is_empty() {
+    if !strangers.is_empty() {
         let gap = if words.is_empty() { "" } else { "; " };
-        words.push_str(&format!("{gap}outside ax: {}", card.foreign.join(", ")));
+        words.push_str(&format!("{gap}outside ax: {}", strangers.join(", ")));
     }
-    if words.is_empty() { "-".to_owned() } else { words }
+    (!words.is_empty()).then_some(words)
 }
 
 /// What somebody should know of a card.
 fn remarks(card: &CardView) -> Option<String> {
-    let all: Vec<&str> = card.why.iter().chain(&card.warning).map(String::as_str).collect();
+    let barred = if card.barred && card.health == "healthy" { "given to nobody: " } else { "" };
+    let withheld = card.withheld.iter().map(|withheld| format!("{barred}{withheld}"));
+    let all: Vec<String> = card.why.iter().cloned().chain(withheld).chain(card.warning.clone()).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// `free: 3 whole cards, 112GB in 4 pieces`: a piece is what slices have left of a card.
 fn free_in_words(cards: &[CardView]) -> String {
-    let usable = |card: &&CardView| card.health == "healthy" && card.foreign.is_empty();
+    let usable = |card: &&CardView| !card.barred;
     let whole = cards.iter().filter(usable).filter(|card| card.reserved_mb == 0).count();
     let pieces: Vec<u64> = cards
         .iter()

@@ -1,7 +1,7 @@
 //! The submission itself: asked under a key, asked once more when the connection breaks, put
 //! into the spool when nobody answers; then what is printed, and the exit status.
 
-use ax_core::api::{ErrorClass, SubmitAnswer, SubmitRequest};
+use ax_core::api::{ErrorClass, INTERRUPTED, SubmitAnswer, SubmitRequest};
 use ax_core::directive::print;
 use ax_core::id::SubmissionKey;
 use serde_json::json;
@@ -171,7 +171,7 @@ impl Report<'_, '_> {
             self.world
                 .remark(name, &format!("{job} goes on without being waited for; 'ax cancel {job}' ends it"));
         }
-        wait::INTERRUPTED
+        INTERRUPTED
     }
 
     /// The status of the job that was waited for; the reason where its code does not say it.

@@ -47,9 +47,6 @@ pub(crate) fn until_end(client: &Client, job: &str, spooled: Option<&Spooled>) -
     }
 }
 
-/// The status of a command that Ctrl-C ends.
-pub(crate) const INTERRUPTED: u8 = 130;
-
 /// Ctrl-C, from now on for whoever looks. Before threads are there: they inherit what is blocked.
 ///
 /// # Errors

@@ -114,7 +114,7 @@ fn summary(state: &State, canvas: &Canvas, clock: &Clock) -> String {
     if seen.at == WallTime::default() {
         return canvas.fit("ax top: asking the daemon");
     }
-    let free = seen.cards.iter().filter(|card| card.reserved_mb == 0 && card.health == "healthy").count();
+    let free = seen.cards.iter().filter(|card| card.reserved_mb == 0 && !card.barred).count();
     let running = seen.jobs.iter().filter(|job| job.state.is_active()).count();
     let waiting = (seen.jobs.len() - running) as u64 + seen.left_out;
     let mut text = format!(
@@ -321,6 +321,7 @@ mod tests {
             temperature: (index != 2).then_some(40 + index),
             held: if index == 0 { vec![held("\x1b[2Jeve"), held("li")] } else { vec![] },
             health: if index == 3 { "drained" } else { "healthy" }.into(),
+            barred: index == 3 || index == 4,
             foreign: if index == 1 { vec!["pid 17".into()] } else { vec![] },
             ..CardView::default()
         };

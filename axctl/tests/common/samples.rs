@@ -288,6 +288,8 @@ pub fn cards() -> String {
         limit: "driver".into(),
         health: "healthy".into(),
         why: None,
+        barred: false,
+        withheld: Some("2 GB held by pid 4711 (carol)".into()),
         held: vec![
             held(id("ax-2026-0001"), "alice", Some(38_146)),
             held(id("ax-2026-0007"), "bob", Some(38_146)),
@@ -307,6 +309,7 @@ pub fn cards() -> String {
         reserved_mb: 81_051,
         jobs: vec![id("ax-2026-0009")],
         foreign: vec![],
+        withheld: None,
         held: vec![held(id("ax-2026-0009"), "\u{1b}[2Jmallory", None)],
         unused_mb: None,
         fragmentation: None,
@@ -327,10 +330,27 @@ pub fn cards() -> String {
         held: vec![],
         limit: "none".into(),
         health: "suspect".into(),
+        barred: true,
         why: Some("Xid 79: it has fallen off the bus; restart the machine".into()),
         ..whole.clone()
     };
-    serde_json::to_string(&[shared, whole, unwell]).unwrap()
+    // Not a process that is known, and too much of it.
+    let taken = CardView {
+        index: 3,
+        uuid: "GPU-taken".into(),
+        free_mb: 0,
+        reserved_mb: 0,
+        used_mb: Some(20_000),
+        jobs: vec![],
+        held: vec![],
+        barred: true,
+        withheld: Some(
+            "21 GB in use that no process accounts for (open by pid 4712 Xorg of user root)".into(),
+        ),
+        unexplained_mb: Some(20_000),
+        ..whole.clone()
+    };
+    serde_json::to_string(&[shared, whole, unwell, taken]).unwrap()
 }
 
 /// Cards over time: one that works, and one that nobody measures.

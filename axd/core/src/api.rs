@@ -30,6 +30,12 @@ pub use learnt::LearntView;
 pub use list::{JobsAnswer, JobsQuery};
 pub use nodes::{NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
 
+/// The exit code of a command whose output can't be written, as in sysexits(3).
+pub const OUTPUT_FAILED: u8 = 74;
+
+/// The exit code of a command whose waiting Ctrl-C has ended, as a shell has it.
+pub const INTERRUPTED: u8 = 130;
+
 /// Exit codes of the commands, and the class of every error on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -141,7 +147,10 @@ pub struct SubmitRequest {
 
 /// A value of a named option.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "the value of an option is true, false, a whole number, a text or a list of texts"
+)]
 pub enum NamedValue {
     /// A flag: present or not.
     Flag(bool),

@@ -14,6 +14,10 @@ pub fn check(controller: &Controller) -> Result<(), String> {
     if !controller.active_jobs().eq(active.iter().copied()) {
         return Err("the jobs that hold something are not those that are listed as such".to_owned());
     }
+    // The manual says of some states that no job gets there yet.
+    if let Some(job) = controller.jobs().find(|job| job.state.is_to_come()) {
+        return Err(format!("{} is {}, which nothing leads to", job.id, job.state));
+    }
     attempts_are_single(controller, &active)?;
     gangs_are_whole(controller, &active)?;
     for node in controller.nodes() {

@@ -75,11 +75,6 @@ impl Paths {
         self.state.join("reserve")
     }
 
-    /// Results that could not be handed over yet.
-    pub fn node_state(&self) -> PathBuf {
-        self.state.join("node")
-    }
-
     /// Where users drop submissions.
     pub fn incoming(&self) -> PathBuf {
         self.spool.join("incoming")
@@ -98,11 +93,6 @@ impl Paths {
     /// High-water marks of job number, epoch and term.
     pub fn high(&self) -> PathBuf {
         self.spool.join("high")
-    }
-
-    /// The controller's lease.
-    pub fn controller_lease(&self) -> PathBuf {
-        self.spool.join("controller.lease")
     }
 
     /// One attempt's folder in the spool; the user's part is `work` in it.
@@ -144,11 +134,6 @@ impl Paths {
     /// The script as it runs.
     pub fn script(&self, attempt: AttemptName) -> PathBuf {
         self.job_dir(attempt).join("script")
-    }
-
-    /// The supervisor's control socket for root, where the job's user can neither remove nor replace it.
-    pub fn root_control(&self, attempt: AttemptName) -> PathBuf {
-        self.attempt_dir(attempt).join("ctl")
     }
 
     /// The supervisor's control socket for the job's user, who owns its folder.

@@ -22,8 +22,6 @@ pub struct Assignment {
     pub v: u32,
     /// The attempt.
     pub attempt: AttemptName,
-    /// The term of the controller that decided.
-    pub term: u64,
     /// The node's epoch when it was decided; a fence above it forbids the start.
     pub node_epoch: u64,
     /// Who the job is.
@@ -143,6 +141,9 @@ pub struct Ending {
     pub warn: Option<WarnSignal>,
     /// From TERM to KILL.
     pub kill_wait: Span,
+    /// The longest that the warning puts off an end that is asked for; absent: as long as the job wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_warning: Option<Span>,
 }
 
 /// A process that can be told from a later one with the same number.

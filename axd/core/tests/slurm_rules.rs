@@ -1,5 +1,5 @@
-//! What Slurm's directives mean: every row of the measured tables of
-//! notes/scripts.md, sections 6 and 7. Where ax is kinder than Slurm the row says so.
+//! What Slurm's directives mean: a row for each thing that was measured with Slurm itself. Where ax is kinder than
+//! Slurm the row says so.
 
 use ax_core::directive::{Dialect, Interpretation, interpret, parse_script};
 use ax_core::job::spec::{GpuCount, JobSpec, RamRequest, TimeLimit, When};

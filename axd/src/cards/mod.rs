@@ -34,6 +34,9 @@ const IDLE_TIMES: u64 = 10;
 /// Where somebody waits for a look they are looked at so many times as often at most.
 const OFTENER: u64 = 4;
 
+/// And need not wait longer for the next look, however seldom there is one.
+const SOON: Span = Span::seconds(1);
+
 /// One that ends without a reason is started again after this.
 const PAUSE: Span = Span::seconds(1);
 
@@ -263,7 +266,7 @@ impl Cards {
 
     /// Somebody waits for a look that begins from now on. Many who wait do not make it much busier.
     pub(crate) fn look_soon(&mut self, now: BootTime) {
-        let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER));
+        let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER).min(SOON));
         match &mut self.state {
             State::Idle(_, next) => *next = (*next).min(soon),
             State::Looking(..) => self.wanted = true,

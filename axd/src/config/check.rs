@@ -33,7 +33,20 @@ pub fn load(path: &Path) -> Result<Loaded, Vec<Finding>> {
 /// # Errors
 /// Every finding, when one of them is an error.
 pub fn load_named(path: &Path) -> Result<Loaded, Vec<Finding>> {
-    let (bytes, mut warnings) = read(path).map_err(|finding| vec![finding])?;
+    load_owned(path, Owner::Trusted)
+}
+
+/// Whether it matters whose a file is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// What it says is done.
+    Trusted,
+    /// It is looked at before it is given to root, or goes to another machine.
+    Anybody,
+}
+
+fn load_owned(path: &Path, owner: Owner) -> Result<Loaded, Vec<Finding>> {
+    let (bytes, mut warnings) = read(path, owner).map_err(|finding| vec![finding])?;
     let interpreted = interpret(&bytes).and_then(|loaded| match no_such_zone(&loaded.config, &bytes) {
         Some(finding) => Err(loaded.warnings.into_iter().chain([finding]).collect()),
         None => Ok(loaded),
@@ -76,7 +89,8 @@ pub fn check(named: Option<&Path>, usual: &Path, json: bool) -> ExitCode {
         eprintln!("{}: cannot read {file}: {error}", own_name());
         return ExitCode::from(ErrorClass::NoInput.exit_code());
     }
-    let (findings, good): (Vec<Finding>, bool) = match load_named(path) {
+    let owner = if named.is_some() { Owner::Anybody } else { Owner::Trusted };
+    let (findings, good): (Vec<Finding>, bool) = match load_owned(path, owner) {
         Ok(loaded) => {
             let config = &loaded.config;
             let all = loaded.warnings.into_iter().chain(names::unknown(config)).chain(of_machine(config));
@@ -125,7 +139,7 @@ fn no_such_zone(config: &Config, bytes: &[u8]) -> Option<Finding> {
 }
 
 /// The file's bytes, and warnings about who may change them.
-fn read(path: &Path) -> Result<(Vec<u8>, Vec<Finding>), Finding> {
+fn read(path: &Path, owner: Owner) -> Result<(Vec<u8>, Vec<Finding>), Finding> {
     let unreadable = |error: io::Error| Finding::error(None, format!("it can't be read: {error}"));
     // Asked before the opening too: to open a pipe would wait for its writer.
     let regular = fs::metadata(path).map_err(unreadable)?.is_file();
@@ -134,12 +148,17 @@ fn read(path: &Path) -> Result<(Vec<u8>, Vec<Finding>), Finding> {
     }
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
+    let own = own_uid();
+    if own == Some(0) && owner == Owner::Trusted && metadata.uid() != 0 {
+        // It names programs and libraries that root runs.
+        return Err(Finding::error(None, owned_by(metadata.uid())).hint("give it to root"));
+    }
     let mut bytes = Vec::new();
     file.take(MAX_LEN + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_LEN {
         return Err(Finding::error(None, format!("it is longer than {} KiB", MAX_LEN / 1024)));
     }
-    Ok((bytes, writers(&metadata, own_uid())))
+    Ok((bytes, writers(&metadata, own)))
 }
 
 /// Who writes the configuration of a daemon that is root, is root.
@@ -147,8 +166,7 @@ fn writers(metadata: &Metadata, own: Option<u32>) -> Vec<Finding> {
     let mut warnings = Vec::new();
     let owner = metadata.uid();
     if owner != 0 && Some(owner) != own {
-        let message = format!("its owner is user {owner}, who so decides what the daemon does");
-        warnings.push(Finding::warning(None, message).hint("give it to root"));
+        warnings.push(Finding::warning(None, owned_by(owner)).hint("give it to root"));
     }
     let mode = metadata.mode() & 0o7777;
     if mode & 0o022 != 0 {
@@ -156,6 +174,10 @@ fn writers(metadata: &Metadata, own: Option<u32>) -> Vec<Finding> {
         warnings.push(Finding::warning(None, message).hint("chmod go-w"));
     }
     warnings
+}
+
+fn owned_by(owner: u32) -> String {
+    format!("its owner is user {owner}, who so decides what the daemon does")
 }
 
 /// The effective user of this process, to whom its folder in /proc belongs.

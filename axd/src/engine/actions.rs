@@ -10,6 +10,7 @@ use ax_core::job::{Actor, Job};
 
 use super::requests::error;
 use super::{Engine, now};
+use crate::api::body::parse;
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
 use crate::people::Person;
@@ -99,8 +100,8 @@ impl Engine {
 
     fn begin_action(&self, body: &[u8], conn: ConnId, person: &Person) -> Result<Underway, ApiError> {
         self.accepts()?;
-        let request: ActionRequest = serde_json::from_slice(body)
-            .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no action: {e}")))?;
+        let request: ActionRequest = parse(body)
+            .map_err(|why| error(ErrorClass::Usage, format!("the request's body is no action: {why}")))?;
         let wish = self.wish(&request, person)?;
         let mut targets: Vec<Target> = request.jobs.into_iter().map(Target::Named).collect();
         if let Some(select) = &request.select {
@@ -185,8 +186,11 @@ impl Engine {
             return;
         }
         let done = found.and_then(|job| {
+            self.may_wish(action.person.uid, job, &action.wish)?;
             let (actor, wish, why) = (action.actor.clone(), action.wish.clone(), action.why.clone());
-            said(job, &self.wished(Event::Wished { job, actor, wish, why })?)
+            let decisions = self.wished(Event::Wished { job, actor, wish, why })?;
+            self.wished_for(action.person.uid, &decisions);
+            said(job, &decisions)
         });
         let (done, error) = match done {
             Ok(done) => (Some(done), None),

@@ -1,19 +1,13 @@
 //! What samples of cards come to: who uses how much, who else holds memory, what is wrong; told to the controller when
 //! it matters.
 
-use ax_core::api::{ApiError, ErrorClass, NodeAction, NodeAnswer, NodeRequest};
-use ax_core::controller::{Decision, Event, NodeWish};
+use ax_core::controller::Event;
 use ax_core::gpu::ledger::{Around, Given, News};
-use ax_core::gpu::{CardName, CardSeen, Sample};
-use ax_core::id::{AttemptName, HostName, Uid};
+use ax_core::gpu::{CardSeen, Sample};
+use ax_core::id::{AttemptName, Uid};
 use ax_core::node::{Card, Inventory};
 
-use super::requests::error;
 use super::{Engine, now};
-use crate::api::http::{Request, Response};
-use crate::api::server::ConnId;
-use crate::people::Person;
-use crate::submission::MAX_COMMENT;
 
 impl Engine {
     /// Takes a look at the cards in.
@@ -80,60 +74,6 @@ impl Engine {
             .collect();
         for uid in unknown {
             self.worker.look_up(uid);
-        }
-    }
-
-    /// An administrator drains a node or a card, or gives it back.
-    pub(super) fn node_action(&mut self, request: &Request, conn: ConnId, person: &Person) {
-        let response = match self.act_on_node(&request.body, person) {
-            Ok(answer) => Response::json(200, &answer),
-            Err(error) => Response::error(&error),
-        };
-        self.answer_when_durable(conn, response);
-    }
-
-    fn act_on_node(&mut self, body: &[u8], person: &Person) -> Result<NodeAnswer, ApiError> {
-        let usage = |text: String| error(ErrorClass::Usage, text);
-        let request: NodeRequest = serde_json::from_slice(body)
-            .map_err(|e| usage(format!("the request's body is no action on a node: {e}")))?;
-        let node: HostName = request.node.parse().map_err(|e: ax_core::id::BadName| usage(e.to_string()))?;
-        let card = request.card.as_deref().map(CardName::read);
-        let wish = match request.action {
-            NodeAction::Drain { why } if why.len() > MAX_COMMENT => {
-                return Err(usage(format!(
-                    "the reason has {} bytes, at most {MAX_COMMENT} are taken",
-                    why.len()
-                )));
-            }
-            NodeAction::Drain { why } => NodeWish::Drain { why },
-            NodeAction::Resume => NodeWish::Resume,
-        };
-        let actor = person.actor(self.controller.config());
-        if let (NodeWish::Resume, Some(card), true) = (&wish, &card, actor.is_admin()) {
-            self.self_check(&node, card)?;
-        }
-        let decisions = self.wished(Event::NodeWished { node, card, actor, wish })?;
-        let said = decisions.into_iter().find_map(|decision| match decision {
-            Decision::Refused { class, why } => Some(Err(error(class, why))),
-            Decision::CardMoved { what, .. } | Decision::NodeMoved { what, .. } => Some(Ok(what)),
-            _ => None,
-        });
-        Ok(NodeAnswer { done: said.unwrap_or_else(|| Ok("nothing changed".to_owned()))? })
-    }
-
-    /// Whether the last look at a card found anything that speaks against giving it back.
-    fn self_check(&self, node: &HostName, card: &CardName) -> Result<(), ApiError> {
-        if *node != self.local.inventory.name {
-            return Ok(());
-        }
-        let cards = &self.local.inventory.cards;
-        let Some(card) = cards.iter().find(|one| card.is(one)) else { return Ok(()) };
-        match self.ledger.trouble(&card.uuid) {
-            None => Ok(()),
-            Some(why) => {
-                let text = format!("{node} card {} is not clean: {why}", card.index);
-                Err(error(ErrorClass::Refused, text))
-            }
         }
     }
 }

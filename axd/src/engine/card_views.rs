@@ -3,7 +3,7 @@
 use ax_core::api::{CardView, HeldView};
 use ax_core::gpu::frameworks::with_settings;
 use ax_core::gpu::seen::memory_of;
-use ax_core::gpu::{CardSeen, Rung};
+use ax_core::gpu::{CardSeen, CardState, Rung};
 use ax_core::job::{Attempt, Job};
 use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
@@ -49,6 +49,8 @@ impl Engine {
             jobs: held.iter().map(|held| held.job).collect(),
             held,
             limit: with_settings(rung, self.controller.config().resources.gpu_mem_hints).to_string(),
+            barred: node.drained().is_some() || node.withheld_of(card).barred,
+            withheld: withheld(node, card, &state, all),
             foreign: if all { state.holders } else { sum_of_others(state.foreign) },
             health: state.health.to_string(),
             why: state.why.filter(|_| all),
@@ -122,6 +124,16 @@ impl Engine {
 
 fn used_by(seen: &CardSeen, attempt: &Attempt, share: &CardShare) -> Option<Megabytes> {
     memory_of(seen, attempt.name, share.slice.is_none())
+}
+
+/// What beside its health and its jobs keeps a card, or some of it, from being given out.
+fn withheld(node: &Node, card: &Card, state: &CardState, all: bool) -> Option<String> {
+    if let Some(why) = node.drained() {
+        return Some(format!("{} is drained {why}", node.inventory.name));
+    }
+    let withheld = node.withheld_of(card);
+    let some = state.outside() > Megabytes::ZERO && (withheld.barred || withheld.taken > Megabytes::ZERO);
+    some.then(|| if all { state.outside_in_words() } else { sum_of_others(state.outside()).concat() })
 }
 
 /// Strangers, for whom it is nobody's business who they are.

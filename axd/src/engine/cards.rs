@@ -97,6 +97,7 @@ impl Engine {
         self.weigh_cards(&sample);
         self.watch_cards(begun, &sample);
         self.keep_sample(&sample);
+        self.check_cards(begun, &sample);
         self.sample = sample;
         let seen = self.sample.cards.iter();
         let unlisted = seen.filter(|card| card.holders.is_none()).map(|card| card.uuid.clone()).collect();

@@ -25,9 +25,9 @@ impl Engine {
                 }
                 self.launch(Launch { attempt, number, allocation });
             }
-            Decision::Terminate { attempt, outcome, message, warned } => {
+            Decision::Terminate { attempt, outcome, message, warned, at_once } => {
                 crash_point!("end asked");
-                self.terminate(attempt, outcome, message, warned);
+                self.terminate(attempt, Request::Terminate { outcome, message, at_once, warned });
             }
             Decision::Signal { attempt, signal } => {
                 self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
@@ -55,13 +55,14 @@ impl Engine {
         self.answer_waiters(job);
     }
 
-    fn terminate(&mut self, attempt: AttemptName, outcome: Outcome, message: String, warned: bool) {
+    fn terminate(&mut self, attempt: AttemptName, request: Request) {
         // Not launched yet: then it never will be.
-        if self.take_back(attempt) {
-            self.happened(Event::NeverStarted { attempt, why: message });
+        if let Request::Terminate { message, .. } = &request
+            && self.take_back(attempt)
+        {
+            self.happened(Event::NeverStarted { attempt, why: message.clone() });
             return;
         }
-        let request = Request::Terminate { outcome, message, at_once: false, warned };
         self.attempts.ask(&self.poller, attempt, request);
     }
 

@@ -22,6 +22,7 @@ mod queries;
 mod reload;
 mod requests;
 mod rungs;
+mod self_check;
 mod spares;
 mod spool;
 mod start;
@@ -32,6 +33,7 @@ mod tokens;
 mod watch;
 mod watched;
 mod wishes;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -73,12 +75,14 @@ use measures::Measures;
 use names::NameCheck;
 use parked::Parked;
 use rungs::Rungs;
+use self_check::SelfChecks;
 use spares::Spares;
 use spool::Tickets;
 use stored::Stored;
 use tokens::Source;
 use watch::CardWatch;
 use watched::Watched;
+use written::Written;
 
 pub(crate) use start::{Setup, StartError};
 
@@ -115,6 +119,7 @@ pub(crate) struct Engine {
     rungs: Rungs,
     /// What jobs are seen to do on them.
     card_watch: CardWatch,
+    self_checks: SelfChecks,
     /// Where attempts have their groups, as records name that.
     cgroup_parents: Vec<String>,
     missing: Vec<String>,
@@ -159,6 +164,7 @@ pub(crate) struct Engine {
     set_aside: Vec<(String, String)>,
     /// What jobs that are not over have in the store.
     stored: Stored,
+    written: Written,
     usage: BTreeMap<AttemptName, Usage>,
     measures: Measures,
     chores: Chores,
@@ -239,7 +245,13 @@ impl Engine {
             .into_iter()
             .chain([self.attempts.next_look(), self.parked.next_deadline(), self.guard.next_look()])
             .chain([self.fairness.next_due(), self.cards.as_ref().and_then(Cards::next_due)])
-            .chain([self.answers_due(), Some(self.next_prune), Some(self.next_zone), self.cards_due()])
+            .chain([
+                self.answers_due(),
+                Some(self.next_prune),
+                Some(self.next_zone),
+                self.cards_due(),
+                self.self_checks.next_due(),
+            ])
             .flatten()
             .min()
             .map(|at| Duration::from_millis((at - now.boot).0))
@@ -334,6 +346,7 @@ impl Engine {
         self.guard.look(&self.poller, now.boot, &mut self.log);
         self.on_cards(Cards::look);
         self.give_up_cards(now.boot);
+        self.answer_unchecked(now.boot);
         self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + self.controller.config().policy.scheduling_interval;

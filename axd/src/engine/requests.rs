@@ -12,6 +12,7 @@ use ax_sys::{clock, crash_point, random};
 
 use super::parked::Asker;
 use super::{Engine, now};
+use crate::api::body::parse;
 use crate::api::http::{Method, Request, Response};
 use crate::api::server::{ConnId, Incoming, Notice};
 use crate::log::{Level, Line};
@@ -54,6 +55,7 @@ impl Engine {
                 self.parked.gone(conn);
                 self.fairness.gone(conn);
                 self.actions.gone(conn);
+                self.self_checks.gone(conn);
             }
             Notice::AcceptFailed(error) => {
                 self.log.line(Level::Error, &Line::new("accept").text("error", &error));
@@ -168,10 +170,10 @@ impl Engine {
         self.answer_when_durable(conn, response);
     }
 
-    fn try_submit(&mut self, body: &[u8], person: &Person) -> Result<Submitted, ApiError> {
+    fn try_submit(&mut self, bytes: &[u8], person: &Person) -> Result<Submitted, ApiError> {
         self.accepts()?;
-        let request: SubmitRequest = serde_json::from_slice(body)
-            .map_err(|e| error(ErrorClass::Usage, format!("the request's body is no submission: {e}")))?;
+        let request: SubmitRequest = parse(bytes)
+            .map_err(|why| error(ErrorClass::Usage, format!("the request's body is no submission: {why}")))?;
         let person = self.on_behalf(&request, person)?;
         let key = match request.key {
             Some(key) => key,

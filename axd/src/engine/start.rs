@@ -12,7 +12,7 @@ use ax_core::config::Config;
 use ax_core::controller::{Controller, Event, Snapshot, Troubles};
 use ax_core::id::{AttemptName, HostName};
 use ax_core::job::state::{JobState, Outcome};
-use ax_core::job::{Attempt, AttemptEnd, Job};
+use ax_core::job::{Attempt, AttemptEnd, Cancelled, Job};
 use ax_core::node::Inventory;
 use ax_core::paths::Paths;
 use ax_core::record::Request;
@@ -32,6 +32,7 @@ use super::rungs::Rungs;
 use super::spares::Spares;
 use super::stored::Stored;
 use super::watched::Watched;
+use super::written::Written;
 use super::{Engine, ZONE_EVERY, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
@@ -138,6 +139,7 @@ impl Engine {
             local,
             rungs,
             card_watch: Default::default(),
+            self_checks: Default::default(),
             cgroup_parents: parents,
             missing,
             writer: loop_parts.writer,
@@ -168,6 +170,7 @@ impl Engine {
             nameless: Default::default(),
             set_aside: broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
             stored,
+            written: Written::default(),
             usage: Default::default(),
             measures: Measures::since(at.wall, forecasts),
             chores: Default::default(),
@@ -251,7 +254,8 @@ impl Engine {
         if let Some((outcome, message)) = attempt.wants_ending() {
             // What was promised before the end of idle cards is not cut short.
             let warned = attempt.idle.ended;
-            let request = Request::Terminate { outcome, message, at_once: false, warned };
+            let at_once = attempt.cancelled == Cancelled::Again;
+            let request = Request::Terminate { outcome, message, at_once, warned };
             self.attempts.ask(&self.poller, attempt.name, request);
         }
         self.settle(attempt.name);
@@ -423,7 +427,6 @@ fn make_folders(paths: &Paths, as_root: bool) -> Result<(), (PathBuf, std::io::E
         (paths.attempts(), 0o700),
         (paths.leases(), 0o700),
         (paths.state.clone(), 0o700),
-        (paths.node_state(), 0o700),
         (log_folder, open),
     ] {
         make_folder(&path, mode).map_err(|error| (path, error))?;

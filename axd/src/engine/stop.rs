@@ -7,6 +7,7 @@ use ax_core::controller::{Event, Wish};
 use ax_core::id::JobId;
 
 use super::Engine;
+use crate::api::body::parse;
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
 use crate::log::{Level, Line};
@@ -31,9 +32,9 @@ impl Engine {
             let error = format!("only administrators stop the daemon; you are {}", person.name);
             return Err(ApiError { class: ErrorClass::NoPermission, error });
         }
-        let asked: StopRequest = serde_json::from_slice(&request.body).map_err(|e| ApiError {
+        let asked: StopRequest = parse(&request.body).map_err(|why| ApiError {
             class: ErrorClass::Usage,
-            error: format!("the request's body is not how to stop: {e}"),
+            error: format!("the request's body does not say how to stop: {why}"),
         })?;
         let ending = if asked.jobs { self.end_attempts(person)? } else { Vec::new() };
         self.log
@@ -42,8 +43,9 @@ impl Engine {
         Ok(StopAnswer { pid: std::process::id(), ending })
     }
 
-    /// Starts nothing any more and ends what runs. The configuration in the file is not touched: it holds again for
-    /// the next daemon.
+    /// Starts nothing any more and ends what runs. To the controller that is another configuration, and so it is
+    /// recorded for replays: what it decides from here on follows from it. The file is not touched, and holds again for the
+    /// next daemon.
     fn end_attempts(&mut self, person: &Person) -> Result<Vec<JobId>, ApiError> {
         self.accepts()?;
         let mut config = self.controller.config().clone();

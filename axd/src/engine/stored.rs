@@ -14,6 +14,9 @@ use super::Engine;
 use crate::store::{Content, Footprint, Holding, NewParts, Store, StoreError};
 use crate::submission::Checked;
 
+/// What a job takes beside that, from its submission to its end.
+const ROWS: u64 = 4096;
+
 /// What everybody has.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
@@ -157,6 +160,7 @@ impl Engine {
     /// Whether there is room for what a submission brings.
     pub(super) fn has_room(&self, uid: Uid, parts: &NewParts) -> Result<Footprint, ApiError> {
         let footprint = parts.footprint();
+        self.may_have_written(uid)?;
         self.stored.admits(uid, &footprint, self.controller.config().policy.max_stored_per_user)?;
         Ok(footprint)
     }
@@ -173,7 +177,10 @@ impl Engine {
 
     /// Enters what a new job has.
     pub(super) fn store(&mut self, job: JobNumber, uid: Uid, footprint: Footprint) {
+        let bytes = |stored: &Stored| stored.users.get(&uid).map_or(0, |share| share.bytes);
+        let before = bytes(&self.stored);
         self.stored.add(job, uid, footprint);
+        self.has_written(uid, ROWS + bytes(&self.stored).saturating_sub(before));
     }
 
     /// Jobs that are over count no more. One that waits for a person's answer may run again.

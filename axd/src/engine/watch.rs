@@ -212,7 +212,7 @@ impl Engine {
         self.cards.is_some()
     }
 
-    fn look_at_cards_now(&mut self) {
+    pub(super) fn look_at_cards_now(&mut self) {
         if let Some(cards) = &mut self.cards {
             cards.look_soon(now().boot);
         }

@@ -31,7 +31,7 @@ const MOST_SAID: u64 = 4096;
 pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
     let end = Instant::now() + START;
     let group = seat.furnish(order)?;
-    run(order, &group, &["-d"], "", START)?;
+    run(seat, order, &group, &["-d"], "", START)?;
     ax_sys::crash_point!("mps started");
     // Whoever looks for it before that is there goes without MPS, silently.
     while !seat.is_open()? {
@@ -49,26 +49,42 @@ pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
 /// Asks the daemon.
 pub(super) fn ask(seat: &Seat, order: &Order, question: &str) -> Result<(), String> {
     let group = seat.group()?.ok_or("there is no MPS daemon")?;
-    run(order, &group, &[], question, ANSWER)
+    run(seat, order, &group, &[], question, ANSWER)
 }
 
 /// Runs the program with these words, and with this to read.
-fn run(order: &Order, group: &JobGroup, words: &[&str], input: &str, limit: Duration) -> Result<(), String> {
+fn run(
+    seat: &Seat,
+    order: &Order,
+    group: &JobGroup,
+    words: &[&str],
+    input: &str,
+    limit: Duration,
+) -> Result<(), String> {
     let program = order.control.display().to_string();
     let failed = |error: SysError| format!("{program}: {error}");
     let (said, reads) = files(input).map_err(|error| format!("{program}: {error}"))?;
     let child = Program::new(order, words)?;
     let join = group.join_handle().map_err(failed)?;
-    let started =
-        process::fork_child(Some(&join), |parent| child.run(parent, &reads, &said)).map_err(failed)?;
-    match started.report.wait().map_err(failed)? {
-        ChildStart::Executed => {}
-        ChildStart::Failed(error) => return Err(format!("{program}: {}", error.text)),
-        ChildStart::Died => return Err(format!("{program} was not started")),
-    }
-    if !started.process.wait_ended(limit).map_err(failed)? {
+    let parent = std::process::id();
+    let started = process::fork_child(Some(&join), |to_parent| {
+        // The child's copy only: while it is open nobody else gets to the card, whatever becomes of us.
+        seat.let_go();
+        child.run(to_parent, parent, &reads, &said)
+    });
+    let started = started.map_err(failed)?;
+    let late = || {
         let _ = started.process.send_signal(signals::Signal::KILL);
-        return Err(format!("{program} did not end within {} s", limit.as_secs()));
+        format!("{program} did not end within {} s", limit.as_secs())
+    };
+    let end = Instant::now() + limit;
+    match started.report.wait(limit).map_err(failed)?.ok_or_else(late)? {
+        ChildStart::Executed => {}
+        ChildStart::Failed(error, _) => return Err(format!("{program}: {}", error.text)),
+        ChildStart::Died(_) => return Err(format!("{program} was not started")),
+    }
+    if !started.process.wait_ended(end.saturating_duration_since(Instant::now())).map_err(failed)? {
+        return Err(late());
     }
     match started.process.reap().map_err(failed)? {
         Some(Exit::Code(0)) => Ok(()),
@@ -123,13 +139,25 @@ impl Program<'_> {
         })
     }
 
-    fn run(&self, parent: &ToParent, reads: &File, said: &File) -> Result<Infallible, ChildError> {
+    fn run(
+        &self,
+        to_parent: &ToParent,
+        parent: u32,
+        reads: &File,
+        said: &File,
+    ) -> Result<Infallible, ChildError> {
         let failed = |step: &'static str| move |error: SysError| ChildError::new(step, &error);
         process::begin_as_a_session().map_err(failed("limits"))?;
         let user = self.user;
         if ax_sys::credentials::own().0 == 0 {
             let groups: Vec<u32> = user.groups.iter().map(|gid| gid.0).collect();
-            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups).map_err(failed("user"))?;
+            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups, || to_parent.user_is_next())
+                .map_err(failed("user"))?;
+        }
+        // Who can't be waited for must not go on. A daemon that it starts is no child of ours, and lives.
+        process::set_parent_death_signal(signals::Signal::KILL).map_err(failed("parent"))?;
+        if std::os::unix::process::parent_id() != parent {
+            return Err(ChildError { step: "parent".to_owned(), errno: 0, text: "it is gone".to_owned() });
         }
         process::change_dir(Path::new("/")).map_err(failed("folder"))?;
         process::new_session().map_err(failed("session"))?;
@@ -137,7 +165,7 @@ impl Program<'_> {
             .map_err(failed("files"))?;
         process::close_on_exec_from(3).map_err(failed("files"))?;
         signals::unblock_all().map_err(failed("signals"))?;
-        parent.exec_is_next();
+        to_parent.exec_is_next();
         Err(ChildError::new("exec", &process::exec(&self.program, &self.words, &self.environment)))
     }
 }

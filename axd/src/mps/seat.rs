@@ -1,6 +1,7 @@
 //! What is kept of a card's MPS daemon: who uses it, whose it is, where it has its pipes, and its group. One process at a
 //! time looks at that. Folder and records are root's; the two folders that are the user's are never looked into.
 
+use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
@@ -36,6 +37,10 @@ const PIPE: &str = "pipe";
 const LOG: &str = "log";
 const DOOR: &str = "control";
 
+/// The longest name of a pipe that it makes there, and how long the whole name of a socket may be.
+const LONGEST: &str = "control_privileged";
+const MOST_BYTES: usize = 107;
+
 /// The program of this process, also when another has taken its name.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
@@ -49,7 +54,7 @@ const MOST: u64 = 100_000;
 pub(super) struct Seat {
     folder: PathBuf,
     parents: Vec<String>,
-    _lock: File,
+    lock: Cell<Option<File>>,
 }
 
 fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(std::io::Error) -> String + 'a {
@@ -79,7 +84,7 @@ impl Seat {
         let lock = lock(folder)?;
         make_folder(folder, PASS)?;
         make_folder(&folder.join("users"), 0o700)?;
-        Ok(Seat { folder: folder.to_owned(), parents: parents.to_vec(), _lock: lock })
+        Ok(Seat { folder: folder.to_owned(), parents: parents.to_vec(), lock: Cell::new(Some(lock)) })
     }
 
     /// Takes it, if there is one.
@@ -88,8 +93,13 @@ impl Seat {
             return Ok(None);
         }
         let lock = lock(folder)?;
-        let seat = Seat { folder: folder.to_owned(), parents: parents.to_vec(), _lock: lock };
+        let seat = Seat { folder: folder.to_owned(), parents: parents.to_vec(), lock: Cell::new(Some(lock)) };
         Ok(folder.is_dir().then_some(seat))
+    }
+
+    /// In a child, which looks at nothing: its copy of the lock goes, and the lock is where it was.
+    pub(super) fn let_go(&self) {
+        drop(self.lock.take());
     }
 
     pub(super) fn enter(&self, attempt: AttemptName) -> Result<(), String> {
@@ -140,6 +150,7 @@ impl Seat {
 
     /// New folders for it, which are the user's, and its group, fenced off as the jobs are.
     pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup, String> {
+        self.names_are_short_enough()?;
         let home = self.home();
         DirBuilder::new().mode(PASS).create(&home).map_err(failed("making", &home))?;
         self.bound(&home)?;
@@ -165,6 +176,17 @@ impl Seat {
         let owner = self.folder.join("owner");
         fs::write(&owner, order.user.uid.0.to_string()).map_err(failed("writing", &owner))?;
         Ok(group)
+    }
+
+    /// Whether the names of its sockets are.
+    fn names_are_short_enough(&self) -> Result<(), String> {
+        let longest = self.home().join(PIPE).join(LONGEST);
+        let bytes = longest.as_os_str().len();
+        if bytes <= MOST_BYTES {
+            return Ok(());
+        }
+        let longest = longest.display();
+        Err(format!("{longest}: the name of a socket has {bytes} bytes, and at most {MOST_BYTES} will do"))
     }
 
     /// What the user writes there is bounded, if this daemon may mount; it has said so when it may not.

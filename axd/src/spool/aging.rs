@@ -94,7 +94,7 @@ impl Aging {
 impl Shelf {
     /// Keeps an entry for now, or removes it or an older one. One that can't be removed is its user's, or is gone.
     fn consider(&mut self, name: OsString, now: WallTime) {
-        let Ok(meta) = self.dir.stat(&name) else { return };
+        let Ok(meta) = self.dir.stat_unmounted(&name) else { return };
         if meta.file_type == FileType::Directory {
             return;
         }

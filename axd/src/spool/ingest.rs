@@ -16,6 +16,7 @@ use ax_sys::crash_point;
 use ax_sys::path::Names;
 
 use super::aging::Aging;
+use super::complaints::{Complaints, Say};
 use super::folder::Folder;
 use super::name::{TakenName, shown};
 use super::places::Places;
@@ -26,9 +27,6 @@ use super::watch::{Hints, Inotify};
 use super::watched::Watched;
 use super::{News, TakenId, Verdict};
 use crate::log::{Level, Line};
-
-/// Most complaints that are remembered so as not to be repeated.
-const MOST_SAID: usize = 4096;
 
 /// What reaches the thread.
 #[derive(Debug)]
@@ -63,7 +61,7 @@ pub(super) struct Ingest {
     pub(super) walk: Option<(Names, Instant)>,
     pub(super) next_rescan: Instant,
     aging: Aging,
-    said: BTreeSet<String>,
+    complaints: Complaints,
     /// The loop is gone.
     pub(super) deaf: bool,
 }
@@ -115,12 +113,12 @@ impl Ingest {
             walk: None,
             next_rescan: Instant::now(),
             aging: Aging::default(),
-            said: BTreeSet::new(),
+            complaints: Complaints::default(),
             deaf: false,
         };
         match watch {
             Ok(watch) => ingest.watched = Watched::with(Box::new(watch), paths.incoming()),
-            Err(why) => ingest.say("spool_watch", "incoming", &why),
+            Err(why) => ingest.say("spool_watch", None, "incoming", &why),
         }
         ingest
     }
@@ -151,7 +149,7 @@ impl Ingest {
     fn age_refused(&mut self) {
         let Some(places) = &self.places else { return };
         if let Err(error) = self.aging.step(places, Instant::now(), WallTime(clock::wall_ms())) {
-            self.failed("refused_aging", &error);
+            self.failed("refused_aging", None, &error);
         }
     }
 
@@ -210,7 +208,7 @@ impl Ingest {
     fn unlink(&mut self, id: &TakenId) -> Option<String> {
         let done = self.places.as_ref().map(|places| places.taken.unlink(&id.0));
         if let Some(Err(error)) = done {
-            self.failed("drop_unlink", &error);
+            self.failed("drop_unlink", None, &error);
         }
         crash_point!("drop unlinked");
         None
@@ -219,14 +217,15 @@ impl Ingest {
     /// Moves a file from `taken/` to its user's refused ones. What stands in the way, if that has to wait.
     pub(super) fn refuse(&mut self, name: TakenName, why: &str) -> Option<String> {
         let places = self.places.as_ref()?;
+        let owner = Some(name.uid);
         match refuse(places, &name, why) {
             Ok(None) => None,
             Ok(Some(error)) => {
-                self.failed("drop_refuse", &error);
+                self.failed("drop_refuse", owner, &error);
                 None
             }
             Err(error) => {
-                self.failed("drop_refuse", &error);
+                self.failed("drop_refuse", owner, &error);
                 self.keep(name);
                 Some(error.to_string())
             }
@@ -266,23 +265,30 @@ impl Ingest {
         self.deaf |= !(self.tell)(news);
     }
 
-    /// A complaint about something, once.
-    pub(super) fn say(&mut self, event: &str, what: &str, why: &str) {
-        if self.said.len() >= MOST_SAID {
-            self.said.clear();
+    /// A complaint about something that this user has done, if it is one's; once.
+    pub(super) fn say(&mut self, event: &str, owner: Option<Uid>, what: &str, why: &str) {
+        let say = self.complaints.about(owner, format!("{event}\0{what}\0{why}"), Instant::now());
+        if say == Say::Nothing {
+            return;
         }
-        if self.said.insert(format!("{event}\0{what}\0{why}")) {
-            let line = Line::new(event).text("what", &what).text("why", &why);
-            self.tell(News::Said(Level::Warning, line));
-        }
+        let line = Line::new(event).text("what", &what).text("why", &why);
+        let line = match (say, owner) {
+            (Say::NoMore, Some(uid)) => {
+                line.text("more", &format_args!("what else user {uid} did is not told today"))
+            }
+            (Say::NoMore, None) => line.text("more", &"others are not told today"),
+            _ => line,
+        };
+        self.tell(News::Said(Level::Warning, line));
     }
 
-    pub(super) fn failed(&mut self, event: &str, error: &SysError) {
-        self.say(event, "", &error.to_string());
+    pub(super) fn failed(&mut self, event: &str, owner: Option<Uid>, error: &SysError) {
+        self.say(event, owner, "", &error.to_string());
     }
 
     /// A complaint about a folder of `incoming/`.
-    pub(super) fn ignored(&mut self, folder: &OsStr, why: &str) {
-        self.say("spool_ignored", &shown(folder), why);
+    pub(super) fn ignored(&mut self, places: Option<&Places>, folder: &OsStr, why: &str) {
+        let owner = places.and_then(|places| places.incoming.stat_unmounted(folder).ok());
+        self.say("spool_ignored", owner.map(|meta| Uid(meta.uid)), &shown(folder), why);
     }
 }

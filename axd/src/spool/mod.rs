@@ -7,6 +7,7 @@
 //! into `refused/`, or has to wait. It decides nothing about jobs.
 
 mod aging;
+mod complaints;
 mod folder;
 mod ingest;
 mod name;

@@ -47,10 +47,15 @@ impl Ingest {
             Ok((left, foreign)) => {
                 self.left = left.into();
                 if foreign > 0 {
-                    self.say("spool_ignored", "taken", &format!("{foreign} names in it are none of axd's"));
+                    self.say(
+                        "spool_ignored",
+                        None,
+                        "taken",
+                        &format!("{foreign} names in it are none of axd's"),
+                    );
                 }
             }
-            Err(error) => self.failed("spool", &error),
+            Err(error) => self.failed("spool", None, &error),
         }
     }
 
@@ -67,11 +72,17 @@ impl Ingest {
             match names.next() {
                 None => return self.end_rescan(since),
                 Some(Err(error)) => {
-                    self.failed("spool", &error);
+                    self.failed("spool", None, &error);
                     return self.end_rescan(since);
                 }
                 Some(Ok(entry)) if entry.file_type.is_some_and(|t| t != FileType::Directory) => {
-                    self.ignored(&entry.name, "it is no folder; drops belong into a folder of one's own");
+                    let places = self.places.take();
+                    self.ignored(
+                        places.as_ref(),
+                        &entry.name,
+                        "it is no folder; drops belong into a folder of one's own",
+                    );
+                    self.places = places;
                 }
                 Some(Ok(entry)) => self.due.push(entry.name),
             }
@@ -92,14 +103,14 @@ impl Ingest {
             Ok((names, watched)) => {
                 self.walk = Some((names, Instant::now()));
                 if let Err(why) = watched {
-                    self.say("spool_watch", "incoming", &why);
+                    self.say("spool_watch", None, "incoming", &why);
                 }
                 for name in self.watched.names() {
                     self.due.push(name);
                 }
             }
             Err(error) => {
-                self.failed("spool", &error);
+                self.failed("spool", None, &error);
                 self.next_rescan = Instant::now() + POLL;
             }
         }
@@ -139,7 +150,7 @@ impl Ingest {
                     self.users.taken(each.name.uid, each.bytes());
                     taken.push(each);
                 }
-                Err(error) => self.failed("spool", &error),
+                Err(error) => self.failed("spool", None, &error),
             }
         }
         taken
@@ -161,7 +172,7 @@ impl Ingest {
                 if self.users.allowance(folder.owner, now) == 0 {
                     continue;
                 }
-                let Some(file) = self.next_of(name, folder) else { continue };
+                let Some(file) = self.next_of(places, name, folder) else { continue };
                 more = true;
                 match take(places, folder, name, &file) {
                     Ok(None) => {}
@@ -169,7 +180,7 @@ impl Ingest {
                         self.users.taken(each.name.uid, each.bytes());
                         taken.push(each);
                     }
-                    Err(error) => self.ignored(name, &format!("{}: {error}", shown(&file))),
+                    Err(error) => self.ignored(Some(places), name, &format!("{}: {error}", shown(&file))),
                 }
             }
         }
@@ -179,9 +190,9 @@ impl Ingest {
         taken
     }
 
-    fn next_of(&mut self, name: &OsStr, folder: &mut Folder) -> Option<OsString> {
+    fn next_of(&mut self, places: &Places, name: &OsStr, folder: &mut Folder) -> Option<OsString> {
         folder.next().unwrap_or_else(|error| {
-            self.ignored(name, &error.to_string());
+            self.ignored(Some(places), name, &error.to_string());
             None
         })
     }
@@ -198,7 +209,7 @@ impl Ingest {
             Ok(folder) => {
                 // Watched first, read then.
                 if let Err(why) = self.watched.add(name, &folder) {
-                    self.say("spool_watch", &shown(name), &why);
+                    self.say("spool_watch", Some(folder.owner), &shown(name), &why);
                 }
                 Some(folder)
             }
@@ -208,7 +219,7 @@ impl Ingest {
             }
             Err(Unusable::Ignored(why)) => {
                 self.watched.forget(name);
-                self.ignored(name, &why);
+                self.ignored(Some(places), name, &why);
                 None
             }
         }
@@ -240,7 +251,7 @@ impl Ingest {
             _ => Ok(()),
         };
         if let Err(error) = synced {
-            self.failed("spool", &error);
+            self.failed("spool", None, &error);
         }
     }
 
@@ -266,7 +277,7 @@ impl Ingest {
             },
             Found::Failed(error) if error.kind() == ErrorKind::NotFound => None,
             Found::Failed(error) => {
-                self.failed("spool", &error);
+                self.failed("spool", Some(uid), &error);
                 self.put_back(taken);
                 Some(error.to_string())
             }

@@ -27,7 +27,9 @@ pub(super) fn refuse(places: &Places, taken: &TakenName, why: &str) -> Result<Op
 
 /// The name that it had, made safe; with its key, and then with chance, where that is taken.
 fn free_name(folder: &Dir, taken: &TakenName) -> Result<String, SysError> {
-    let free = |name: &str| folder.stat(name).is_err() && folder.stat(format!("{name}.why")).is_err();
+    // The folder is the user's: what is mounted on a name in it is not asked whether it is there.
+    let is_free = |name: &str| matches!(folder.has_unmounted(name), Ok(false));
+    let free = |name: &str| is_free(name) && is_free(&format!("{name}.why"));
     let name = safe(&taken.name);
     let with_key = format!("{name}.{}", taken.key);
     match (free(&name), free(&with_key)) {

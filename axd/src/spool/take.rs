@@ -17,6 +17,7 @@ use super::folder::Folder;
 use super::name::{Kind, TakenName, kind, shown};
 use super::places::{Places, rename_new};
 use super::{Arrival, Content, TakenId};
+use crate::api::body::parse;
 use crate::submission::MAX_SCRIPT;
 
 /// Largest request: as on the socket.
@@ -164,7 +165,7 @@ fn read_once(file: &File, meta: &Meta, limit: u64) -> std::io::Result<Option<Vec
 
 fn request(bytes: &[u8], key: SubmissionKey) -> Result<SubmitRequest, String> {
     let mut request: SubmitRequest =
-        serde_json::from_slice(bytes).map_err(|error| format!("the file is no submission: {error}"))?;
+        parse(bytes).map_err(|why| format!("the file is no submission: {why}"))?;
     match request.key.replace(key) {
         Some(other) if other != key => Err(format!("the key in the file is {other}, not that of its name")),
         _ => Ok(request),

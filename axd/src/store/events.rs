@@ -15,6 +15,8 @@ use super::error::{Doing, Result, StoreError};
 
 /// How long events are kept.
 const KEPT_MS: i64 = 30 * 86_400_000;
+/// So many bytes of them, as far as the last snapshot allows; of twice as many no more are taken before the next one.
+const KEPT_BYTES: i64 = 1 << 30;
 /// A snapshot is never larger than this.
 const LARGEST: usize = 1 << 30;
 
@@ -38,12 +40,14 @@ pub(crate) struct EventLog {
     waiting: Vec<(Now, Recorded)>,
     /// Something was left out since the last snapshot.
     gap: bool,
+    /// How many bytes are kept.
+    kept: i64,
 }
 
 impl EventLog {
     /// Nothing is opened before there is something to write.
     pub(crate) fn at(path: PathBuf) -> EventLog {
-        EventLog { path, connection: None, waiting: Vec::new(), gap: false }
+        EventLog { path, connection: None, waiting: Vec::new(), gap: false, kept: KEPT_BYTES }
     }
 
     pub(crate) fn add(&mut self, now: Now, recorded: Recorded) {
@@ -56,7 +60,7 @@ impl EventLog {
 
     /// Whether one of those that wait is what the others begin from.
     pub(crate) fn has_snapshot(&self) -> bool {
-        self.waiting.iter().any(|(_, recorded)| matches!(recorded, Recorded::Snapshot(_)))
+        self.waiting.iter().any(is_snapshot)
     }
 
     /// Writes what waits. Whatever can't be written is left out.
@@ -65,8 +69,13 @@ impl EventLog {
         if waiting.is_empty() {
             return;
         }
+        let full = !waiting.iter().any(is_snapshot) && self.size() > self.kept.saturating_mul(2);
+        if full {
+            self.gap = true;
+            return;
+        }
         let done = self.append(&waiting);
-        let snapshot = waiting.iter().rfind(|(_, what)| matches!(what, Recorded::Snapshot(_)));
+        let snapshot = waiting.iter().rfind(|entry| is_snapshot(entry));
         let snapshot = snapshot.map(|(now, _)| now.wall);
         drop(waiting);
         if snapshot.is_some() {
@@ -127,13 +136,21 @@ impl EventLog {
         }
     }
 
-    /// Drops what is older than 30 days, up to the last snapshot before that.
+    fn size(&mut self) -> i64 {
+        self.connection().map_or(0, |connection| size(connection))
+    }
+
+    /// Drops what is older than 30 days, up to the last snapshot before that, and the oldest of too much.
     pub(crate) fn prune(&mut self, now: WallTime) {
+        let kept = self.kept;
         let Ok(connection) = self.connection() else { return };
         let oldest = "DELETE FROM events
                       WHERE seq < (SELECT max(seq) FROM events WHERE kind = 0 AND wall < ?1)";
         // Next time is early enough if it can't be done now.
         let _ = connection.execute(oldest, [now.0.saturating_sub(KEPT_MS)]);
+        let first = "DELETE FROM events
+                     WHERE seq < (SELECT seq FROM events WHERE kind = 0 ORDER BY seq LIMIT 1 OFFSET 1)";
+        while size(connection) > kept && connection.execute(first, []).is_ok_and(|gone| gone > 0) {}
         let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE);");
     }
 }
@@ -163,6 +180,17 @@ fn insert(connection: &Connection, path: &Path, now: Now, recorded: &Recorded) -
         .and_then(|mut s| s.execute((now.wall.0, boot, kind, body)))
         .doing("write", path)
         .map(drop)
+}
+
+fn is_snapshot((_, recorded): &(Now, Recorded)) -> bool {
+    matches!(recorded, Recorded::Snapshot(_))
+}
+
+/// Bytes that the entries take, without what earlier ones have left free.
+fn size(connection: &Connection) -> i64 {
+    let sql = "SELECT (page_count - freelist_count) * page_size
+               FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+    connection.prepare_cached(sql).and_then(|mut s| s.query_row([], |row| row.get(0))).unwrap_or(0)
 }
 
 fn damaged(error: &StoreError) -> bool {
@@ -232,7 +260,7 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
     use ax_core::config::Config;
-    use ax_core::controller::{Controller, Event};
+    use ax_core::controller::{Controller, Decision, Event};
 
     #[test]
     fn a_snapshot_lets_what_is_older_than_the_last_one_before_30_days_go() {
@@ -257,5 +285,33 @@ mod tests {
             })
             .unwrap();
         assert_eq!(days, [1, 1, 32, 32]);
+    }
+
+    #[test]
+    fn it_never_grows_beyond_what_is_kept_twice() {
+        let folder = TempDir::new();
+        let path = folder.path().join("events.db");
+        let mut log = EventLog { kept: 400_000, ..EventLog::at(path.clone()) };
+        let day = |day: i64| Now { boot: BootTime(0), wall: WallTime(day * 86_400_000) };
+        let why = "x".repeat(10_000);
+        let ignored = || Decision::Ignored { job: None, why: why.clone() };
+        for at in 0..4 {
+            log.add(day(at), Recorded::Snapshot(Box::new(Controller::new(Config::default()).snapshot())));
+            log.flush();
+            for _ in 0..100 {
+                log.add(day(at), Recorded::Step(Step { event: Event::Tick, decisions: vec![ignored()] }));
+                log.flush();
+            }
+            assert!(log.size() < 1_000_000, "{}", log.size());
+        }
+        let mut kinds = Vec::new();
+        let reader = EventReader::open(&path).unwrap();
+        reader
+            .each_from(0, |entry| {
+                kinds.push((entry.now.wall.0 / 86_400_000, entry.recorded));
+                true
+            })
+            .unwrap();
+        assert!(matches!(&kinds[0], (3, Recorded::Snapshot(_))), "the newest is there from its snapshot on");
     }
 }

@@ -21,8 +21,12 @@ use super::error::{Doing, Result, StoreError};
 use super::rows::{LogKind, LogRow};
 use super::{blobs, open, restore, view};
 
-/// Most lines of a job's story that are read at a time.
+/// Most lines of a job's story that are read at a time, and most bytes: it is read where others wait for it.
 const MOST_LINES: u32 = 10_000;
+const MOST_BYTES: usize = 256 << 10;
+
+/// What a line has beside its text, about.
+const LINE: usize = 64;
 
 /// A connection that can only read.
 #[derive(Debug)]
@@ -181,9 +185,16 @@ impl Reader {
     pub fn log(&self, number: JobNumber) -> Result<Vec<LogRow>> {
         let sql = "SELECT at, actor, from_state, to_state, text FROM log WHERE job = ?1
                    ORDER BY line DESC LIMIT ?2";
-        let mut rows = self.all(sql, (number.0, MOST_LINES), |row| log_row(number, row))?;
-        rows.reverse();
-        Ok(rows)
+        let mut statement = self.connection.prepare_cached(sql).doing("read", &self.path)?;
+        let mut rows = statement.query((number.0, MOST_LINES)).doing("read", &self.path)?;
+        let (mut lines, mut room) = (Vec::new(), MOST_BYTES);
+        while let Some(row) = rows.next().doing("read", &self.path)? {
+            let line = log_row(number, row).doing("read", &self.path)?;
+            let Some(left) = room.checked_sub(LINE + line.text.len()) else { break };
+            (room, _) = (left, lines.push(line));
+        }
+        lines.reverse();
+        Ok(lines)
     }
 
     /// Everything about a job that is written down.

@@ -7,7 +7,7 @@ use crate::random;
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Gid, Uid, fchown};
 use std::fs::File;
-use std::io::Write;
+use std::io::Read;
 
 /// How a file is put into place.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +53,15 @@ pub enum Written {
 /// What the system says; then neither the file nor a temporary one is left behind, unless only the last wait
 /// for the directory failed.
 pub fn write(dir: &Dir, name: &str, content: &[u8], options: &Options) -> Result<Written> {
+    copy(dir, name, content, options)
+}
+
+/// As [`write()`], for what is too large to be held: all that `content` has to give. Whoever else may write to
+/// the directory can take the file away, but neither read it nor have it written elsewhere.
+///
+/// # Errors
+/// As [`write()`].
+pub fn copy(dir: &Dir, name: &str, content: impl Read, options: &Options) -> Result<Written> {
     let temporary = temporary_name(name)?;
     let file = dir.create_file(&temporary, 0o600)?;
     let placed = fill(dir, &temporary, &file, content, options)
@@ -75,9 +84,9 @@ pub(crate) fn temporary_name(name: &str) -> Result<String> {
     Ok(format!(".{short}.{}", random::name()?))
 }
 
-fn fill(dir: &Dir, name: &str, mut file: &File, content: &[u8], options: &Options) -> Result<()> {
+fn fill(dir: &Dir, name: &str, mut file: &File, mut content: impl Read, options: &Options) -> Result<()> {
     let what = dir.show(name);
-    file.write_all(content).doing("write", what.display())?;
+    std::io::copy(&mut content, &mut file).doing("write", what.display())?;
     if let Some((uid, gid)) = options.owner {
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         fchown(file, uid, gid).doing("change the owner of", what.display())?;

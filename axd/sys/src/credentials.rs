@@ -2,6 +2,7 @@
 //! Looks up no names: callers pass numbers, so that this may be used between fork and exec.
 
 use crate::error::{Doing, Result, SysError};
+use crate::keyring;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Gid, Uid};
 use std::os::fd::AsFd;
@@ -31,18 +32,24 @@ pub fn own() -> (u32, u32) {
     (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw())
 }
 
-/// Makes this process that user, with just these supplementary groups, and proves that there is no way back.
+/// Makes this process that user, with just these supplementary groups, and proves that there is no way back. As at a
+/// login it begins a session of the user's: with a keyring of its own, and for the kernel's audit it is the user who acts.
 ///
 /// The order is supplementary groups, group, user: the other way round the first two would be refused. Needs
-/// root. On an error the process is between two users and must end.
+/// root. On an error the process is between two users and must end. `before` is called last before the user has any rights
+/// on this process.
 ///
 /// # Errors
 /// Any refusal of the kernel, and a proof that failed (then without an error number).
-pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<()> {
+pub fn become_user(uid: u32, gid: u32, groups: &[u32], before: impl FnOnce()) -> Result<()> {
+    keyring::begin_session()?;
+    // Not where there is no audit, or whoever started the daemon may not be taken for another.
+    let _ = std::fs::write("/proc/self/loginuid", uid.to_string());
     let list: Vec<Gid> = groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
     nix::unistd::setgroups(&list).doing("take the groups of uid", uid)?;
     let group = Gid::from_raw(gid);
     nix::unistd::setresgid(group, group, group).doing("become gid", gid)?;
+    before();
     let user = Uid::from_raw(uid);
     nix::unistd::setresuid(user, user, user).doing("become uid", uid)?;
     prove(uid, gid)

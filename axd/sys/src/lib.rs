@@ -13,6 +13,7 @@ pub mod credentials;
 pub mod dir_watch;
 mod error;
 mod kernel_file;
+mod keyring;
 pub mod lease;
 pub mod memory_file;
 pub mod mount;

@@ -14,14 +14,14 @@ mod spawn;
 pub use command_line::CommandLine;
 pub use descriptors::{close_from, close_on_exec_from, place};
 pub use errand::{ErrandError, errand};
-pub use fork::{Child, ChildError, ChildReport, ChildStart, ToParent, fork_child, fork_sibling};
+pub use fork::{Child, ChildError, ChildReport, ChildStart, Hands, ToParent, fork_child, fork_sibling};
 pub use limits::{Limit, Resource, begin_as_a_session, limit, set_limit};
 pub use spawn::Spawn;
 
 use crate::error::{Doing, Result, SysError, check};
 use crate::signals::Signal;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -86,14 +86,6 @@ pub fn set_parent_death_signal(signal: Signal) -> Result<()> {
 pub fn set_oom_score_adj(score: i32) -> Result<()> {
     const FILE: &str = "/proc/self/oom_score_adj";
     std::fs::write(FILE, score.to_string()).doing("write", FILE)
-}
-
-/// From here on no exec gains privileges, in this process and all it starts.
-///
-/// # Errors
-/// Never on supported kernels.
-pub fn set_no_new_privileges() -> Result<()> {
-    nix::sys::prctl::set_no_new_privs().doing("give up new privileges in", "this process")
 }
 
 /// The name that ps(1) shows for this thread, cut to 15 bytes.
@@ -178,41 +170,10 @@ pub fn reap_any() -> Result<Option<(i32, crate::pidfd::Exit)>> {
     }
 }
 
-/// A child that has ended but not been reaped, without reaping it: lets the owner of a pidfd go first.
-///
-/// # Errors
-/// Only unexpected ones; "no children" is `None`.
-pub fn ended_child() -> Result<Option<i32>> {
-    // SAFETY: all zeroes is a valid siginfo_t.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is a valid place for the answer.
-    match check(unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) }) {
-        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
-        other => {
-            other.doing("wait for", "children")?;
-            // SAFETY: waitid has filled the field, or left the zero when there was nothing to say.
-            let pid = unsafe { info.si_pid() };
-            Ok((pid != 0).then_some(pid))
-        }
-    }
-}
-
 fn exit_of(status: libc::c_int) -> crate::pidfd::Exit {
     if libc::WIFSIGNALED(status) {
         crate::pidfd::Exit::Signal { number: libc::WTERMSIG(status), core: libc::WCOREDUMP(status) }
     } else {
         crate::pidfd::Exit::Code(libc::WEXITSTATUS(status))
     }
-}
-
-/// Whether a descriptor is closed by exec.
-///
-/// # Errors
-/// What fcntl(2) says.
-pub fn is_close_on_exec(fd: &impl AsFd) -> Result<bool> {
-    let raw = fd.as_fd().as_raw_fd();
-    // SAFETY: F_GETFD takes no argument and touches no memory.
-    let flags = check(unsafe { libc::fcntl(raw, libc::F_GETFD) }).doing("ask descriptor", raw)?;
-    Ok(flags & libc::FD_CLOEXEC != 0)
 }

@@ -5,16 +5,6 @@ use std::collections::BTreeMap;
 use crate::error::{Doing, Result, SysError, check};
 
 const NUMA: &str = "/sys/devices/system/node";
-const ONLINE: &str = "/sys/devices/system/cpu/online";
-
-/// The CPUs that are online, in rising order.
-///
-/// # Errors
-/// When `/sys` can't be read.
-pub fn online_cpus() -> Result<Vec<u32>> {
-    let text = std::fs::read_to_string(ONLINE).doing("read", ONLINE)?;
-    parse_cpu_list(&text).ok_or_else(|| SysError::found("read", ONLINE, "it is no CPU list"))
-}
 
 /// The CPUs that this process may use, in rising order.
 ///

@@ -1,7 +1,8 @@
-//! The words that a node's processes share in memory: the fence and the time of the last good renewal.
+//! The word that a node's processes share in memory: the fence.
 //!
-//! A mapped file of one page. Both words only grow. Reading one is a load, without a system call, and works
-//! in a child after fork. The file must lie on a local file system, belong to root and never be truncated: a
+//! A mapped file of one page. The word only grows. Reading it is a load, without a system call, and works
+//! in a child after fork. Supervisors and their children read it; it is raised where several machines share a spool,
+//! which is to come. The file must lie on a local file system, belong to root and never be truncated: a
 //! missing page would kill every process that reads it.
 
 use crate::error::{Doing, Result, SysError};
@@ -21,7 +22,6 @@ const MAGIC: u64 = u64::from_le_bytes(*b"axfence\x01");
 struct Words {
     magic: AtomicU64,
     lowest_node_epoch: AtomicU64,
-    last_send_ms: AtomicU64,
 }
 
 /// The shared page, for reading.
@@ -30,7 +30,7 @@ pub struct Fence {
     words: NonNull<Words>,
 }
 
-/// The shared page, for the guard, which writes it.
+/// The shared page, for whoever makes it or raises the fence.
 #[derive(Debug)]
 pub struct FenceWriter {
     fence: Fence,
@@ -54,12 +54,6 @@ impl Fence {
     /// The lowest node epoch that may still start something.
     pub fn lowest_node_epoch(&self) -> u64 {
         self.words().lowest_node_epoch.load(Ordering::SeqCst)
-    }
-
-    /// When the last renewal that succeeded was sent, in milliseconds of [`crate::clock::boot_ms`]; 0 if
-    /// there was none.
-    pub fn last_send_ms(&self) -> u64 {
-        self.words().last_send_ms.load(Ordering::SeqCst)
     }
 
     fn map(file: &File, dir: &Dir, name: &str, access: ProtFlags) -> Result<Fence> {
@@ -120,10 +114,5 @@ impl FenceWriter {
     /// Raises the fence to `epoch`; a lower one changes nothing. Returns what holds now.
     pub fn raise_fence(&self, epoch: u64) -> u64 {
         self.fence.words().lowest_node_epoch.fetch_max(epoch, Ordering::SeqCst).max(epoch)
-    }
-
-    /// Notes that a renewal sent at `boot_ms` succeeded; an earlier time changes nothing.
-    pub fn record_send(&self, boot_ms: u64) {
-        self.fence.words().last_send_ms.fetch_max(boot_ms, Ordering::SeqCst);
     }
 }

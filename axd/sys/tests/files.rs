@@ -335,11 +335,13 @@ fn a_directory_is_not_left_for_another_mount() {
     let dir = Dir::open("/").unwrap();
     assert!(dir.open_dir_unmounted("proc").unwrap_err().is(libc::EXDEV));
     assert!(dir.look_unmounted("proc").unwrap_err().is(libc::EXDEV));
+    assert!(dir.stat_unmounted("proc").unwrap_err().is(libc::EXDEV));
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.path().join("d")).unwrap();
     symlink("d", scratch.path().join("l")).unwrap();
     assert!(scratch.dir().look_unmounted("d").unwrap().is_dir());
     assert!(scratch.dir().look_unmounted("l").unwrap_err().is(libc::ELOOP));
+    assert_eq!(scratch.dir().stat_unmounted("l").unwrap().file_type, FileType::Link);
     assert!(scratch.dir().open_dir_unmounted("d").unwrap().list(1).unwrap().names.is_empty());
     assert!(scratch.dir().open_dir_unmounted("l").is_err());
     assert!(scratch.dir().open_dir_unmounted("../x").is_err());

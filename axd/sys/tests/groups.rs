@@ -6,7 +6,7 @@ mod common;
 
 use ax_sys::cgroup::{Containment, Controller, Hierarchy, JobGroup, Layout, Limits, Removal};
 use ax_sys::pidfd::Exit;
-use ax_sys::process::{ChildStart, fork_child};
+use ax_sys::process::{ChildStart, Hands, fork_child};
 use ax_sys::signals::Signal;
 use ax_sys::socket::{Interest, Poller};
 use common::site::{LONG, Site, each_group, exit, killed_by_9, shell, sites};
@@ -326,8 +326,11 @@ fn joining_a_removed_group_is_reported() {
         assert_eq!(group.remove().unwrap(), Removal::Done);
         match fork_child(Some(&handle), |_| unreachable!("joined a group that is gone")) {
             Ok(child) => {
-                let start = child.report.wait().unwrap();
-                assert!(matches!(&start, ChildStart::Failed(error) if error.step == "cgroup"), "{start:?}");
+                let start = child.report.wait(LONG).unwrap().unwrap();
+                assert!(
+                    matches!(&start, ChildStart::Failed(error, Hands::Ours) if error.step == "cgroup"),
+                    "{start:?}"
+                );
                 assert!(child.process.wait_ended(LONG).unwrap());
                 assert_eq!(child.process.reap().unwrap(), Some(Exit::Code(127)));
             }

@@ -28,7 +28,7 @@ fn life_of_a_lease() {
         let dir = scratch.dir();
         assert_eq!(probe(&dir, "7.1").unwrap(), Probe::Absent);
         let lease = Lease::create(&dir, "7.1", b"record\n").unwrap();
-        assert!(ax_sys::process::is_close_on_exec(&lease).unwrap());
+        assert!(common::is_close_on_exec(&lease));
         assert_eq!(probe(&dir, "7.1").unwrap(), Probe::Held);
         assert!(matches!(Lease::create(&dir, "7.1", b""), Err(LeaseError::AlreadyExists(_))));
         assert!(

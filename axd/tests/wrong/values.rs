@@ -79,11 +79,11 @@ pub(crate) const WRONG: &[(&str, &str)] = &[
     ),
     (
         "policy: 5\n",
-        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, preempt_budget, reservations, packing, cost, user_share, usage_half_life, learn_length, learnt_ends, learn_memory, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_running_per_user, max_cards_per_user, max_cpus_per_user, max_ram_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
+        "c:1:9: policy: '5' is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, preempt_budget, reservations, packing, cost, user_share, usage_half_life, learn_length, learnt_ends, learn_memory, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, max_grace, min_uid, max_queued_per_user, max_running_per_user, max_cards_per_user, max_cpus_per_user, max_ram_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
     ),
     (
         "policy:\n  - retry_count: 2\n",
-        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, preempt_budget, reservations, packing, cost, user_share, usage_half_life, learn_length, learnt_ends, learn_memory, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, min_uid, max_queued_per_user, max_running_per_user, max_cards_per_user, max_cpus_per_user, max_ram_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
+        "c:2:3: policy: a list is not a block of keys; write 'key: value'; the keys here are scheduler, default_queue, preemption, preempt_priority, preempt_gap, max_preemptions, preempt_budget, reservations, packing, cost, user_share, usage_half_life, learn_length, learnt_ends, learn_memory, grow_memory, task_timeout, retry_count, retry_delay, lease_timeout, kill_wait, max_grace, min_uid, max_queued_per_user, max_running_per_user, max_cards_per_user, max_cpus_per_user, max_ram_per_user, max_stored_per_user, max_processes, scheduling_interval, starvation_bound, idle, idle_end",
     ),
     (
         "- cluster\n",

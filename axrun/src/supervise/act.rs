@@ -119,7 +119,8 @@ impl Attempt {
         if let Request::Terminate { outcome, message, .. } = request {
             self.postponed = Some(Cause::Asked { outcome, message });
         }
-        self.timers.asked = Some(clock::boot_ms().saturating_add(warn.before.0));
+        let longest = self.assignment.ending.longest_warning.unwrap_or(warn.before);
+        self.timers.asked = Some(clock::boot_ms().saturating_add(warn.before.min(longest).0));
         self.warn()
     }
 

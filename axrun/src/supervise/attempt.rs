@@ -2,21 +2,21 @@
 //! ends are in the modules beside this one. Nothing here waits but the one poll of each turn.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ax_core::job::state::Outcome;
 use ax_core::record::{Assignment, AttemptResult, Report, Request, Started, Untouched};
 use ax_core::time::WallTime;
 use ax_sys::cgroup::{Events, Station};
 use ax_sys::pidfd::{Exit, ProcessIdentity};
-use ax_sys::process::{self, ChildReport, ChildStart};
+use ax_sys::process::{self, ChildReport, ChildStart, Hands};
 use ax_sys::shared_word::Fence;
 use ax_sys::signals::{Signal, SignalWatch};
 use ax_sys::socket::{self, Interest, Poller};
 use ax_sys::{Result, clock, crash_point};
 
 use super::FIRST_LOOK;
-use super::control::{Control, PeerId};
+use super::control::{Control, PeerId, Side};
 use super::place::Place;
 use super::table::{Event, State};
 use super::timers::Timers;
@@ -27,6 +27,11 @@ const SIGNALS: u64 = 0;
 pub(super) const REPORT: u64 = 1;
 pub(super) const TREE: u64 = 2;
 const CONTROL: u64 = 3;
+const OF_USER: u64 = 4;
+
+/// What its user asks for costs one part in so many of a CPU, and waits for no more than so long.
+const USER_PARTS: u32 = 20;
+const LONGEST_REST: Duration = Duration::from_secs(5);
 
 /// Zombies taken at a time: a fork bomb makes them without end, and the timers have to run.
 const REAP_AT_ONCE: usize = 256;
@@ -82,7 +87,8 @@ impl Attempt {
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
         let control = Control::new(axd, assignment.user.uid.0)?;
-        poller.add(&control, CONTROL, Interest::READ)?;
+        poller.add(control.side(Side::Root), CONTROL, Interest::READ)?;
+        poller.add(control.side(Side::User), OF_USER, Interest::READ)?;
         let ram = assignment.limits.ram;
         Ok(Attempt {
             place,
@@ -144,6 +150,9 @@ impl Attempt {
         if self.timers.take_tell(clock::boot_ms()) {
             self.tell_started();
         }
+        if self.timers.take_hear(clock::boot_ms()) {
+            let _ = self.poller.add(self.control.side(Side::User), OF_USER, Interest::READ);
+        }
         while let Some(event) = self.timers.take_due(clock::boot_ms()) {
             let limit = Cause::Limit(self.assignment.ending.limit);
             let cause = self.postponed.clone().filter(|_| event == Event::Terminate).unwrap_or(limit);
@@ -152,8 +161,8 @@ impl Attempt {
         self.look_for_emptiness();
     }
 
-    /// Before what happened is looked at: the guard raises the fence, then kills. A death by that kill is no failure
-    /// of the job's.
+    /// Before what happened is looked at: whoever raises the fence does so before it kills. A death by that kill is no
+    /// failure of the job's. On one machine nobody raises it; see ax-leases(7).
     fn read_fence(&mut self) {
         let lowest = self.fence.as_ref().map_or(0, Fence::lowest_node_epoch);
         if lowest > self.assignment.node_epoch && !self.state.is_ending() {
@@ -167,12 +176,27 @@ impl Attempt {
             REPORT => self.read_report(),
             // Reading re-arms it; what it says is asked for at the end of each turn.
             TREE => drop(self.tree_events.as_ref().map(Events::populated)),
-            _ => {
-                for (peer, request) in self.control.ready() {
-                    self.asked(peer, request);
-                }
-            }
+            OF_USER => self.hear_user(),
+            _ => self.hear(Side::Root),
         }
+    }
+
+    fn hear(&mut self, side: Side) {
+        for (peer, request) in self.control.ready(side) {
+            self.asked(peer, request);
+        }
+    }
+
+    /// A signal to very many processes takes a while, and this process is on nobody's account: after each the user's
+    /// sockets are left alone in proportion.
+    fn hear_user(&mut self) {
+        let begin = Instant::now();
+        self.hear(Side::User);
+        let rest = (begin.elapsed() * USER_PARTS).min(LONGEST_REST);
+        let _ = self.poller.remove(self.control.side(Side::User));
+        // The next millisecond at the earliest.
+        let rest = u64::try_from(rest.as_millis()).unwrap_or_default() + 1;
+        self.timers.hear = Some(clock::boot_ms().saturating_add(rest));
     }
 
     fn read_signals(&mut self) {
@@ -188,16 +212,17 @@ impl Attempt {
         self.zombies = true;
     }
 
-    /// How the start went. Readable as well when the child is dead.
+    /// How the start went, as soon as the child has no more to say: exec itself may hang.
     fn read_report(&mut self) {
-        let Some(report) = self.report.take() else { return };
-        let _ = self.poller.remove(&report);
-        let error = match report.wait() {
+        let Some(start) = self.report.as_mut().and_then(|report| report.look().transpose()) else { return };
+        if let Some(report) = self.report.take() {
+            let _ = self.poller.remove(&report);
+        }
+        let error = match start {
             Ok(ChildStart::Executed) => return self.on(Event::Launched),
-            Ok(ChildStart::Failed(error)) => LaunchError::Job(error.text),
-            Ok(ChildStart::Died) => {
-                LaunchError::Node("the child was killed before it could start the script".to_owned())
-            }
+            Ok(ChildStart::Failed(error, Hands::TheUsers)) => LaunchError::Job(error.text),
+            Ok(ChildStart::Failed(error, Hands::Ours)) => LaunchError::Node(error.text),
+            Ok(ChildStart::Died(hands)) => killed(hands),
             Err(error) => LaunchError::Node(error.to_string()),
         };
         self.facts.launch_error = Some(error);
@@ -279,6 +304,14 @@ impl Attempt {
         for report in all.into_iter().flatten() {
             self.control.send(peer, &report);
         }
+    }
+}
+
+/// Whoever it was while it was ours, it was not the job.
+fn killed(hands: Hands) -> LaunchError {
+    match hands {
+        Hands::Ours => LaunchError::Node("the child was killed before it could start the script".to_owned()),
+        Hands::TheUsers => LaunchError::Job("it was killed before its script began".to_owned()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! From fork to exec: the child becomes the submitter and runs the script.
 //!
-//! The order is a promise (leases.md, "The guard"): the child is in its control group *first*, then reads the fence,
-//! then execs; so either it sees a raised fence or the kill that follows it sees the child. Everything that
-//! touches the user's files happens after it has become the user. It may not return: it execs or says why not.
+//! The order is a promise, see ax-leases(7): the child is in its control group *first*, then sees that its supervisor
+//! lives and reads the fence, then execs; so whoever ends the group ends the child, or the child ends itself.
+//! Everything that touches the user's files happens after it has become the user. It may not return: it execs or says
+//! why not.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr};
@@ -29,7 +30,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) assignment: &'a Assignment,
     /// The script.
     pub(crate) script: PathBuf,
-    /// The guard's word.
+    /// The word that says who may still start.
     pub(crate) fence: &'a Fence,
     /// The supervisor.
     pub(crate) parent: u32,
@@ -46,7 +47,7 @@ impl Launch<'_> {
         self.read_fence()?;
         crash_point!("fence read");
         process::begin_as_a_session().map_err(|error| failed("limits", &error))?;
-        self.become_user()?;
+        self.become_user(parent)?;
         process::set_umask(self.assignment.umask);
         self.enter_folder()?;
         let files = self.open_files()?;
@@ -75,16 +76,18 @@ impl Launch<'_> {
         Err(refused("fence", format!("node epoch {own} is fenced: the lowest that may start is {lowest}")))
     }
 
-    fn become_user(&self) -> Step {
+    /// What fails or dies from here on may be the user's doing.
+    fn become_user(&self, parent: &ToParent) -> Step {
         let user = &self.assignment.user;
         if self.as_root {
             let groups: Vec<u32> = user.groups.iter().map(|gid| gid.0).collect();
-            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups)
+            ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups, || parent.user_is_next())
                 .map_err(|error| failed("user", &error))?;
             return self.depend_on_parent();
         }
         let own = ax_sys::credentials::own().0;
         if own == user.uid.0 {
+            parent.user_is_next();
             return Ok(());
         }
         Err(refused("user", format!("become user {}: only root can, this is uid {own}", user.name)))

@@ -33,10 +33,9 @@ pub(crate) enum Cause {
 /// Why the script was not executed, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LaunchError {
-    /// The job can't be started as it is: a file that can't be opened.
+    /// The job can't be started as it is: a file that can't be opened, or a kill while its user could have sent it.
     Job(String),
-    /// This machine could not: no group or process to be had, or a kill before the script began. The job may be
-    /// started again.
+    /// This machine could not: no group or process to be had, or a kill before that. The job may be started again.
     Node(String),
 }
 

@@ -11,7 +11,7 @@ use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, ran, wait_for};
 
 const LONG: &str = "#!/bin/sh\necho up > up-$AX_JOB_NUMBER\nsleep 600\n";
 
-/// interface.md: a job has at least these.
+/// What scripts of users rely on: a job has at least these.
 const JOB: &str = "id number name user uid queue state reason reasons conditions priority submitted_at eligible_at started_at \
     ended_at expected_start expected_basis advice exit_code signal node nodes cpus ram_mb gpus gpu_uuids gpu_mem_mb time_limit_s attempt \
     attempts time_in_state decisions stdout stderr comment";

@@ -188,6 +188,17 @@ fn programs_of_administrators_answer_in_one_line_too_as_root() {
     assert_eq!((checked.code, checked.err.as_str()), (0, ""), "an empty variable means nothing");
     let line = cluster.refused(2, ROOT, "axd", &["--root"]);
     assert_eq!(line, "axd: a value is required for '--root <DIR>' but none was supplied; see 'axd --help'");
+    // What does not belong together is never a second daemon.
+    for (words, said) in [
+        (
+            &["--nvml-limit", "set", "--group", "/a", "--group", "/b"][..],
+            "--nvml-limit needs one --group DIR",
+        ),
+        (&["--mps", "start", "--root", "/a"], "--root cannot be used with --mps"),
+        (&["--db-check", "--no-cards"], "--no-cards cannot be used with --db-check"),
+    ] {
+        assert_eq!(cluster.refused(2, ROOT, "axd", words), format!("axd: {said}; see 'axd --help'"));
+    }
     // They are the daemon's own business, and yet the person called axctl.
     for words in [&["db", "check"][..], &["db", "backup", "copy.db"]] {
         let line = cluster.refused(77, ALICE, "axctl", words);

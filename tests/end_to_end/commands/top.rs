@@ -6,7 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::cards::{card, with_cards};
 use crate::cluster::{ALICE, BOB, Cluster, PATIENCE, ROOT, User, as_root};
+use crate::fake_cards::TWO;
 
 /// A program on a terminal of 80 by 24.
 struct Terminal {
@@ -83,16 +85,31 @@ fn top_shows_follows_filters_and_cancels_as_root() {
     if !can_be_had() {
         return;
     }
-    let cluster = Cluster::new();
+    // One card at work for Alice, one that an administrator has drained.
+    let (cluster, fake) =
+        with_cards(&TWO.replace("temp=34 power=61000 load=0", "temp=51 power=61000 load=40"), "  cpus: 4\n");
+    let node = card(&cluster, "GPU-bbbb")["node"].as_str().unwrap().to_owned();
+    cluster.ok(ROOT, "ax", &["node", "drain", &node, "--gpu", "1", "--why", "its fan is loud"]);
     let script = "#!/bin/sh\necho \"hello \x1b]0;evil\x07 there\"\nexec sleep 1000\n";
-    let first = cluster.submit(ALICE, &["-J", "train-one"], script);
-    let second = cluster.submit(BOB, &["-J", "of-bob"], script);
+    let uses =
+        format!("#!/bin/sh\necho \"process $$ GPU-aaaa 20000\" >> {}\n{script}", fake.script().display());
+    let options = ["-G", "1", "-c", "1", "--ram=50M", "-J", "train-one"];
+    let first = cluster.submit(ALICE, &options, &uses);
+    let second = cluster.submit(BOB, &["-c", "1", "--ram=50M", "-J", "of-bob"], script);
     cluster.wait_state(&first, &["RUNNING"]);
     cluster.wait_state(&second, &["RUNNING"]);
     let mut terminal = Terminal::new(&cluster, ALICE, &["top"]);
     let lines = terminal.press("", "2 running, 0 waiting");
     assert_eq!(lines.len(), 24);
     assert!(lines[23].starts_with("q quit"), "{lines:#?}");
+    terminal.press("", "21GB/85.3GB");
+    let lines = terminal.press("", "40%");
+    let words = |line: &String| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+    let shown: Vec<String> = lines.iter().map(words).collect();
+    assert!(shown[0].contains(" 2 cards, 0 free "), "{lines:#?}");
+    let row = |start: &str| shown.iter().find(|line| line.starts_with(start)).unwrap();
+    assert!(row(&format!("{node} 0 ")).ends_with("40% 51C healthy daemon"), "{lines:#?}");
+    assert!(row(&format!("{node} 1 ")).ends_with("0% 35C drained -"), "{lines:#?}");
     assert!(lines.iter().any(|line| line.contains(&second) && line.contains("of-bob")), "{lines:#?}");
 
     // Sorted by id and turned round, Alice's is the second.

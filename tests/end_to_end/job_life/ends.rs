@@ -1,7 +1,7 @@
 //! How jobs end: by their own exit, a signal, time, memory, a person, or
 //! because they could not be started.
 
-use crate::cluster::{ALICE, BOB, Cluster, as_root, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, wait_for};
 
 /// Ignores every request to end.
 const DEAF: &str = "#!/bin/sh\ntrap '' TERM\necho here\nwhile :; do sleep 0.05; done\n";
@@ -118,6 +118,49 @@ fn a_job_is_cancelled_in_whatever_state_it_is() {
     cluster.nothing_left();
 }
 
+/// With a grace of its own choice a job would take itself out of every limit, and out of the hands of administrators.
+#[test]
+fn nobody_chooses_to_be_ended_next_month() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("policy: {kill_wait: 1s, max_grace: 1h}\n");
+    let script = "#!/bin/sh\n#AX --grace=30d\n";
+    cluster.write(ALICE, "deaf.sh", script);
+    let line = cluster.refused(1, ALICE, "axbatch", &["deaf.sh"]);
+    assert!(line.contains("--grace=30-00:00:00 is longer") && line.contains("policy.max_grace"), "{line}");
+    // What was accepted under other rules is ended by those of now.
+    let id = cluster.submit(ALICE, &["--hold", "--time=0:01", "--grace=1h"], DEAF);
+    cluster.configure("policy: {kill_wait: 1s, max_grace: 2s}\n");
+    cluster.ok(ROOT, "ax", &["reload"]);
+    cluster.ok(ALICE, "ax", &["release", &id]);
+    let job = cluster.wait_over(&id);
+    assert_eq!((&job["state"], &job["signal"]), (&"TIMEOUT".into(), &9.into()), "{job:#}");
+}
+
+/// Whoever asks again has waited long enough; so has whoever kills what is ending.
+#[test]
+fn what_is_cancelled_again_has_no_more_grace() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("policy: {max_grace: 1d}\nresources: {cpus: 2}\n");
+    for (by, again) in [(ROOT, vec!["cancel"]), (ALICE, vec!["cancel", "--signal=KILL"])] {
+        let id = cluster.submit(ALICE, &["--grace=1d", "-o", "out"], DEAF);
+        wait_for("the trap", || cluster.read(ALICE, "out").contains("here"));
+        cluster.ok(by, "ax", &["cancel", &id]);
+        cluster.wait_state(&id, &["COMPLETING"]);
+        let said = cluster.ok(by, "ax", &[again.as_slice(), &[&id]].concat());
+        let word = if again.len() > 1 { "signal 9 (KILL)" } else { "killed" };
+        assert!(said.contains(&format!("{word} by {}", by.name)), "{said}");
+        let job = cluster.wait_over(&id);
+        assert_eq!((&job["state"], &job["signal"]), (&"CANCELLED".into(), &9.into()), "{job:#}");
+        assert!(job["reason"].as_str().unwrap().starts_with("cancelled by"), "the first word stays: {job:#}");
+        std::fs::remove_file(cluster.home(ALICE).join("out")).unwrap();
+    }
+    cluster.nothing_left();
+}
+
 #[test]
 fn jobs_cancelled_while_they_start_never_stay() {
     if !as_root() {
@@ -146,7 +189,7 @@ fn others_may_not_cancel_but_root_may() {
     let id = cluster.submit(ALICE, &["--hold"], DEAF);
     let line = cluster.refused(77, BOB, "ax", &["cancel", &id]);
     assert!(line.contains("belongs to daemon"), "{line}");
-    cluster.ok(crate::cluster::ROOT, "ax", &["cancel", &id]);
+    cluster.ok(ROOT, "ax", &["cancel", &id]);
     assert_eq!(cluster.wait_over(&id)["reason"], "cancelled by root");
 }
 

@@ -101,6 +101,44 @@ fn whole_cards_are_exclusive_and_slices_share() {
     cluster.nothing_left();
 }
 
+/// Without a library of NVIDIA's: all but the measuring, and what nobody measures nobody holds anybody to.
+#[test]
+fn cards_that_are_only_declared_are_given_out_explained_limited_drained_and_resumed() {
+    if !as_root() {
+        return;
+    }
+    let host = host();
+    let limits = format!("limits:\n  - user: daemon\n    cards: ['{host}:1', '{host}:2']\n");
+    let cluster = Cluster::with_config(&with_cards(3, 80, &format!("  gpu_mem_hints: none\n{limits}")));
+    let slice = ["-G", "1", "--mem=40", "-c", "1", "--ram=10"];
+    let rung = "#!/bin/sh\necho \"$AX_GPU_ENFORCE\" > rung-$AX_JOB_NUMBER\nsleep 600\n";
+    let first = cluster.submit(ALICE, &slice, rung);
+    cluster.wait_state(&first, &["RUNNING"]);
+    wait_for("its rung", || cluster.read(ALICE, "rung-1") == "none\n");
+    assert!(cluster.ok(ALICE, "ax", &["status", &first]).contains("held to its slices by: none"));
+    let table = cluster.ok(ALICE, "ax", &["resource", "-o", "index,reserved,used,p95,load,limit,health"]);
+    let rows: Vec<String> =
+        table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        rows[1..],
+        ["0 0MB - - - none healthy", "1 40GB - - - none healthy", "2 0MB - - - none healthy"]
+    );
+    cluster.ok(ROOT, "ax", &["node", "drain", &host, "--gpu", "2", "--why", "its fan is loud"]);
+    let two = cluster.submit(ALICE, &["-G", "2", "-c", "1", "--ram=10"], "#!/bin/sh\n");
+    let why = cluster.ok(ALICE, "ax", &["why", &two]);
+    for words in ["needs 2 cards", "user daemon may use only", "card 2 is drained: by root: its fan is loud"]
+    {
+        assert!(why.contains(words), "no '{words}' in {why}");
+    }
+    cluster.ok(ALICE, "ax", &["cancel", &first]);
+    assert_eq!(cluster.state(&two), "READY");
+    cluster.ok(ROOT, "ax", &["node", "resume", &host, "--gpu", "2"]);
+    let job = cluster.wait_state(&two, &["SUCCEEDED"]);
+    assert_eq!(job["gpu_uuids"], serde_json::json!([format!("{host}-1"), format!("{host}-2")]));
+    let usage = cluster.json(ALICE, &["eff", "--json", &first]);
+    assert!(usage[0]["gpu_mem_peak_mb"].is_null() && usage[0]["ram_peak_mb"].is_u64(), "{usage:#}");
+}
+
 #[test]
 fn cards_are_asked_for_by_type_and_refused_with_numbers() {
     if !as_root() {

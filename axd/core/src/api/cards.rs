@@ -41,6 +41,12 @@ pub struct CardView {
     /// Why it is not healthy, in words.
     #[serde(default)]
     pub why: Option<String>,
+    /// Nothing new is started on it: it is not healthy, or others than jobs hold too much of it, or its node is drained.
+    #[serde(default)]
+    pub barred: bool,
+    /// What others than jobs hold of what could be given out, in words; or that its node is drained.
+    #[serde(default)]
+    pub withheld: Option<String>,
     /// The jobs on it with what they hold and use, as far as the asker may see them.
     #[serde(default)]
     pub held: Vec<HeldView>,

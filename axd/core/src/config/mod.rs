@@ -157,6 +157,9 @@ pub struct Policy {
     pub retry_delay: Span,
     /// `kill_wait`: from TERM to KILL.
     pub kill_wait: Span,
+    /// `max_grace`: the longest that jobs may ask for instead.
+    #[serde(default = "Policy::usual_grace")]
+    pub max_grace: Span,
     /// `min_uid`: smaller user numbers may not submit (root excepted when 0).
     pub min_uid: u32,
     /// `max_queued_per_user`.
@@ -335,6 +338,7 @@ impl Default for Policy {
             retry_count: 0,
             retry_delay: Span::seconds(2),
             kill_wait: Span::seconds(30),
+            max_grace: Policy::usual_grace(),
             min_uid: 0,
             max_queued_per_user: 100_000,
             max_running_per_user: None,
@@ -370,6 +374,16 @@ impl Policy {
     }
 
     /// The same.
+    fn usual_grace() -> Span {
+        Span::seconds(600)
+    }
+
+    /// The longest that a job may take to end once that is wanted.
+    pub fn longest_grace(&self) -> Span {
+        self.max_grace.max(self.kill_wait)
+    }
+
+    /// Also of recorded configurations that are older than the key.
     fn usual_budget() -> u32 {
         5
     }

@@ -343,8 +343,8 @@ pub(super) fn counted_as(end: AttemptEnd, attempt: &Attempt) -> AttemptEnd {
     }
 }
 
-/// states.md: TIMEOUT, CANCELLED and LAUNCH_FAILED are never retried; node loss
-/// and preemption do not count as retries.
+/// TIMEOUT, CANCELLED and LAUNCH_FAILED are never retried: they would come to the same. The loss of a node and preemption
+/// do not count as retries: they say nothing about the job.
 fn what_follows(request: &Request, retries_used: u32, end: &AttemptEnd) -> Next {
     let retry_left = retries_used < request.retries;
     let code_allowed =

@@ -10,7 +10,6 @@ pub(super) struct Blocked {
     pub(super) shapes: Vec<OfShape>,
     /// From this priority on others may have to go.
     pub(super) urgent: Option<u8>,
-    pub(super) some_barred: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -19,14 +18,10 @@ pub(super) struct OfShape {
     length: Span,
     /// Jobs of a lower priority can make nobody go.
     pub(super) no_victims_below: u8,
-    /// A limit on cards lets none of them start, however short or urgent.
-    barred: bool,
 }
 
 impl Blocked {
-    const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0, barred: false };
-
-    const NONE: Worth = Worth { shorter_than: Span(0), by: Lengths::Planned, from_priority: u8::MAX };
+    const UNKNOWN: OfShape = OfShape { length: Span(u64::MAX), no_victims_below: 0 };
 
     pub(super) fn covers(&self, waiting: &Waiting, by: Lengths) -> bool {
         self.of(waiting.shape).length <= waiting.by(by)
@@ -48,26 +43,9 @@ impl Blocked {
         known.length = length.min(known.length);
     }
 
-    /// Limits let no job of a shape start any more.
-    pub(super) fn bar(&mut self, shape: ShapeId) {
-        self.of_mut(shape).barred = true;
-        self.some_barred = true;
-    }
-
-    /// All jobs but those that limits hold back.
-    pub(super) fn unbarred(&self, shape: ShapeId) -> Worth {
-        match self.of(shape).barred {
-            true => Self::NONE,
-            false => Worth { shorter_than: Span(u64::MAX), by: Lengths::Planned, from_priority: 0 },
-        }
-    }
-
     /// Which jobs of a shape could still be started, or have others go.
     pub(super) fn worth(&self, shape: ShapeId, by: Lengths) -> Worth {
-        let OfShape { length, no_victims_below, barred } = self.of(shape);
-        if barred {
-            return Self::NONE;
-        }
+        let OfShape { length, no_victims_below } = self.of(shape);
         let from_priority = self.urgent.map_or(u8::MAX, |urgent| urgent.max(no_victims_below));
         Worth { shorter_than: length, by, from_priority }
     }

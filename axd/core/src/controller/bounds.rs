@@ -444,10 +444,11 @@ impl Turns {
         if self.first.contains_key(&id) { 0 } else { sum.max.saturating_sub(taken) }
     }
 
-    /// Whether the limits let a job start; if not, nobody passes it in those that it waits for.
+    /// Whether the limits let a job start; if not, nobody passes it in those that it waits for, unless somebody is
+    /// before it in one of them: then it could use none of what the others have left, and holds nobody up there.
     ///
-    /// Who is first in one of them also keeps what it asks for in those of its own that come before that one and have
-    /// room: else it might be passed in these while it waits for the other, and the other way round for ever. Those of
+    /// Who is first also keeps what it asks for in those of its own that come before the last of them and have room:
+    /// else it might be passed in these while it waits for the other, and the other way round for ever. Those of
     /// single users come first, so whoever waits for a limit of their own keeps nothing of what many share.
     pub(crate) fn take(&mut self, limits: &Limits, job: &Job) -> Result<(), Barred> {
         let is_full =
@@ -456,15 +457,23 @@ impl Turns {
         let full: Vec<SumId> = own.iter().filter(|(_, full)| *full).map(|(id, _)| *id).collect();
         let (Some(&least), Some(&last)) = (full.first(), full.last()) else { return Ok(()) };
         let barred = Barred { sum: least, first: self.first.get(&least).copied() };
-        if limits.too_small(job).is_none() {
-            for id in full {
-                self.first.entry(id).or_insert(job.id);
-            }
-            if self.first.get(&last) == Some(&job.id) {
-                let before = own.iter().filter(|(id, full)| !full && *id < last);
-                before.for_each(|(id, _)| self.keep_in(limits, *id, job));
-            }
+        if !full.iter().any(|id| self.first.contains_key(id)) {
+            self.first.extend(full.iter().map(|id| (*id, job.id)));
+            let before = own.iter().filter(|(id, full)| !full && *id < last);
+            before.for_each(|(id, _)| self.keep_in(limits, *id, job));
         }
         Err(barred)
+    }
+
+    /// Whether somebody waits for one of these sums and lets nobody pass, so that who counts in it need not be asked
+    /// about.
+    pub(crate) fn bar(&self, bounds: Option<&Bounds>) -> bool {
+        let first = |bounds: &Bounds| bounds.sums.iter().any(|id| self.first.contains_key(id));
+        bounds.is_some_and(|bounds| !self.first.is_empty() && first(bounds))
+    }
+
+    /// Whether that holds for any sum.
+    pub(crate) fn bar_some(&self) -> bool {
+        !self.first.is_empty()
     }
 }

@@ -333,6 +333,9 @@ pub enum Decision {
         /// With the warning that the job asked for, and its time, before all that.
         #[serde(default)]
         warned: bool,
+        /// Without grace: KILL.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_once: bool,
     },
     /// Send a signal to this attempt.
     Signal {
@@ -425,12 +428,6 @@ impl Decision {
             | Decision::NodeMoved { .. }
             | Decision::Ignored { .. } => None,
         }
-    }
-}
-
-impl std::fmt::Display for Cause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{self:?}")
     }
 }
 

@@ -97,8 +97,11 @@ impl Controller {
             else {
                 continue;
             };
+            let owner = job.owner.uid;
             // What was made free stays kept until something can be started there.
-            if claim.parts().any(|part| self.is_in_trouble(&part.node)) && self.starts_nothing(now) {
+            if claim.parts().any(|part| self.is_in_trouble(&part.node, owner))
+                && self.starts_nothing(now, owner)
+            {
                 continue;
             }
             let places = self.claimed(job);
@@ -122,7 +125,7 @@ impl Controller {
                 Some(places) => {
                     self.drop_claim(number);
                     self.assign(now, number, &places, Chosen::MadeRoom(victims), out);
-                    self.try_one_on(now, &places);
+                    self.try_one_on(now, &places, owner);
                 }
                 None => self.give_up_claim(number, out),
             }
@@ -188,9 +191,10 @@ impl Controller {
             return None;
         }
         let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
+        let rests = |node: &Node| self.is_in_trouble(&node.inventory.name, job.owner.uid);
         let fields = self.nodes.iter().enumerate().filter_map(|(position, node)| {
             // Nobody is ended for a start that will most likely come to nothing.
-            if !node.inventory.admits(&job.request) || self.is_in_trouble(&node.inventory.name) {
+            if !node.inventory.admits(&job.request) || rests(node) {
                 return None;
             }
             let kept = claims.iter().copied().filter(|r| r.node == position).collect();
@@ -198,7 +202,8 @@ impl Controller {
             Some(Battlefield { position, node, kept, candidates })
         });
         let least = make_room(fields, job, self.config.resources.gpu_reserve);
-        if least.is_none() {
+        // Whoever's starts come to nothing says nothing of others'.
+        if least.is_none() && !self.nodes.iter().any(rests) {
             blocked.of_mut(shape).no_victims_below = job.request.priority.saturating_add(1);
         }
         least
@@ -281,7 +286,6 @@ impl Controller {
 
     pub(super) fn evict(&mut self, now: Now, urgent: JobNumber, eviction: Eviction, out: &mut Vec<Decision>) {
         let Eviction { victims, places, loss } = eviction;
-        self.losses.add(now.wall, loss);
         let Some(id) = self.jobs.get(&urgent).map(|job| job.id) else { return };
         let part = |place: &Place| {
             let has = &self.nodes.as_slice().get(place.node)?.inventory;
@@ -290,6 +294,8 @@ impl Controller {
         };
         let others: Option<Vec<ClaimedPart>> = places.others.iter().map(part).collect();
         let (Some(first), Some(others)) = (part(&places.first), others) else { return };
+        // From here on they go.
+        self.losses.add(now.wall, loss);
         let claim = Claim { first, others, victims: victims.clone() };
         let hosts = compress(&claim.parts().map(|part| part.node.as_str()).collect::<Vec<_>>());
         let what = self.ended_in_words(&victims, &hosts);
@@ -334,4 +340,33 @@ fn card_millionths(node: &Node, held: &Allocation) -> u128 {
     // Without cards: by its part of the node's CPUs, all of which are worth all of its cards.
     let whole = node.inventory.cards.len().max(1) as u128 * 1_000_000;
     held.cpus.len() as u128 * whole / u128::from(node.inventory.cpus.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::controller::{Event, Submission};
+    use crate::id::{SubmissionKey, Uid};
+    use crate::job::Owner;
+    use crate::job::request::Request;
+    use crate::time::BootTime;
+
+    #[test]
+    fn who_is_not_ended_costs_nothing() {
+        let mut controller = Controller::new(Config::default());
+        let now = Now { boot: BootTime(1), wall: WallTime(1) };
+        let owner = Owner { uid: Uid(1), name: "li".into() };
+        let (queue, request) = ("default".parse().unwrap(), Request::plain(1, Megabytes(1)));
+        let submission = Submission::new(SubmissionKey(1), owner, "job", queue, 2026, request);
+        controller.step(now, Event::Submitted(Box::new(submission)));
+        // There is no node at all, and no job of the second number.
+        let nowhere = Place { node: 0, cards: Vec::new(), company: Company::default() };
+        for number in [JobNumber(1), JobNumber(2)] {
+            let eviction = Eviction { victims: vec![7], places: nowhere.clone().into(), loss: 5 };
+            let mut out = Vec::new();
+            controller.evict(now, number, eviction, &mut out);
+            assert_eq!((out.len(), controller.losses().sum()), (0, 0));
+        }
+    }
 }

@@ -69,7 +69,7 @@ impl Controller {
         // Who was asked to end was asked on all nodes.
         if settles && !asked {
             let (outcome, message) = (verdict.outcome, format!("it has ended on {node}"));
-            out.push(Decision::Terminate { attempt: name, outcome, message, warned: false });
+            out.push(Decision::Terminate { attempt: name, outcome, message, warned: false, at_once: false });
         }
     }
 

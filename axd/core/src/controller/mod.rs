@@ -16,6 +16,7 @@ mod keys;
 mod learn;
 mod moments;
 mod overuse;
+mod pass_state;
 mod person;
 mod places;
 mod renaming;
@@ -178,17 +179,6 @@ impl Controller {
         out
     }
 
-    /// Several things that happened at one instant, answered together: who is next is decided once, with all of them
-    /// known.
-    pub fn step_all(&mut self, now: Now, events: impl IntoIterator<Item = Event>) -> Vec<Decision> {
-        let mut out = Vec::new();
-        for event in events {
-            out.append(&mut self.apply(now, event));
-        }
-        self.schedule(now, &mut out);
-        out
-    }
-
     /// Takes an event in without deciding who is next: a [`Event::Tick`] must follow, at once or when the caller says.
     /// For simulations of systems that decide at fixed intervals.
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Decision> {
@@ -293,7 +283,7 @@ impl Controller {
         let Some(job) = self.jobs.get(&number) else { return false };
         let (id, from) = (job.id, job.state);
         if !allowed(from, cause, to) {
-            let why = format!("{id} is {from}: {cause} can't make it {to}");
+            let why = format!("{id} is {from}, from which it can't become {to} when {cause}");
             out.push(Decision::Ignored { job: Some(id), why });
             return false;
         }

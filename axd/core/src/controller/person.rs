@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::api::{ErrorClass, Resolution};
 use crate::config::QueueState;
 use crate::directive::signals;
-use crate::id::{JobId, JobNumber};
+use crate::id::{AttemptName, JobId, JobNumber};
 use crate::job::request::fits_window;
 use crate::job::state::{Cause, JobState, Outcome};
-use crate::job::{Actor, Job};
+use crate::job::{Actor, Cancelled, Job};
 use crate::time::Now;
 
 use super::{Change, Controller, Decision, Move, Wish};
@@ -32,6 +32,24 @@ impl Asked<'_> {
     /// For the record.
     pub(super) fn noted(&self, what: &str) -> Decision {
         Decision::Noted { job: self.id, actor: Arc::from(self.actor.name()), what: what.to_owned() }
+    }
+}
+
+/// How an attempt is to be ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// After the warning that the job asked for, and its time.
+    Warned,
+    /// With its grace.
+    Asked,
+    /// Without.
+    AtOnce,
+}
+
+impl How {
+    fn end(self, attempt: AttemptName, outcome: Outcome, message: String) -> Decision {
+        let (warned, at_once) = (self == How::Warned, self == How::AtOnce);
+        Decision::Terminate { attempt, outcome, message, warned, at_once }
     }
 }
 
@@ -89,13 +107,28 @@ impl Controller {
         let cause = match job.state {
             JobState::Pending | JobState::Ready => Cause::Cancelled,
             JobState::Unacknowledged => Cause::Resolved,
-            _ => return self.end_attempt(id.number, Outcome::Cancelled, actor, message, out),
+            _ => return self.cancel_attempt(asked, out),
         };
         self.shift(now, id.number, Move::new(cause, JobState::Cancelled, actor, &message), out);
     }
 
-    /// Asks for the end of the living attempt. Asked twice, it is asked once more:
-    /// the first request may have been lost with a supervisor's socket.
+    /// Who asks once more does not want to wait for its grace. After that only the request is repeated: it may have
+    /// been lost with a supervisor's socket.
+    fn cancel_attempt(&mut self, asked: &Asked<'_>, out: &mut Vec<Decision>) {
+        let Asked { id, actor, .. } = *asked;
+        let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) else { return };
+        let Some(attempt) = &mut job.attempt else { return };
+        let (before, name) = (attempt.cancelled, attempt.name);
+        attempt.cancelled = if before == Cancelled::Not { Cancelled::Once } else { Cancelled::Again };
+        let (outcome, killed) = (Outcome::Cancelled, asked.said("killed"));
+        match before {
+            Cancelled::Not => self.end_attempt(id.number, outcome, actor, asked.said("cancelled"), out),
+            Cancelled::Once => self.end(id.number, (outcome, killed), actor, How::AtOnce, out),
+            Cancelled::Again => out.push(How::AtOnce.end(name, outcome, killed)),
+        }
+    }
+
+    /// Asks for the end of the living attempt.
     pub(super) fn end_attempt(
         &mut self,
         number: JobNumber,
@@ -104,7 +137,7 @@ impl Controller {
         message: String,
         out: &mut Vec<Decision>,
     ) {
-        self.end(number, (outcome, message), actor, false, out);
+        self.end(number, (outcome, message), actor, How::Asked, out);
     }
 
     /// The same by ax itself, with the warning that the job asked for before it.
@@ -115,7 +148,7 @@ impl Controller {
         message: String,
         out: &mut Vec<Decision>,
     ) {
-        self.end(number, (outcome, message), &Actor::Ax, true, out);
+        self.end(number, (outcome, message), &Actor::Ax, How::Warned, out);
     }
 
     fn end(
@@ -123,7 +156,7 @@ impl Controller {
         number: JobNumber,
         (outcome, message): (Outcome, String),
         actor: &Actor,
-        warned: bool,
+        how: How,
         out: &mut Vec<Decision>,
     ) {
         let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return };
@@ -131,14 +164,14 @@ impl Controller {
         attempt.ending.get_or_insert_with(|| (outcome, message.as_str().into()));
         let (id, attempt) = (job.id, attempt.name);
         out.push(Decision::Noted { job: id, actor: Arc::from(actor.name()), what: message.clone() });
-        out.push(Decision::Terminate { attempt, outcome, message, warned });
+        out.push(how.end(attempt, outcome, message));
     }
 
     fn signal(&mut self, asked: &Asked<'_>, signal: u8, out: &mut Vec<Decision>) {
         let Asked { id, actor, .. } = *asked;
         let Some(job) = self.own_living(id, actor, out) else { return };
         match (job.state, &job.attempt) {
-            (JobState::Running | JobState::Suspended, Some(attempt)) => {
+            (JobState::Running | JobState::Suspended | JobState::Completing, Some(attempt)) => {
                 let attempt = attempt.name;
                 out.push(asked.noted(&asked.said(&format!("signal {}", signals::in_words(signal)))));
                 out.push(Decision::Signal { attempt, signal });
@@ -157,6 +190,10 @@ impl Controller {
         if let Some(who) = held_by_administrator(job).filter(|_| !actor.is_admin()) {
             let why = format!("{id} is held already, by {who}, an administrator");
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
+            return;
+        }
+        if job.rare.hold.as_deref() == Some(actor.name()) {
+            // Nothing is decided, which is what is said then.
             return;
         }
         let waiting = job.state.is_waiting();

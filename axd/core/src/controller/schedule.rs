@@ -1,7 +1,6 @@
 //! The pass: down the order of the waiting jobs, starting what fits, keeping
 //! places for the first that don't, making room for urgent ones.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::{Cost, Scheduler};
@@ -10,7 +9,7 @@ use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
 use crate::job::bounds::Asks;
 use crate::job::gang::Gang;
 use crate::job::state::{Cause, JobState};
-use crate::job::{Attempt, Job, Learnt};
+use crate::job::{Attempt, Cancelled, Job, Learnt};
 use crate::node::{Allocation, Nodes};
 use crate::schedule::gang::Places;
 use crate::schedule::order::{Lengths, Waiting, since};
@@ -20,8 +19,8 @@ use crate::schedule::timeline::{Reservation, Timeline};
 use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
-use super::blocked::Blocked;
-use super::bounds::{Left, Turns};
+use super::bounds::Left;
+use super::pass_state::PassState;
 use super::places::UserPlaces;
 use super::witness::Witness;
 use super::{Controller, Decision, Move};
@@ -45,24 +44,6 @@ pub(crate) struct UserLimit {
     pub(crate) queue: Option<QueueName>,
     pub(crate) active: u32,
     pub(crate) max: u32,
-}
-
-/// How far a pass has come.
-struct Standing {
-    timeline: Timeline,
-    blocked: Blocked,
-    /// So many places are kept at most, and may still be.
-    most: usize,
-    left: usize,
-    /// So many jobs had no place in time by their hours or deadlines.
-    fruitless: usize,
-    /// The queues of those for whom a place is kept, and those of them for whom it is since this pass.
-    kept: Vec<QueueName>,
-    reserved: BTreeSet<QueueName>,
-    /// What is left of the limits on cards.
-    turns: Turns,
-    /// The same by user.
-    users_kept: UserPlaces,
 }
 
 impl Controller {
@@ -172,41 +153,31 @@ impl Controller {
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
-        if self.starts_nothing(now) {
-            return Pass::Done;
-        }
         witness.begins();
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
-        let mut standing = self.standing(now);
+        let mut state = self.begin_pass(now);
         let between = self.between_hours().map(|job| job.id.number);
-        standing
-            .timeline
-            .iter()
-            .filter(|kept| Some(kept.job) == between)
-            .for_each(|kept| witness.keeps(kept));
+        state.timeline.iter().filter(|kept| Some(kept.job) == between).for_each(|kept| witness.keeps(kept));
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let (mut started, mut tried) = (false, false);
         loop {
-            let some_only = standing.left == 0 && !strict && !witness.waits_for_one();
+            let some_only = state.left == 0 && !strict && !witness.waits_for_one();
             if some_only
                 && !std::mem::replace(&mut tried, true)
-                && !self.try_shapes(&rules, &walk, &mut standing)
+                && !self.try_shapes(&rules, &walk, &mut state)
             {
                 break;
             }
             let next = match some_only {
-                true => {
-                    let by = standing.timeline.lengths();
-                    walk.next_worthy(&self.order, &|shape| standing.blocked.worth(shape, by))
-                }
+                true => walk.next_worthy(&self.order, &|shape| state.worth(&self.order, shape)),
                 // Whoever is first behind very many that a limit holds back is found all the same.
-                false if standing.blocked.some_barred && !witness.waits_for_one() => {
-                    walk.next_worthy(&self.order, &|shape| standing.blocked.unbarred(shape))
+                false if state.turns.bar_some() && !witness.waits_for_one() => {
+                    walk.next_worthy(&self.order, &|shape| state.unbarred(&self.order, shape))
                 }
                 false => walk.next(&self.order),
             };
             let Some((waiting, queue)) = next else { break };
-            if !self.startable(&queue, &standing.kept) {
+            if !self.startable(&queue, &state.kept) {
                 walk.leave(&queue);
                 continue;
             }
@@ -214,25 +185,29 @@ impl Controller {
                 continue;
             }
             let Some(job) = self.job(waiting.number) else { continue };
-            if let Some(limit) = self.user_limit(job, &standing.users_kept) {
-                walk.leave_user(job.owner.uid, limit.queue.as_ref());
+            let owner = job.owner.uid;
+            if self.starts_nothing(now, owner) {
+                walk.leave_user(owner, None);
                 continue;
             }
-            let left = standing.turns.left(&self.limits, job);
-            witness.looks_at(waiting.number, &self.nodes, &standing.timeline, left);
-            if standing.turns.take(&self.limits, job).is_err() {
-                standing.blocked.bar(waiting.shape);
+            if let Some(limit) = self.user_limit(job, &state.users_kept) {
+                walk.leave_user(owner, limit.queue.as_ref());
                 continue;
             }
-            if let Some(places) = self.place_now(&rules, job, (&waiting, left), &mut standing) {
+            let left = state.turns.left(&self.limits, job);
+            witness.looks_at(waiting.number, &self.nodes, &state.timeline, left);
+            if state.turns.take(&self.limits, job).is_err() {
+                continue;
+            }
+            if let Some(places) = self.place_now(&rules, job, (&waiting, left), &mut state) {
                 started |= self.assign(now, waiting.number, &places, Chosen::Next(&witness.passed), out);
-                if self.try_one_on(now, &places) {
-                    break;
+                if self.try_one_on(now, &places, owner) {
+                    walk.leave_user(owner, None);
                 }
-                places.iter().for_each(|place| standing.timeline.changed(place.node));
+                places.iter().for_each(|place| state.timeline.changed(place.node));
                 continue;
             }
-            let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
+            let (timeline, blocked) = (&state.timeline, &mut state.blocked);
             if let Some(eviction) = self.find_victims(now, job, waiting.shape, timeline, blocked) {
                 witness.ends(&walk);
                 self.evict(now, waiting.number, eviction, out);
@@ -242,40 +217,16 @@ impl Controller {
                 break;
             }
             witness.passed.add(&waiting);
-            if let Some(kept) = self.keep_place(&rules, job, &waiting, queue, &mut standing) {
-                standing.users_kept.keep(job);
+            if let Some(kept) = self.keep_place(&rules, job, &waiting, queue, &mut state) {
+                state.users_kept.keep(job);
                 for reservation in kept {
                     witness.keeps(&reservation);
-                    standing.timeline.reserve(reservation);
+                    state.timeline.reserve(reservation);
                 }
             }
         }
         witness.ends(&walk);
         if started { Pass::Started } else { Pass::Done }
-    }
-
-    /// How a pass begins.
-    fn standing(&self, now: Now) -> Standing {
-        let policy = &self.config.policy;
-        let strict = policy.scheduler == Scheduler::FifoStrict;
-        let most = if strict { 0 } else { policy.reservations as usize };
-        let claiming = || self.claims.iter().filter_map(|number| self.job(*number));
-        let mut turns = Turns::default();
-        claiming().for_each(|job| turns.keep(&self.limits, job));
-        Standing {
-            turns,
-            users_kept: UserPlaces::claimed(claiming()),
-            kept: claiming().map(|job| job.queue.clone()).collect(),
-            reserved: BTreeSet::new(),
-            timeline: self.timeline(now.wall),
-            blocked: Blocked {
-                urgent: self.may_evict().then_some(policy.preempt_priority),
-                ..Blocked::default()
-            },
-            most,
-            left: most,
-            fruitless: 0,
-        }
     }
 
     /// Where a job has room now, beside the cards that limits leave it. If nowhere, that is noted for all like it.
@@ -284,19 +235,19 @@ impl Controller {
         rules: &Rules,
         job: &Job,
         (waiting, left): (&Waiting, Left),
-        standing: &mut Standing,
+        state: &mut PassState,
     ) -> Option<Places> {
-        let by = standing.timeline.lengths();
-        if standing.blocked.covers(waiting, by) {
+        let by = state.timeline.lengths();
+        if state.blocked.covers(waiting, by) {
             return None;
         }
-        let (wanted, now) = (Asks::from(job).at_most(left.nodes(job)), standing.timeline.now());
-        let place = rules.places(&self.nodes, &standing.timeline, wanted, now, waiting.by(by));
+        let (wanted, now) = (Asks::from(job).at_most(left.nodes(job)), state.timeline.now());
+        let place = rules.places(&self.nodes, &state.timeline, wanted, now, waiting.by(by));
         if place.is_none() {
             let empty = Timeline::new(now);
-            let alone = standing.left < standing.most
-                && rules.places(&self.nodes, &empty, wanted, now, Span(0)).is_some();
-            standing.blocked.add(waiting.shape, if alone { waiting.by(by) } else { Span(0) });
+            let alone =
+                state.left < state.most && rules.places(&self.nodes, &empty, wanted, now, Span(0)).is_some();
+            state.blocked.add(waiting.shape, if alone { waiting.by(by) } else { Span(0) });
         }
         place
     }
@@ -308,33 +259,34 @@ impl Controller {
         job: &Job,
         waiting: &Waiting,
         queue: QueueName,
-        standing: &mut Standing,
+        state: &mut PassState,
     ) -> Option<Vec<Reservation>> {
-        let left = standing.left.checked_sub(1)?;
-        let span = (standing.timeline.now(), waiting.by(standing.timeline.lengths()));
-        let Some((from, places)) = self.earliest_in_time(rules, &standing.timeline, job, span) else {
+        let left = state.left.checked_sub(1)?;
+        let span = (state.timeline.now(), waiting.by(state.timeline.lengths()));
+        let Some((from, places)) = self.earliest_in_time(rules, &state.timeline, job, span) else {
             // All that is there comes too late for it. Very many of these must not be looked into one by one.
-            standing.fruitless += usize::from(job.hours().is_some());
-            if standing.fruitless > standing.most {
-                standing.left = 0;
+            state.fruitless += usize::from(job.hours().is_some());
+            if state.fruitless > state.most {
+                state.left = 0;
             }
             return None;
         };
-        if standing.reserved.insert(queue.clone()) {
-            standing.kept.push(queue);
+        if state.reserved.insert(queue.clone()) {
+            state.kept.push(queue);
         }
-        standing.left = left;
-        standing.turns.keep(&self.limits, job);
+        state.left = left;
+        state.turns.keep(&self.limits, job);
         Some(places.iter().map(|place| self.reservation(job, place, from)).collect())
     }
 
     /// Once no more places are kept only jobs matter that can start at once, or have others go: whether there are any,
     /// by the shortest of each shape.
-    fn try_shapes(&self, rules: &Rules, walk: &Walk, standing: &mut Standing) -> bool {
-        let (timeline, blocked) = (&standing.timeline, &mut standing.blocked);
-        let by = timeline.lengths();
+    fn try_shapes(&self, rules: &Rules, walk: &Walk, state: &mut PassState) -> bool {
+        let by = state.timeline.lengths();
+        let of_each = walk.shortest_of_each(&self.order, by, &|shape| state.worth(&self.order, shape));
+        let (timeline, blocked) = (&state.timeline, &mut state.blocked);
         let mut some = false;
-        for waiting in walk.shortest_of_each(&self.order, by, &|shape| blocked.worth(shape, by)) {
+        for waiting in of_each {
             let Some(job) = self.job(waiting.number) else { continue };
             let fits = || rules.places(&self.nodes, timeline, job, timeline.now(), waiting.by(by));
             if !blocked.covers(&waiting, by) && fits().is_none() {
@@ -404,6 +356,7 @@ impl Controller {
             card_used: None,
             idle: Default::default(),
             renewed: false,
+            cancelled: Cancelled::default(),
             ending: None,
             end: None,
         };

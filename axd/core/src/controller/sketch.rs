@@ -1,5 +1,5 @@
-//! A small copy of the controller, on which can be tried what would become of a submission: its size does not grow
-//! with the number of jobs that wait.
+//! A small copy of the controller, on which can be tried what would become of a submission: its size grows with the
+//! users who have jobs waiting, not with the number of those jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ impl Controller {
         self.is_sketch
     }
 
-    /// A copy with what a new job could meet: all that is given out, and of each queue the first jobs that wait, as far
-    /// as plans are followed. Jobs that wait for something of their own stand in nobody's way, as do those that fit
+    /// A copy with what a new job could meet: all that is given out, and of each user in each queue the first jobs that
+    /// wait, as far as plans are followed. Jobs that wait for something of their own stand in nobody's way, as do those that fit
     /// nowhere.
     #[must_use]
     pub fn sketch(&self) -> Controller {

@@ -101,7 +101,8 @@ pub(crate) struct Trial {
 }
 
 impl Controller {
-    /// How many waiting jobs are looked at to answer an event: what it costs, whatever the machine. Tried on a copy.
+    /// How many waiting jobs are looked at to answer an event: what it costs, whatever the machine. For the
+    /// law that says so; tried on a copy.
     pub fn effort(&self, now: Now, event: Event) -> u64 {
         let (mut copy, mut witness) = (self.clone(), Witness::default());
         let mut out = copy.apply(now, event);
@@ -139,8 +140,8 @@ impl Controller {
         Trial { given, looks: witness.looks, decided }
     }
 
-    /// The controller as it would be if a waiting job had asked for something else from the start. For trying out what
-    /// [`Controller::advise`] says; nothing when the job does not wait, or for something of its own even then.
+    /// The controller as it would be if a waiting job had asked for something else from the start. For the laws that try
+    /// out what [`Controller::advise`] says; nothing when the job does not wait, or for something of its own even then.
     #[must_use]
     pub fn as_if(mut self, now: Now, number: JobNumber, remedy: &Remedy) -> Option<Controller> {
         let mut job = self.job(number).filter(|job| job.state.is_waiting())?.clone();

@@ -34,7 +34,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// The exit code of interface.md: 65 for a script that does not parse, 2 for wrong usage.
+    /// The exit code, as in ax(1): 65 for a script that does not parse, 2 for wrong usage.
     pub fn exit_code(&self) -> u8 {
         if self.file.is_some() { 65 } else { 2 }
     }

@@ -200,12 +200,6 @@ impl OptionDef {
         self
     }
 
-    /// `-t, --time=LIMIT`, for help and man page.
-    pub fn synopsis(&self, dialect: Dialect) -> String {
-        let letters = self.shorts.iter().filter(|(_, known)| known.to(dialect));
-        letters.map(|(letter, _)| format!("-{letter}, ")).chain([self.example()]).collect()
-    }
-
     /// `--time=LIMIT`, `--exclusive[=user|mcs]`.
     pub(super) fn example(&self) -> String {
         match self.value {
@@ -335,12 +329,11 @@ mod tests {
     }
 
     #[test]
-    fn help_shows_names_and_value() {
-        let synopsis =
-            |name| exact(name, Dialect::Ax).map(|def| def.synopsis(Dialect::Ax)).unwrap_or_default();
-        assert_eq!(synopsis("queue"), "-q, -p, --queue=NAME");
-        assert_eq!(synopsis("hold"), "-H, --hold");
-        assert_eq!(synopsis("exclusive"), "--exclusive[=user|mcs]");
+    fn an_example_shows_name_and_value() {
+        let example = |name| exact(name, Dialect::Ax).map(OptionDef::example).unwrap_or_default();
+        assert_eq!(example("queue"), "--queue=NAME");
+        assert_eq!(example("hold"), "--hold");
+        assert_eq!(example("exclusive"), "--exclusive[=user|mcs]");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Finds the directive lines of a script and reads them. A script with
-//! `#AX` lines is read by ax's rules; one with `#SBATCH` lines only by Slurm's
-//! (interface.md "Scripts", notes/scripts.md section 6). The body is not looked at
-//! but for directives that stand too late to count.
+//! `#AX` lines is read by ax's rules; one with `#SBATCH` lines only by Slurm's:
+//! see ax-script(5). The body is not looked at but for directives that stand too
+//! late to count.
 
 use super::command::Reader;
 use super::diagnostic::{Diagnostic, Fault, Place};
@@ -10,7 +10,7 @@ use super::words::{Word, is_blank, split};
 use super::{Dialect, RawOption, Source};
 use crate::text::quoted;
 
-/// The largest script, in bytes (decisions.md).
+/// The largest script, in bytes.
 pub const MAX_SCRIPT: usize = 4 << 20;
 
 /// The most that all directive lines of a script may have, in bytes: what

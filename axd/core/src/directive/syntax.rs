@@ -7,7 +7,7 @@ use crate::id::{JobId, JobNumber, SubmissionKey};
 use crate::job::spec::{Export, ExportItem, Window};
 use crate::text::quoted;
 
-/// Elements that one array may have (decisions.md).
+/// Elements that one array may have.
 pub const MAX_ELEMENTS: u64 = 100_000;
 
 /// Checks an array: `0-15:2%4`, `1,3,7-9`, perhaps in brackets, as Slurm has it.

@@ -47,7 +47,7 @@ impl Word {
 /// In ax's dialect a `#` begins a comment at the start of a word, and within
 /// double quotes a backslash escapes `"`, `\`, `$` and a back quote, as in the shell. In
 /// Slurm's a `#` that is not quoted begins a comment anywhere, and a backslash
-/// escapes any character anywhere (notes/scripts.md section 6).
+/// escapes any character anywhere.
 ///
 /// # Errors
 /// A quote that is not closed, or in ax's dialect a backslash at the end of the line.

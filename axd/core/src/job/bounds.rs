@@ -29,7 +29,7 @@ pub struct SumId {
 pub struct Bounds {
     /// The only cards that it may have; nothing: any.
     pub only: Option<Cards>,
-    /// Which sums it counts in, those of single users first.
+    /// Which sums it counts in, with more than nothing, those of single users first.
     pub sums: Vec<SumId>,
     /// Its slice is under MPS for its user, where that can be had.
     pub mps: Option<Uid>,

@@ -136,7 +136,7 @@ fn is_zero(number: &u32) -> bool {
 
 impl Job {
     /// How long it is planned to run altogether, and whether anybody or anything says so: what was learnt, at most what
-    /// was declared; without either as long as jobs are taken to run of which nobody says it.
+    /// was declared; nothing without either.
     pub fn length(&self) -> Option<Span> {
         let learnt = self.learnt.as_deref().and_then(|learnt| learnt.length);
         self.declared().into_iter().chain(learnt).min()
@@ -231,6 +231,9 @@ pub struct Attempt {
     /// It is ended to begin anew from its checkpoint, for nobody else's sake.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renewed: bool,
+    /// Whether a person has cancelled it.
+    #[serde(default, skip_serializing_if = "Cancelled::is_not")]
+    pub cancelled: Cancelled,
     /// When the script began, by its supervisor.
     pub started_at: Option<WallTime>,
     /// A person, or policy, asked for its end: what it will count as, and who.
@@ -254,6 +257,25 @@ impl Attempt {
     /// By what its queue was charged, and until when it has that.
     pub(crate) fn unspent(&self) -> Option<(Charged, WallTime)> {
         Some((self.charged?, self.ends().likely))
+    }
+}
+
+/// Whether a person has cancelled an attempt, and how urgently.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cancelled {
+    /// Nobody has.
+    #[default]
+    Not,
+    /// Its grace goes on.
+    Once,
+    /// There is no more grace.
+    Again,
+}
+
+impl Cancelled {
+    fn is_not(&self) -> bool {
+        *self == Cancelled::Not
     }
 }
 

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::{Config, Queue};
+use crate::config::{Config, Policy, Queue};
 use crate::gpu::model::meant;
 use crate::id::HostName;
 use crate::job::division::{Division, divide};
@@ -212,6 +212,7 @@ pub fn resolve(
     let nodes = Some(division.nodes).filter(|nodes| nodes.max > 1);
     let special = Special { features, nodes, window: spec.timing.window, deadline: times.deadline };
     let time_limit = time_limit(spec, config, queue)?;
+    check_grace(spec, policy)?;
     if let Some(window) = special.window {
         fits_window(window, time_limit)?;
     }
@@ -287,7 +288,7 @@ fn typical_node<'a>(nodes: &[&'a Node], cards: Option<&CardRequest>) -> Option<&
     best.map(|n| &n.inventory)
 }
 
-/// decisions.md: no card: 1 CPU a task. With cards: an equal share of the
+/// Without cards 1 CPU a task; with cards an equal share of the
 /// node's CPUs for each card; for a slice that share × slice / card, at least 1.
 fn cpus_for(
     spec: &JobSpec,
@@ -317,7 +318,7 @@ fn slice_part(cards: &CardRequest, host: &Inventory) -> f64 {
     }
 }
 
-/// decisions.md: the larger of the CPU and the card share of the node's memory.
+/// Where a job asks for no memory: the larger of the CPU and the card share of the node's memory.
 fn ram_for(
     spec: &JobSpec,
     queue: &Queue,
@@ -383,6 +384,17 @@ fn time_limit(spec: &JobSpec, config: &Config, queue: &Queue) -> Result<Option<S
             queue.name
         )),
         _ => Ok(wanted),
+    }
+}
+
+/// `--grace`: nobody may have killed what takes for ever to end, were that allowed.
+fn check_grace(spec: &JobSpec, policy: &Policy) -> Result<(), Unmeetable> {
+    match spec.policy.grace {
+        Some(grace) if grace > policy.longest_grace() => unmeetable(format!(
+            "--grace={grace} is longer than a job may take to end here, which is {} (policy.max_grace)",
+            policy.longest_grace()
+        )),
+        _ => Ok(()),
     }
 }
 

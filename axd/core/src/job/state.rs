@@ -53,10 +53,16 @@ pub struct StateWord {
     pub slurm: &'static str,
     /// What it means, for ax-states(7).
     pub meaning: &'static str,
+    /// No job gets there yet: the words are known before what leads there is.
+    pub to_come: bool,
 }
 
 const fn word(state: JobState, word: &'static str, slurm: &'static str, meaning: &'static str) -> StateWord {
-    StateWord { state, word, slurm, meaning }
+    StateWord { state, word, slurm, meaning, to_come: false }
+}
+
+const fn to_come(word: StateWord) -> StateWord {
+    StateWord { to_come: true, ..word }
 }
 
 /// All states, in the order of a job's life.
@@ -75,19 +81,19 @@ pub const STATES: [StateWord; 16] = [
         "assigned under an epoch, not yet confirmed by its supervisor",
     ),
     word(JobState::Running, "RUNNING", "R", "its supervisor holds the lease"),
-    word(JobState::Suspended, "SUSPENDED", "S", "its processes are frozen"),
+    to_come(word(JobState::Suspended, "SUSPENDED", "S", "its processes are frozen")),
     word(
         JobState::Completing,
         "COMPLETING",
         "CG",
         "the script has ended or is being ended; not yet proved empty",
     ),
-    word(
+    to_come(word(
         JobState::Unacknowledged,
         "UNACKNOWLEDGED",
         "R",
         "the lease was lost and the job is not idempotent: ax asks for the result and starts nothing",
-    ),
+    )),
     word(JobState::Succeeded, "SUCCEEDED", "CD", "exit 0"),
     word(
         JobState::Failed,
@@ -106,7 +112,7 @@ pub const STATES: [StateWord; 16] = [
         JobState::Cancelled,
         "CANCELLED",
         "CA",
-        "by a person, by preemption, or because a dependency can never be met",
+        "by a person, by preemption, or because its cards did nothing",
     ),
     word(
         JobState::NodeFail,
@@ -121,12 +127,12 @@ pub const STATES: [StateWord; 16] = [
         "NF",
         "not idempotent, and nobody can say whether it ran: for a person",
     ),
-    word(
+    to_come(word(
         JobState::FailedNeedsAttention,
         "FAILED_NEEDS_ATTENTION",
         "F",
         "the same failure in two places: its input is suspect, for a person",
-    ),
+    )),
 ];
 
 impl JobState {
@@ -142,6 +148,11 @@ impl JobState {
     /// Slurm's short word, such as `R`.
     pub fn slurm_word(self) -> &'static str {
         self.row().slurm
+    }
+
+    /// Whether no job gets there yet.
+    pub fn is_to_come(self) -> bool {
+        self.row().to_come
     }
 
     /// Whether the job is over, unless a person reopens it.
@@ -209,6 +220,40 @@ pub enum Cause {
     DeadlineMissed,
     /// A person answered the question that ax asked.
     Resolved,
+}
+
+impl Cause {
+    /// What has happened, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Cause::Eligible => "its own conditions are met",
+            Cause::Held => "a condition of its own is no longer met",
+            Cause::Assigned => "it is given a place under a new epoch",
+            Cause::NeverStarted => "the assignment was never started",
+            Cause::Confirmed => "its supervisor holds the lease and the script runs",
+            Cause::Frozen => "it is frozen",
+            Cause::Thawed => "it is thawed",
+            Cause::Ending => "the script has ended or is being ended",
+            Cause::Ended => "the attempt is over and so is the job",
+            Cause::Requeued => "the attempt is over and the job waits again",
+            Cause::LeaseLost => "the lease was lost and nobody may guess",
+            Cause::Cancelled => "it is cancelled while it waits",
+            Cause::DeadlineMissed => "its deadline cannot be met any more",
+            Cause::Resolved => "a person answers the question that ax asked",
+        }
+    }
+
+    /// Whether nothing moves a job so yet: all such moves lead to a state that is to come, or away from one.
+    pub fn is_to_come(self) -> bool {
+        let all = |states: &[JobState]| states.iter().all(|state| state.is_to_come());
+        MOVES.iter().filter(|(_, cause, _)| *cause == self).all(|(from, _, to)| all(from) || all(to))
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
 }
 
 use Cause as C;
@@ -295,6 +340,11 @@ pub const OUTCOMES: [(Outcome, &str); 10] = [
 ];
 
 impl Outcome {
+    /// Whether no attempt ends so yet.
+    pub fn is_to_come(self) -> bool {
+        self == Outcome::Unknown
+    }
+
     /// The word shown and stored.
     pub fn word(self) -> &'static str {
         OUTCOMES[self as usize].1
@@ -346,6 +396,20 @@ mod tests {
             assert_eq!(*outcome as usize, position);
             assert_eq!(word.parse::<Outcome>().unwrap(), *outcome);
         }
+    }
+
+    #[test]
+    fn causes_are_told_in_words() {
+        for (_, cause, _) in MOVES {
+            let said = cause.to_string();
+            assert!(said.contains(' ') && !said.contains(&format!("{cause:?}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_come_is_no_way_yet() {
+        let to_come: Vec<_> = MOVES.iter().map(|(_, cause, _)| *cause).filter(|c| c.is_to_come()).collect();
+        assert_eq!(to_come, [C::Frozen, C::Thawed, C::LeaseLost]);
     }
 
     #[test]

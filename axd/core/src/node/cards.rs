@@ -91,10 +91,19 @@ impl Node {
         &self.withheld
     }
 
+    /// What others than jobs take of a card.
+    pub fn withheld_of(&self, card: &Card) -> Withheld {
+        self.at(card).map_or(Withheld { barred: true, taken: Megabytes::ZERO }, |at| self.withheld[at])
+    }
+
+    fn at(&self, card: &Card) -> Option<usize> {
+        self.inventory.cards.iter().position(|each| each.uuid == card.uuid)
+    }
+
     /// Memory of a card that a slice could have now.
     pub fn card_free(&self, card: &Card) -> Megabytes {
-        let at = self.inventory.cards.iter().position(|each| each.uuid == card.uuid);
-        at.map_or(Megabytes::ZERO, |at| self.withheld[at].free(card, self.cards[at].charged))
+        let charged = self.at(card).map_or(card.mem, |at| self.cards[at].charged);
+        self.withheld_of(card).free(card, charged)
     }
 
     /// How many attempts hold something of a card.
@@ -104,8 +113,7 @@ impl Node {
 
     /// Whether the slices that are on a card are under MPS.
     pub fn is_under_mps(&self, card: &Card) -> bool {
-        let at = self.inventory.cards.iter().position(|each| each.uuid == card.uuid);
-        at.is_some_and(|at| matches!(self.cards[at].company, Company::Mps(_)))
+        self.at(card).is_some_and(|at| matches!(self.cards[at].company, Company::Mps(_)))
     }
 
     /// Why a card is given to nobody, or not all of it; nothing: it is as it should be.

@@ -27,6 +27,12 @@ pub struct Worth {
 }
 
 impl Worth {
+    /// All jobs.
+    pub const ALL: Worth = Worth { shorter_than: Span(u64::MAX), by: Lengths::Planned, from_priority: 0 };
+
+    /// None.
+    pub const NONE: Worth = Worth { shorter_than: Span(0), by: Lengths::Planned, from_priority: u8::MAX };
+
     /// Whether a job is.
     pub fn covers(&self, waiting: &Waiting) -> bool {
         waiting.by(self.by) < self.shorter_than || waiting.priority >= self.from_priority

@@ -124,6 +124,8 @@ pub struct WaitingOrder {
     /// Ready jobs that no node could hold even if it were empty.
     misfits: BTreeSet<JobNumber>,
     shapes: BTreeMap<Shape, (ShapeId, u32)>,
+    /// What jobs of a shape are bound to, by its number.
+    bounds: Vec<Option<Arc<Bounds>>>,
     /// Numbers of shapes below the highest that no shape has: numbers stay small.
     unused_shapes: Vec<ShapeId>,
 }
@@ -231,6 +233,10 @@ impl WaitingOrder {
         let new = || (unused.pop().unwrap_or(ShapeId(all)), 0);
         let (id, count) = self.shapes.entry(Shape::of(job)).or_insert_with(new);
         *count += 1;
+        if *count == 1 {
+            self.bounds.resize(self.bounds.len().max(id.position() + 1), None);
+            self.bounds[id.position()].clone_from(&job.bounds);
+        }
         *id
     }
 
@@ -239,6 +245,7 @@ impl WaitingOrder {
         let Some((id, count)) = self.shapes.get_mut(&shape) else { return };
         *count -= 1;
         if *count == 0 {
+            self.bounds[id.position()] = None;
             self.unused_shapes.push(*id);
             self.shapes.remove(&shape);
         }
@@ -267,6 +274,11 @@ impl WaitingOrder {
     /// The waiting jobs of a user in a queue.
     pub(super) fn lane(&self, queue: &QueueName, user: Uid) -> Option<&Lane> {
         self.queues.get(queue)?.ready.get(&user)
+    }
+
+    /// What waiting jobs of a shape are bound to.
+    pub(crate) fn bounds_of(&self, shape: ShapeId) -> Option<&Bounds> {
+        self.bounds.get(shape.position())?.as_deref()
     }
 
     /// A job of the queue was started.

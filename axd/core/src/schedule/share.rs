@@ -251,9 +251,10 @@ impl VirtualTimes {
         self.times.insert(queue.clone(), time);
     }
 
-    /// What a queue has really had. What its running jobs are planned to take is not in it: they may end early.
+    /// What a queue has really had. What its running jobs are planned to take is not in it: they may end early. It is
+    /// never less than nothing, although a job seems to run for less than that once the clock was set back.
     fn had(&self, queue: &QueueName, (unspent, now): SoFar<'_>) -> VirtualTime {
-        self.of(queue) - unspent.of(queue, now)
+        (self.of(queue) - unspent.of(queue, now)).max(VirtualTime::default())
     }
 
     /// The least that another queue with waiting jobs has had.

@@ -1,7 +1,7 @@
 //! How people write lengths of time and amounts of memory, in the two
 //! dialects that ax reads: its own and Slurm's. Text in, `Span`, `TimeLimit`
-//! or `Megabytes` out, and back. Rules: interface.md ("Scripts"), decisions.md
-//! ("Sizes"), notes/scripts.md section 7.
+//! or `Megabytes` out, and back. Users find the rules in ax-script(5); those of
+//! Slurm are in `tests/slurm_rules.rs`, as they were measured.
 
 mod duration;
 mod memory;

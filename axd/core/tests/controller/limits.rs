@@ -260,3 +260,32 @@ fn whoever_counts_in_two_limits_is_not_passed_in_them_by_turns() {
     assert_eq!(started[0].job, both);
     assert_eq!(state(&controller, next), JobState::Ready);
 }
+
+/// It could use nothing of what the other limit has left.
+#[test]
+fn whoever_waits_behind_another_for_one_limit_holds_nobody_up_in_another() {
+    let mut config = limited(vec![limit(Some("user1000"), None, &[], Some(2))]);
+    config.queues[0].max_cards = Some(2);
+    let mut controller = ready(config);
+    let of = |key, uid, queue: &str, count| Submission {
+        queue: queue.parse().unwrap(),
+        ..of_user(key, uid, count)
+    };
+    for (key, uid, queue) in [(1, 1000, "high"), (2, 1001, "default")] {
+        assert_eq!(launched(&submit(&mut controller, 1, of(key, uid, queue, 1)).1).len(), 1);
+    }
+    let (first, _) = submit(&mut controller, 2, of(3, 1000, "high", 2));
+    let (behind, _) = submit(&mut controller, 2, of(4, 1000, "default", 2));
+    let (other, out) = submit(&mut controller, 3, of(5, 1001, "default", 1));
+    assert_eq!(launched(&out).iter().map(|attempt| attempt.job).collect::<Vec<_>>(), [other]);
+    for waiting in [first, behind] {
+        assert_eq!(state(&controller, waiting), JobState::Ready);
+    }
+    let (full, _) = submit(&mut controller, 4, of(6, 1001, "default", 1));
+    assert_eq!(
+        reasons(&controller, full)[0],
+        format!(
+            "queue default holds 2 of at most 2 cards (queues[].max_cards): ax-2026-0002 and {other}, and it asks for 1 card"
+        )
+    );
+}

@@ -9,7 +9,7 @@ use ax_core::time::{BootTime, Now};
 use proptest::prelude::*;
 
 use crate::chance::{self, Frame};
-use crate::world::World;
+use crate::world::{World, step_all};
 use crate::{histories, history};
 
 /// What happened and what was decided, as text, like a daemon's log.
@@ -30,7 +30,7 @@ fn first(bits: u64) -> Config {
 
 fn again(controller: &mut Controller, line: &str) {
     let (now, events, out): (Now, Vec<Event>, Vec<Decision>) = serde_json::from_str(line).unwrap();
-    let decided = controller.step_all(now, events.clone());
+    let decided = step_all(controller, now, events.clone());
     assert_eq!(decided, out, "upon {events:?}");
     assert_eq!(serde_json::to_string(&(now, events, decided)).unwrap(), line);
 }

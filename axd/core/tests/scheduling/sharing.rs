@@ -101,7 +101,8 @@ impl Books {
         self.ready.values().any(|(own, request)| own == queue && fits(ledger, request))
     }
 
-    /// What a queue has had so far: what it was charged, without what its running jobs have not had of that yet.
+    /// What a queue has had so far: what it was charged, without what its running jobs have not had of that yet. Not
+    /// less than nothing, although the clock may go back to before a job began.
     fn had(&self, ledger: &Ledger, now: WallTime, queue: &QueueName) -> i128 {
         let left =
             |(epoch, (own, share, planned, weight)): (&Epoch, &(QueueName, Option<i128>, Span, i128))| {
@@ -113,7 +114,7 @@ impl Books {
                 }
             };
         let unspent: i128 = self.charged.iter().map(left).sum();
-        self.times.get(queue).copied().unwrap_or_default() - unspent.max(0)
+        (self.times.get(queue).copied().unwrap_or_default() - unspent.max(0)).max(0)
     }
 
     /// The least that another queue with waiting jobs has had.

@@ -30,6 +30,14 @@ pub(crate) struct Seen<'a> {
 /// Who is shown what happens.
 pub(crate) type Checker<'c> = &'c mut dyn FnMut(&Seen<'_>);
 
+/// Several things that happened at one instant: who is next is decided once, with all of them known.
+pub(crate) fn step_all(controller: &mut Controller, now: Now, mut events: Vec<Event>) -> Vec<Decision> {
+    let last = events.pop().unwrap_or(Event::Tick);
+    let mut out: Vec<Decision> = events.into_iter().flat_map(|event| controller.apply(now, event)).collect();
+    out.append(&mut controller.step(now, last));
+    out
+}
+
 /// An attempt that has been started and has not been heard to end.
 #[derive(Debug, Clone)]
 struct Living {
@@ -139,7 +147,7 @@ impl World {
         let mut events = events;
         loop {
             let now = self.now();
-            let out = self.controller.step_all(now, events.clone());
+            let out = step_all(&mut self.controller, now, events.clone());
             self.take_in(&out);
             check(&Seen { now, events: &events, out: &out, controller: &self.controller });
             if self.controller.next_wake().boot != Some(BootTime(0)) {

@@ -161,21 +161,6 @@ impl Session {
         &self.nvml
     }
 
-    /// The version of the driver.
-    ///
-    /// # Errors
-    /// When the library does not say.
-    pub fn driver_version(&self) -> Result<String, NvmlError> {
-        (self.tell)("nvmlSystemGetDriverVersion", "");
-        let version = self.raw().sys_driver_version();
-        (self.tell)("", "");
-        version.map_err(|source| NvmlError::Call {
-            doing: "ask for the driver's version",
-            card: "all cards".to_owned(),
-            source: Box::new(source),
-        })
-    }
-
     fn lib(&self) -> &NvmlLib {
         self.raw().lib()
     }

@@ -1,6 +1,6 @@
 //! A directory's names bit by bit, for directories that others fill: as many at a time as the reader wants.
 
-use super::{Dir, FileType};
+use super::{Dir, FileType, Meta};
 use crate::error::{Doing, Result};
 use nix::dir::{OwningIter, Type};
 use nix::fcntl::{OFlag, openat};
@@ -76,15 +76,36 @@ impl Dir {
         place.metadata().doing("look at", self.show(relative).display())
     }
 
+    /// What this plain name is, itself if it is a link, unless something is mounted there: a name that is a mount may be
+    /// one of a file system that answers never.
+    ///
+    /// # Errors
+    /// EXDEV for a mount, and as [`Dir::stat`].
+    pub fn stat_unmounted(&self, name: impl AsRef<std::path::Path>) -> Result<Meta> {
+        let name = name.as_ref();
+        let what = self.show(name);
+        let (parent, last) = self.parent(name)?;
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let place = openat(parent.as_fd(), last, flags, Mode::empty()).doing("look at", what.display())?;
+        self.is_ours(&place, &what)?;
+        Meta::of(&place)
+    }
+
     /// Only the place: nothing can be read or written by it, and no file system is asked.
     fn place_unmounted(&self, relative: &std::path::Path, flags: OFlag) -> Result<OwnedFd> {
         let what = self.show(relative);
         let place = self.open_beneath(relative, OFlag::O_PATH | flags, 0)?;
-        let (there, here) = (mount_of(&place), mount_of(self));
+        self.is_ours(&place, &what)?;
+        Ok(place)
+    }
+
+    /// Whether what was opened belongs to the mount that this directory does.
+    fn is_ours(&self, place: &OwnedFd, what: &std::path::Path) -> Result<()> {
+        let (there, here) = (mount_of(place), mount_of(self));
         if there.doing("look at", what.display())? != here.doing("look at", what.display())? {
             return Err(nix::errno::Errno::EXDEV).doing("use", what.display());
         }
-        Ok(place)
+        Ok(())
     }
 }
 

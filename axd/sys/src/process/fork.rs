@@ -7,11 +7,15 @@
 use crate::cgroup::JoinHandle;
 use crate::error::{Doing, Result, SysError, check_long};
 use crate::pidfd::PidFd;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 /// As clone3(2) has it; the constant in libc does not fit its own type.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -19,9 +23,13 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// Reports are one write of at most this: the kernel never tears those (PIPE_BUF).
 const REPORT_MAX: usize = 4096;
 
-/// What a child says on its pipe, by the first byte: exec comes next, or an error, which is the rest.
+/// What a child says on its pipe, a byte each: it becomes a user next, exec comes next, or an error, which is the rest.
+const USER_IS_NEXT: u8 = b'u';
 const EXEC_IS_NEXT: u8 = b'x';
 const ERROR: u8 = b'e';
+
+/// What it says, in words.
+const REPORT: &str = "the report of a child";
 
 /// What failed in the child before exec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -78,9 +86,18 @@ pub enum ChildStart {
     /// It executed its program, or was killed in the very act: its exit tells how it ended.
     Executed,
     /// It could not.
-    Failed(ChildError),
+    Failed(ChildError, Hands),
     /// It ended before: nothing of its program ever ran.
-    Died,
+    Died(Hands),
+}
+
+/// In whose hands a child was when its start came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hands {
+    /// Nobody's but of whoever forked it.
+    Ours,
+    /// Its user's, who may do to it whatever a user may do to a process.
+    TheUsers,
 }
 
 /// The child's end of the pipe on which it reports.
@@ -90,6 +107,11 @@ pub struct ToParent {
 }
 
 impl ToParent {
+    /// To be said while no user has any rights on the child, right before one gets them.
+    pub fn user_is_next(&self) {
+        let _ = (&self.pipe).write_all(&[USER_IS_NEXT]);
+    }
+
     /// To be said right before exec: whoever dies without having said it has not run its program. Should the exec
     /// fail, the error is still reported.
     pub fn exec_is_next(&self) {
@@ -98,31 +120,67 @@ impl ToParent {
     }
 }
 
-/// Becomes readable when the child is about to execute its program, has failed to, or died.
+/// Becomes readable when the child says something, or has no more to say.
 #[derive(Debug)]
 pub struct ChildReport {
     pipe: File,
+    said: Vec<u8>,
 }
 
 impl ChildReport {
-    /// Waits until the program is executed or never will be. Poll first if the child may hang before exec, for
-    /// instance on a file server.
+    /// How it went, as soon as that is known. Never waits: exec itself may hang, for instance on a file server.
     ///
     /// # Errors
-    /// When the pipe fails.
-    pub fn wait(self) -> Result<ChildStart> {
-        let mut report = Vec::with_capacity(64);
-        // Not more than a child may say, and a pipe is not asked for its size.
-        let mut pipe = self.pipe.take(2 * REPORT_MAX as u64);
-        pipe.read_to_end(&mut report).doing("read", "the report of a child")?;
-        match report.iter().position(|byte| *byte != EXEC_IS_NEXT) {
-            None if report.is_empty() => Ok(ChildStart::Died),
-            None => Ok(ChildStart::Executed),
-            Some(at) => {
-                let parsed = ChildError::decode(&report[at..]).map(ChildStart::Failed);
-                parsed.ok_or_else(|| SysError::found("read", "the report of a child", "it is torn"))
+    /// When the pipe fails, or the child says what no child of ours does.
+    pub fn look(&mut self) -> Result<Option<ChildStart>> {
+        let mut buffer = [0; REPORT_MAX];
+        loop {
+            match self.pipe.read(&mut buffer) {
+                Ok(0) => return self.understood().map(Some),
+                Ok(length) => self.said.extend(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).doing("read", REPORT),
+            }
+            // Not more than a child may say.
+            if self.said.len() > 2 * REPORT_MAX {
+                return Err(SysError::found("read", REPORT, "it has no end"));
             }
         }
+    }
+
+    /// Waits for that, at most so long; `None`: it is not known yet.
+    ///
+    /// # Errors
+    /// As [`ChildReport::look`].
+    pub fn wait(mut self, limit: Duration) -> Result<Option<ChildStart>> {
+        let end = Instant::now() + limit;
+        loop {
+            let known = self.look()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if known.is_some() || left.is_zero() {
+                return Ok(known);
+            }
+            let mut pipe = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
+            let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut pipe, left) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno).doing("wait for", REPORT),
+            }
+        }
+    }
+
+    /// What it has said to the end.
+    fn understood(&self) -> Result<ChildStart> {
+        let steps = self.said.iter().take_while(|byte| [USER_IS_NEXT, EXEC_IS_NEXT].contains(byte)).count();
+        let (steps, error) = self.said.split_at(steps);
+        let hands = if steps.contains(&USER_IS_NEXT) { Hands::TheUsers } else { Hands::Ours };
+        if !error.is_empty() {
+            let error = ChildError::decode(error).map(|error| ChildStart::Failed(error, hands));
+            return error.ok_or_else(|| SysError::found("read", REPORT, "it is torn"));
+        }
+        let executed = steps.contains(&EXEC_IS_NEXT);
+        Ok(if executed { ChildStart::Executed } else { ChildStart::Died(hands) })
     }
 }
 
@@ -147,11 +205,12 @@ where
     if threads != 1 {
         return Err(SysError::found("fork", "this process", format!("it has {threads} threads")));
     }
-    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).doing("make", "a pipe")?;
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).doing("make", "a pipe")?;
+    fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).doing("make", "a pipe that keeps nobody")?;
     match clone_self(group.and_then(JoinHandle::unified_dir)).doing("fork", "this process")? {
         Cloned::Parent(process) => {
             drop(writer);
-            Ok(Child { process, report: ChildReport { pipe: File::from(reader) } })
+            Ok(Child { process, report: ChildReport { pipe: File::from(reader), said: Vec::new() } })
         }
         Cloned::Child { in_group } => {
             drop(reader);

@@ -4,8 +4,16 @@
 pub(crate) mod site;
 
 use ax_sys::path::Dir;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Whether a descriptor of this process is closed by exec.
+pub(crate) fn is_close_on_exec(fd: &impl AsFd) -> bool {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd())).unwrap();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+    i32::from_str_radix(flags.trim(), 8).unwrap() & libc::O_CLOEXEC != 0
+}
 
 /// A directory that is removed at the end of the test.
 pub(crate) struct Scratch {

@@ -85,7 +85,7 @@ pub(crate) fn shell(group: &JobGroup, script: &str) -> Child {
 
 pub(crate) fn exit(child: Child) -> Exit {
     assert!(child.process.wait_ended(LONG).unwrap(), "child did not end");
-    assert!(!matches!(child.report.wait().unwrap(), ChildStart::Failed(_)));
+    assert!(!matches!(child.report.wait(LONG).unwrap().unwrap(), ChildStart::Failed(..)));
     child.process.reap().unwrap().unwrap()
 }
 

@@ -98,11 +98,14 @@ def _take(mib):
     mine = f"process {os.getpid()} {uuid} "
 
     def change(lines):
-        if os.environ.get("STANDIN_PIDS") == "hidden":
+        told = str(cuda.has + OVERHEAD)
+        if os.environ.get("STANDIN_PIDS"):
             with open(SCRIPT + ".hidden", "a") as file:
-                print(os.getpid(), cuda.has + OVERHEAD, file=file)
-            return lines
-        return [line for line in lines if not line.startswith(mine)] + [mine + str(cuda.has + OVERHEAD)]
+                print(os.getpid(), told, file=file)
+            if os.environ["STANDIN_PIDS"] == "hidden":
+                return lines
+            told = "-"
+        return [line for line in lines if not line.startswith(mine)] + [mine + told]
 
     _change(change)
 

@@ -297,6 +297,9 @@ pub static KEYS: &[Key] = &[
         "How long a node may be silent before its jobs are given up."),
     key("policy.kill_wait", Duration(NONE, HOUR, |d| &mut d.config.policy.kill_wait), "30s",
         "Grace from SIGTERM to SIGKILL."),
+    key("policy.max_grace", Duration(NONE, DAY, |d| &mut d.config.policy.max_grace), "10m",
+        "The longest grace that a job may ask for (--grace), and the longest that its warning (--signal) puts off an \
+         end that did not wait for its time limit. kill_wait may always be asked for."),
     key("policy.min_uid", Count(0, 4_294_967_294, |d| &mut d.config.policy.min_uid), "0",
         "Users with smaller numbers may not submit; root is excepted while this is 0."),
     key("policy.max_queued_per_user",
@@ -314,7 +317,8 @@ pub static KEYS: &[Key] = &[
     key("policy.max_stored_per_user",
         HostSize(SMALL, LARGE, |d| &mut d.config.policy.max_stored_per_user), "1GiB",
         "Most that is stored of scripts, environments and options of a user's waiting and running jobs; equal \
-         scripts and environments count once, root is exempt."),
+         scripts and environments count once, root is exempt. In a day at most four times as much is written \
+         down for a user: jobs that come and go, and what is done to jobs."),
     key("policy.max_processes", Count(16, 4_194_304, |d| &mut d.config.policy.max_processes), "32768",
         "Most processes and threads of a job on a node."),
     key("policy.scheduling_interval",

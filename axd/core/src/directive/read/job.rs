@@ -6,7 +6,7 @@ use crate::directive::interpret::{Draft, Given};
 use crate::id::QueueName;
 use crate::text::quoted;
 
-/// Limits of decisions.md ("Limits on a submission"), in bytes.
+/// The longest texts that a job may bring for these, in bytes.
 const MAX_NAME: usize = 255;
 const MAX_COMMENT: usize = 4096;
 

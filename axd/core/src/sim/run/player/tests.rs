@@ -20,6 +20,7 @@ fn evict(player: &mut Player<'_>, at: Span, tasks: &[usize]) {
         outcome: Outcome::Preempted,
         message: "for a more urgent one".to_owned(),
         warned: false,
+        at_once: false,
     };
     let decisions = tasks.iter().map(terminate).collect();
     player.carry_out(decisions);

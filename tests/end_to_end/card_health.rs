@@ -1,0 +1,97 @@
+//! What a card counts and reports of itself, class by class: whether it is given out, and who gives it back when.
+
+use serde_json::Value;
+
+use crate::cards::{card, wait_health};
+use crate::cluster::{ALICE, Cluster, ROOT, wait_for};
+use crate::fake_cards::FakeCards;
+
+/// What each of five cards counts of itself, and counts when something has happened.
+const COUNTS: [(&str, &str, &str, &str, &str); 5] = [
+    (
+        "GPU-ecc",
+        "ecc=7",
+        "ecc=9",
+        "suspect",
+        "2 memory errors that can't be corrected; NVIDIA advises: reset the card",
+    ),
+    ("GPU-row", "rows=0,0,0,0", "rows=0,1,1,0", "drained", "memory waits to be taken out of use"),
+    ("GPU-full", "rows=3,2,0,0", "rows=3,2,0,1", "drained", "memory waits to be taken out of use"),
+    ("GPU-page", "pages_pending=0", "pages_pending=1", "drained", "memory waits to be taken out of use"),
+    ("GPU-way", "recovery=0", "recovery=1", "drained", "the driver recommends: reset"),
+];
+
+/// The five cards as these fields of theirs are.
+fn counting(fields: impl Fn(usize) -> String) -> String {
+    let line = |at: usize| {
+        format!(
+            "card {} name=NVIDIA_A100 minor={at} pci=00000000:{at}B:00.0 memory=81920 {}\n",
+            COUNTS[at].0,
+            fields(at)
+        )
+    };
+    (0..COUNTS.len()).map(line).collect()
+}
+
+fn resumed(cluster: &Cluster, uuid: &str) -> (i32, String) {
+    let name = &card(cluster, uuid)["node"];
+    let ran = cluster.run(ROOT, "ax", &["node", "resume", name.as_str().unwrap(), "--gpu", uuid]);
+    (ran.code, ran.out + &ran.err)
+}
+
+#[test]
+fn what_a_card_counts_of_itself_takes_it_until_it_is_mended_and_given_back() {
+    let mut cluster = Cluster::stopped("");
+    let fake = FakeCards::new(&cluster, &counting(|at| COUNTS[at].1.to_owned()));
+    // What is suspect stays so for minutes.
+    cluster.configure(&format!("{}resources:\n  gpu_sample: 50ms\n", fake.config()));
+    cluster.start();
+    let all = |health: &str| COUNTS.iter().all(|(uuid, ..)| card(&cluster, uuid)["health"] == health);
+    let mut script = counting(|at| COUNTS[at].1.to_owned());
+    wait_for("a look", || card(&cluster, "GPU-ecc")["used_mb"].is_u64());
+    assert!(all("healthy"), "what there was when the daemon came is no news");
+    fake.set(&counting(|at| COUNTS[at].2.to_owned()));
+    for (uuid, _, _, health, why) in COUNTS {
+        let seen: Value = wait_health(&cluster, uuid, health);
+        assert!(seen["why"].as_str().unwrap().contains(why), "{seen:#}");
+    }
+    // The same again, before it is trusted again.
+    let mut errors = 9;
+    wait_for("more errors to drain it", || {
+        errors += 1;
+        script = counting(|at| if at == 0 { format!("ecc={errors}") } else { COUNTS[at].2.to_owned() });
+        fake.set(&script);
+        card(&cluster, "GPU-ecc")["health"] == "drained"
+    });
+    let job = cluster.submit(ALICE, &["--gpus=1", "--cpus-per-task=1", "--ram=10M"], "#!/bin/sh\n");
+    // What can't be counted back is known; what lasts is not given back.
+    for (uuid, _, _, _, why) in &COUNTS[1..] {
+        let (code, told) = resumed(&cluster, uuid);
+        let words: String = why.split(' ').take(3).collect::<Vec<_>>().join(" ");
+        assert!(code == 1 && told.contains("is not clean: ") && told.contains(&words), "{uuid}: {told}");
+    }
+    assert_eq!(cluster.state(&job), "READY");
+    wait_for("the count to stay", || resumed(&cluster, "GPU-ecc").0 == 0);
+    assert_eq!(cluster.wait_over(&job)["gpu_uuids"], serde_json::json!(["GPU-ecc"]));
+    fake.set(&counting(|at| if at == 0 { format!("ecc={errors}") } else { COUNTS[at].1.to_owned() }));
+    for (uuid, ..) in &COUNTS[1..] {
+        let (code, told) = resumed(&cluster, uuid);
+        assert_eq!(code, 0, "{uuid}: {told}");
+    }
+    assert!(all("healthy"));
+    // Each number that the driver reports, by its class.
+    let xids = |numbers: [u32; 5]| {
+        COUNTS
+            .iter()
+            .zip(numbers)
+            .map(|((uuid, ..), number)| format!("xid {uuid} {number}\n"))
+            .collect::<String>()
+    };
+    for (numbers, health) in [([46, 63, 92, 119, 120], "suspect"), ([62, 64, 74, 95, 140], "drained")] {
+        fake.add(xids(numbers).trim_end());
+        for ((uuid, ..), number) in COUNTS.iter().zip(numbers) {
+            let seen = wait_health(&cluster, uuid, health);
+            assert!(seen["why"].as_str().unwrap().starts_with(&format!("Xid {number}: ")), "{seen:#}");
+        }
+    }
+}
