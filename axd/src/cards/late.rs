@@ -26,7 +26,10 @@ impl Cards {
             _ => return,
         };
         let State::Looking(process, _, end) = &mut self.state else { return };
-        let due = process.doing().map_or(now + timeout, |doing| doing.since + timeout).min(last);
+        // A driver that has to wake a card first may need longer than a look has, at each try the same.
+        let patience = |card: &str| self.ward.pause(card).unwrap_or(timeout).max(timeout);
+        let due =
+            process.doing().map_or(now + timeout, |doing| doing.since + patience(&doing.card)).min(last);
         if due > now {
             *end = due;
             return;

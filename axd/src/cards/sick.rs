@@ -126,6 +126,15 @@ impl Ward {
         any
     }
 
+    /// How long it was left alone before it was tried; `None`: it was well. A card by its name or number; the driver has
+    /// none.
+    pub(super) fn pause(&self, card: &str) -> Option<Span> {
+        let by_number = || self.cards.values().find(|sick| sick.number.as_deref() == Some(card));
+        let sick =
+            if card.is_empty() { self.driver.as_ref() } else { self.cards.get(card).or_else(by_number) };
+        sick.map(|sick| sick.pause)
+    }
+
     /// Why a card is not fit to be used.
     pub(super) fn why(&self, card: &str) -> Option<&str> {
         let sick = self.cards.get(card).or(self.driver.as_ref());

@@ -41,6 +41,7 @@ const fn xid(number: u32, class: Class, what: &'static str, advice: &'static str
 
 const RESET: &str = "reset the card once no job is on it; if it comes again, have it replaced";
 const PROGRAM: &str = "look for an error in the program first";
+const LINK: &str = "see what the driver recommends; if it comes again, look at the links";
 const SYMPATHETIC: &str = "see which event came before it";
 
 /// The events that ax knows, by number; after NVIDIA's catalogue of Xids. Any other is noted and takes nothing.
@@ -87,10 +88,21 @@ pub static XIDS: &[Xid] = &[
         "start the program again; reset the card when it suits",
     ),
     xid(95, Class::Drain, "a memory error that may have hit every program", RESET),
-    xid(109, Class::Suspect, "a switch between programs took too long", RESET),
+    xid(109, Class::Program, "a switch between programs took too long", PROGRAM),
+    xid(110, Class::Suspect, "a security fault", RESET),
     xid(119, Class::Suspect, "its firmware did not answer in time", RESET),
     xid(120, Class::Suspect, "an error of its firmware", RESET),
+    xid(121, Class::Program, "an error of the link to the CPU that was corrected", "nothing"),
     xid(140, Class::Drain, "a memory error that the card could not recover from", RESET),
+    xid(143, Class::Drain, "it could not be initialised", RESET),
+    xid(144, Class::Suspect, "an error of a link between cards (SAW)", LINK),
+    xid(145, Class::Suspect, "an error of a link between cards (RLW)", LINK),
+    xid(146, Class::Suspect, "an error of a link between cards (TLW)", LINK),
+    xid(147, Class::Suspect, "an error of a link between cards (TREX)", LINK),
+    xid(148, Class::Suspect, "an error of a link between cards (NVLPW)", LINK),
+    xid(149, Class::Suspect, "an error of a link between cards (NETIR)", LINK),
+    xid(150, Class::Suspect, "an error of a link between cards (MSE)", LINK),
+    xid(154, Class::Program, "what the driver recommends has changed", "see what it recommends"),
 ];
 
 /// What is known of an event.

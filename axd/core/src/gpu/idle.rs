@@ -11,7 +11,7 @@ use crate::time::{BootTime, Span};
 use super::seen::AttemptSeen;
 
 /// After a longer pause between two looks it is not known what happened in between.
-const LONGEST_PAUSE: Span = Span::seconds(30);
+pub(crate) const LONGEST_PAUSE: Span = Span::seconds(30);
 
 /// The time for which one attempt's cards have done nothing.
 #[derive(Debug, Clone)]

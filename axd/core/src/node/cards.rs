@@ -108,6 +108,11 @@ impl Node {
         self.withheld_of(card).free(card, charged)
     }
 
+    /// How many attempts hold something of a card.
+    pub fn card_holders(&self, card: &Card) -> u32 {
+        self.position(card.index).map_or(0, |position| self.cards[position].holders)
+    }
+
     /// True if slices on a card run under MPS.
     pub fn is_under_mps(&self, card: &Card) -> bool {
         self.at(card).is_some_and(|at| matches!(self.cards[at].company, Company::Mps(_)))

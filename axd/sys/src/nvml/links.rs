@@ -14,10 +14,10 @@ pub enum Lane {
 }
 
 impl Device<'_> {
-    /// Its lanes that are in use; empty if it can't have any.
+    /// Its lanes that are in use and of which it says where they lead; empty if it can't have any.
     ///
     /// # Errors
-    /// When a card that has lanes does not say where they lead.
+    /// When it is gone.
     pub fn lanes(&self) -> Result<Vec<Lane>, NvmlError> {
         let mut lanes = Vec::new();
         for lane in 0..nv::NVML_NVLINK_MAX_LINKS {
@@ -27,10 +27,16 @@ impl Device<'_> {
                 Err(error) if error.is_unsupported() => break,
                 // There are no lanes after this one.
                 Err(NvmlError::Call { source, .. }) if matches!(*source, Raw::InvalidArg) => break,
-                Err(error) => return Err(error),
+                Err(error) if error.is_lost() => return Err(error),
+                Err(_) => continue,
             }
-            if state != 0 {
-                lanes.push(self.far_end(lane)?);
+            if state == 0 {
+                continue;
+            }
+            match self.far_end(lane) {
+                Ok(end) => lanes.push(end),
+                Err(error) if error.is_lost() => return Err(error),
+                Err(_) => {}
             }
         }
         Ok(lanes)

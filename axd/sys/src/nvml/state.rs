@@ -54,12 +54,18 @@ impl Device<'_> {
     /// When it is gone, or does not say how much of its memory is in use and by which processes.
     pub fn state(&self) -> Result<CardState, NvmlError> {
         let mut memory = self.memory_now()?;
-        let holders = self.holders()?;
+        let mut holders = self.holders()?;
         let accounted: u64 = holders.iter().flatten().filter_map(|holder| holder.memory_bytes).sum();
         // The two answers are of two instants. What a process freed in between would look like nobody's.
         if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
             let both = memory.into_iter().chain(self.memory_now()?);
             memory = both.min_by_key(|memory| memory.used);
+        }
+        if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
+            // In containers drivers list processes and don't find their memory: nothing is not what they have.
+            let nothing = |holder: &&mut Holder| holder.memory_bytes == Some(0);
+            let unsaid = holders.iter_mut().flatten().filter(nothing);
+            unsaid.for_each(|holder| holder.memory_bytes = None);
         }
         Ok(CardState {
             memory,
@@ -207,7 +213,11 @@ fn once_each(mut all: Vec<nv::nvmlProcessInfo_t>) -> Vec<Holder> {
     };
     // On a divided card a process may have memory of several parts.
     all.sort_by_key(|process| (process.pid, process.gpuInstanceId, process.computeInstanceId));
-    all.dedup_by_key(|process| (process.pid, process.gpuInstanceId, process.computeInstanceId));
+    // Those that are hidden all have the number 0: each may be another one.
+    all.dedup_by(|a, b| {
+        let key = |one: &nv::nvmlProcessInfo_t| (one.pid, one.gpuInstanceId, one.computeInstanceId);
+        a.pid != 0 && key(a) == key(b)
+    });
     let mut once: Vec<Holder> = Vec::new();
     for found in all.iter().map(holder) {
         match once.last_mut().filter(|last| last.pid == found.pid && found.pid != 0) {
@@ -233,9 +243,15 @@ mod tests {
             gpuInstanceId: part,
             computeInstanceId: 0,
         };
-        let seen =
-            once_each(vec![info(7, 5, 0), info(9, u64::MAX, 0), info(7, 5, 0), info(7, 2, 1), info(0, 1, 0)]);
+        let seen = once_each(vec![
+            info(7, 5, 0),
+            info(9, u64::MAX, 0),
+            info(7, 5, 0),
+            info(7, 2, 1),
+            info(0, 1, 0),
+            info(0, 1, 0),
+        ]);
         let holder = |pid, memory_bytes| Holder { pid, memory_bytes };
-        assert_eq!(seen, [holder(0, Some(1)), holder(7, Some(7)), holder(9, None)]);
+        assert_eq!(seen, [holder(0, Some(1)), holder(0, Some(1)), holder(7, Some(7)), holder(9, None)]);
     }
 }
