@@ -201,8 +201,9 @@ fn recorded(started: &Started) -> Result<Containment, SysError> {
         return Containment::from_record(&started.cgroups);
     }
     let ProcessMark { pid, start_ticks } = started.supervisor;
+    let supervisor = Some(ProcessIdentity { pid, start_ticks });
     let mark = format!("{}={}", started.marker.0, started.marker.1);
-    Ok(Containment::Tree(ProcessTree::new(Some(ProcessIdentity { pid, start_ticks }), vec![mark])))
+    Ok(Containment::Tree(ProcessTree::new(supervisor, started.uid.map(|uid| uid.0), vec![mark])))
 }
 
 /// The record of the start, with the process that wrote itself into the lease while it locked it: that one is its
@@ -346,6 +347,7 @@ mod tests {
             boot_id: clock::boot_id().unwrap(),
             supervisor: ProcessMark { pid: i32::MAX, start_ticks: 1 },
             cgroups: Vec::new(),
+            uid: Some(ax_core::id::Uid(ax_sys::credentials::own().0)),
             card_limits,
             marker: mark.clone(),
             started_at: WallTime(0),

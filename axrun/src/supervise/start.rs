@@ -67,6 +67,7 @@ impl Attempt {
             boot_id,
             supervisor: ProcessMark { pid: self.own.pid, start_ticks: self.own.start_ticks },
             cgroups: self.tree.as_ref().map(Tree::record).unwrap_or_default(),
+            uid: Some(self.assignment.user.uid),
             card_limits: self.assignment.card_limits.clone(),
             marker: self.assignment.marker.clone(),
             started_at: wall_now(),

@@ -30,8 +30,9 @@ impl Containment {
             Containment::Tree(tree) => {
                 let supervisor =
                     tree.supervisor().map_or_else(|| "-".to_owned(), |identity| identity.to_string());
+                let user = tree.user().map(|user| format!("user:{user}"));
                 let marks = tree.marks().iter().map(|mark| format!("mark:{mark}"));
-                [format!("tree:{supervisor}")].into_iter().chain(marks).collect()
+                [format!("tree:{supervisor}")].into_iter().chain(user).chain(marks).collect()
             }
         }
     }
@@ -41,7 +42,7 @@ impl Containment {
     /// # Errors
     /// When a line is malformed; see [`JobGroup::from_record`].
     pub fn from_record(lines: &[impl AsRef<str>]) -> Result<Containment> {
-        let mut lines_iter = lines.iter().map(AsRef::as_ref);
+        let mut lines_iter = lines.iter().map(AsRef::as_ref).peekable();
         let Some(supervisor) = lines_iter.next().and_then(|line: &str| line.strip_prefix("tree:")) else {
             return JobGroup::from_record(lines).map(Containment::Groups);
         };
@@ -50,9 +51,12 @@ impl Containment {
             "-" => None,
             text => Some(text.parse::<ProcessIdentity>().map_err(|_| bad(text))?),
         };
+        let user = lines_iter.next_if(|line| line.starts_with("user:"));
+        let number = |line: &str| line["user:".len()..].parse().map_err(|_| bad(line));
+        let user = user.map(number).transpose()?;
         let mark = |line: &str| line.strip_prefix("mark:").map(str::to_owned).ok_or_else(|| bad(line));
         let marks = lines_iter.map(mark).collect::<Result<_>>()?;
-        Ok(Containment::Tree(ProcessTree::new(supervisor, marks)))
+        Ok(Containment::Tree(ProcessTree::new(supervisor, user, marks)))
     }
 
     /// What a child needs to join; `None` for a tree, where being a child is enough.
