@@ -327,6 +327,18 @@ fn what_is_left_to_do_names_its_issue_and_no_path_of_one_machine_is_written_down
     none(&found, "write TODO(#123), and no path of one machine");
 }
 
+/// Whether a file has a test of this name; in rows.sh, a row that is tried.
+fn has_test(text: &str, name: &str) -> bool {
+    let tries = |line: &str| line.starts_with("try ") && line.ends_with(&format!(" {name}"));
+    let mut lines = text.lines().map(str::trim);
+    let mut of_a_test = false;
+    lines.any(|line| {
+        let is_it = of_a_test && line.starts_with(&format!("fn {name}("));
+        of_a_test = line == "#[test]" || (of_a_test && line.starts_with("#["));
+        is_it || tries(line)
+    })
+}
+
 /// What proves each sentence about cards: `file.rs::test`, a row of check.sh, a patch that must be noticed.
 #[test]
 fn what_is_said_to_prove_a_promise_about_cards_exists() {
@@ -341,11 +353,33 @@ fn what_is_said_to_prove_a_promise_about_cards_exists() {
         let missing = proofs.into_iter().filter(|proof| {
             let (file, name) = proof.split_once("::").unwrap_or((proof, ""));
             let text = fs::read_to_string(root().join(file)).unwrap_or_default();
-            text.is_empty() || !(name.is_empty() || text.contains(&format!("{name}(")))
+            text.is_empty()
+                || if name.is_empty() {
+                    is_rust(Path::new(file)) && !text.contains("#[test]")
+                } else {
+                    !has_test(&text, name)
+                }
         });
         found.extend(missing.map(|proof| format!("there is no {proof}")));
     }
     none(&found, "tests/gpu/PROOFS.md names tests that exist");
+}
+
+/// What ax does with a library that plays the driver's it does with the driver's.
+#[test]
+fn no_code_of_ax_knows_that_a_driver_is_played() {
+    let mut found = Vec::new();
+    for path in SOURCES.iter().flat_map(|folder| files(&root().join(folder), &is_rust)) {
+        let text = read(&path);
+        // What tests need is below that.
+        let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (line, code) in code(text) {
+            if ["fake", "stand-in", "stand_in"].iter().any(|word| code.to_lowercase().contains(word)) {
+                found.push(format!("{}:{line}: {}", shown(&path), code.trim()));
+            }
+        }
+    }
+    none(&found, "no code of ax knows that the library is played");
 }
 
 /// The digits that follow a word, and what comes behind them.

@@ -5,7 +5,7 @@
 //! They report back by messages that wake the loop, and decide nothing.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -134,17 +134,44 @@ pub(crate) enum Done {
 }
 
 /// Kinds of tasks, each with a thread.
-const LANES: [&str; 6] = ["names", "settle", "clean up", "remove", "accounts", "views"];
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Names,
+    Settle,
+    CleanUp,
+    Remove,
+    Accounts,
+    Views,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] =
+        [Kind::Names, Kind::Settle, Kind::CleanUp, Kind::Remove, Kind::Accounts, Kind::Views];
+
+    /// The name of its thread.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Names => "names",
+            Kind::Settle => "settle",
+            Kind::CleanUp => "clean up",
+            Kind::Remove => "remove",
+            Kind::Accounts => "accounts",
+            Kind::Views => "views",
+        }
+    }
+}
 
 impl Task {
-    fn lane(&self) -> usize {
+    fn kind(&self) -> Kind {
         match self {
-            Task::LookUp(_) => 0,
-            Task::Settle(_) => 1,
-            Task::CleanUp(_) | Task::EndLeftover(..) | Task::SweepMps(_) | Task::ProbeCards(..) => 2,
-            Task::Remove(_) | Task::ReadZone => 3,
-            Task::Accounts(_) => 4,
-            Task::View(..) => 5,
+            Task::LookUp(_) => Kind::Names,
+            Task::Settle(_) => Kind::Settle,
+            Task::CleanUp(_) | Task::EndLeftover(..) | Task::SweepMps(_) | Task::ProbeCards(..) => {
+                Kind::CleanUp
+            }
+            Task::Remove(_) | Task::ReadZone => Kind::Remove,
+            Task::Accounts(_) => Kind::Accounts,
+            Task::View(..) => Kind::Views,
         }
     }
 }
@@ -152,7 +179,7 @@ impl Task {
 /// The loop's end of the threads.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    lanes: Vec<Sender<Task>>,
+    lanes: BTreeMap<Kind, Sender<Task>>,
     done: Receiver<Done>,
     report: Sender<Done>,
     /// Look-ups under way, so that one user's hundred requests ask once.
@@ -168,14 +195,14 @@ impl Worker {
     pub(crate) fn start(paths: &Paths, waker: &Arc<Waker>) -> std::io::Result<Worker> {
         let (report, done) = channel();
         let (waiting, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let start = |name: &&str| {
+        let start = |kind: Kind| {
             let (tasks, to_do) = channel::<Task>();
             let teller = Teller { waker: Arc::clone(waker), report: report.clone(), over: Arc::clone(&over) };
             let lane = Lane { paths: paths.clone(), teller, waiting: Arc::clone(&waiting) };
-            thread::Builder::new().name((*name).to_owned()).spawn(move || lane.work(to_do))?;
-            Ok(tasks)
+            thread::Builder::new().name(kind.name().to_owned()).spawn(move || lane.work(to_do))?;
+            Ok((kind, tasks))
         };
-        let lanes = LANES.iter().map(start).collect::<std::io::Result<_>>()?;
+        let lanes = Kind::ALL.into_iter().map(start).collect::<std::io::Result<_>>()?;
         let started = Cell::new(0);
         Ok(Worker { lanes, done, report, asked: HashSet::new(), started, over, heard: 0 })
     }
@@ -195,7 +222,7 @@ impl Worker {
     /// Hands over a task.
     pub(crate) fn start_task(&self, task: Task) {
         // The thread lives as long as this sender: sending cannot fail before the end.
-        let _ = self.lanes.get(task.lane()).map(|lane| lane.send(task));
+        let _ = self.lanes.get(&task.kind()).map(|lane| lane.send(task));
         self.started.set(self.started.get().wrapping_add(1));
     }
 
@@ -256,10 +283,16 @@ const TOO_MANY: &str = "too many wait for the driver";
 
 /// What is left of a task.
 enum Rest {
-    /// This is to be told, if anything.
-    Tell(Option<Done>),
+    /// This is to be told, each as soon as it is known.
+    Tell(Box<dyn Iterator<Item = Done>>),
     /// The driver has to be waited for.
     Driver(Slow),
+}
+
+impl Rest {
+    fn tell(done: impl IntoIterator<Item = Done, IntoIter: 'static>) -> Rest {
+        Rest::Tell(Box::new(done.into_iter()))
+    }
 }
 
 /// Something for which the driver is waited for.
@@ -272,21 +305,14 @@ struct Slow {
 impl Lane {
     fn work(self, to_do: Receiver<Task>) {
         for task in to_do {
-            if let Task::View(controller, questions) = task {
-                for question in questions {
-                    self.teller.tell(Done::Viewed(Box::new(views::answer(&controller, question))));
-                }
-                self.teller.is_over();
-                continue;
-            }
-            let done = match perform(&self.paths, task) {
+            let mut done: Box<dyn Iterator<Item = Done>> = match perform(&self.paths, task) {
                 Rest::Tell(done) => done,
                 Rest::Driver(slow) => match self.aside(slow) {
                     None => continue,
-                    without => without,
+                    without => Box::new(without.into_iter()),
                 },
             };
-            if done.is_some_and(|done| !self.teller.tell(done)) {
+            if !done.all(|done| self.teller.tell(done)) {
                 return;
             }
             self.teller.is_over();
@@ -320,69 +346,76 @@ impl Lane {
 }
 
 fn perform(paths: &Paths, task: Task) -> Rest {
-    Rest::Tell(match task {
-        Task::LookUp(uid) => Some(Done::LookedUp(uid, people::look_up(uid))),
-        Task::Settle(attempt) => match settle::settle(paths, attempt) {
-            Ok((settled, Some(limited))) => {
-                let told = settled.clone();
-                let work = Box::new(move || {
-                    // Before the end is told: its card's memory is given out again then.
-                    limited.release();
-                    Some(Done::Settled(attempt, Ok(told)))
-                });
-                return Rest::Driver(Slow { work, without: Done::Settled(attempt, Ok(settled)) });
-            }
-            other => Some(Done::Settled(attempt, other.map(|(settled, _)| settled))),
-        },
-        Task::CleanUp(chore) => {
-            let remains = Remains::of(paths, chore.attempt);
-            let chore = Chore { waits_for_driver: remains.are_limited(), ..chore };
-            let clean = move |remains: &Remains<'_>| {
-                let failed = remains.remove().err();
-                failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
-            };
-            if chore.waits_for_driver {
-                let own = paths.clone();
-                let work = Box::new(move || clean(&Remains::of(&own, chore.attempt)));
-                let why = format!("clearing {} away: {TOO_MANY}", chore.attempt);
-                return Rest::Driver(Slow { work, without: Done::NotRemoved(vec![(chore, why)]) });
-            }
-            clean(&remains)
-        }
+    match task {
+        Task::LookUp(uid) => Rest::tell([Done::LookedUp(uid, people::look_up(uid))]),
+        Task::Settle(attempt) => settle(paths, attempt),
+        Task::CleanUp(chore) => clean_up(paths, chore),
         Task::Remove(leftovers) => {
             let failed = leftovers.iter().filter_map(|each| Some((each.chore, remove(each).err()?)));
             let failed: Vec<_> = failed.collect();
-            (!failed.is_empty()).then_some(Done::NotRemoved(failed))
+            Rest::tell((!failed.is_empty()).then_some(Done::NotRemoved(failed)))
         }
         Task::ReadZone => {
             // Another thread would remember what it was at first.
             let read = thread::spawn(|| Calendar::read(WallTime(clock::wall_ms())));
-            read.join().ok().map(Done::ZoneRead)
+            Rest::tell(read.join().ok().map(Done::ZoneRead))
         }
         Task::ProbeCards(prober, cards) => {
             let untried = |card: &String| (card.clone(), Err(TOO_MANY.to_owned()));
             let without = Done::CardsProbed(cards.iter().map(untried).collect());
             let work = Box::new(move || Some(Done::CardsProbed(card_limit::probe(&prober, &cards))));
-            return Rest::Driver(Slow { work, without });
+            Rest::Driver(Slow { work, without })
         }
         Task::SweepMps(parents) => {
             let own = paths.clone();
             let work = Box::new(move || Some(Done::MpsSwept(mps::sweep(&own, &parents))));
-            let without = Done::MpsSwept(vec![Err(TOO_MANY.to_owned())]);
-            return Rest::Driver(Slow { work, without });
+            Rest::Driver(Slow { work, without: Done::MpsSwept(vec![Err(TOO_MANY.to_owned())]) })
         }
         Task::EndLeftover(left, parents) => {
             let ended = leftover::end(&parents, &left);
-            Some(Done::LeftoverEnded(left, ended))
+            Rest::tell([Done::LeftoverEnded(left, ended)])
         }
         Task::Accounts(listing) => {
             let (uid, conn) = (listing.uid, listing.conn);
-            let answer = list(paths, *listing);
-            Some(Done::Listed(uid, conn, answer.unwrap_or_else(|error| Response::error(&error))))
+            let answer = list(paths, *listing).unwrap_or_else(|error| Response::error(&error));
+            Rest::tell([Done::Listed(uid, conn, answer)])
         }
-        // Told one by one.
-        Task::View(..) => None,
-    })
+        Task::View(controller, questions) => {
+            let answer = move |question| Done::Viewed(Box::new(views::answer(&controller, question)));
+            Rest::tell(questions.into_iter().map(answer))
+        }
+    }
+}
+
+fn settle(paths: &Paths, attempt: AttemptName) -> Rest {
+    match settle::settle(paths, attempt) {
+        Ok((settled, Some(limited))) => {
+            let told = settled.clone();
+            let work = Box::new(move || {
+                // Before the end is told: its card's memory is given out again then.
+                limited.release();
+                Some(Done::Settled(attempt, Ok(told)))
+            });
+            Rest::Driver(Slow { work, without: Done::Settled(attempt, Ok(settled)) })
+        }
+        other => Rest::tell([Done::Settled(attempt, other.map(|(settled, _)| settled))]),
+    }
+}
+
+fn clean_up(paths: &Paths, chore: Chore) -> Rest {
+    let remains = Remains::of(paths, chore.attempt);
+    let chore = Chore { waits_for_driver: remains.are_limited(), ..chore };
+    let clean = move |remains: &Remains<'_>| {
+        let failed = remains.remove().err();
+        failed.map(|error| Done::NotRemoved(vec![(chore, error)]))
+    };
+    if !chore.waits_for_driver {
+        return Rest::tell(clean(&remains));
+    }
+    let own = paths.clone();
+    let work = Box::new(move || clean(&Remains::of(&own, chore.attempt)));
+    let why = format!("clearing {} away: {TOO_MANY}", chore.attempt);
+    Rest::Driver(Slow { work, without: Done::NotRemoved(vec![(chore, why)]) })
 }
 
 fn remove(leftover: &Leftover) -> Result<(), String> {

@@ -82,6 +82,18 @@ fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
     let shown = || ax(&cluster, ALICE, &["resource"]).1;
     let held = format!("given to nobody: 21 GB held by pid {own} ");
     assert!(shown().contains(&held) && shown().contains("free: 0 whole cards\n"), "{}", shown());
+    if as_root() {
+        // Who they are is nobody's business where jobs are private, but an administrator's.
+        let config = std::fs::read_to_string(cluster.root.join("etc/ax/config.yaml")).unwrap();
+        cluster.configure(&format!("{config}cluster:\n  private_jobs: true\n"));
+        cluster.ok(ROOT, "ax", &["reload"]);
+        let private = shown();
+        assert!(private.contains("given to nobody: 21 GB held by others\n"), "{private}");
+        assert!(!private.contains(&own.to_string()), "{private}");
+        assert!(ax(&cluster, ROOT, &["resource"]).1.contains(&held));
+        cluster.configure(&config);
+        cluster.ok(ROOT, "ax", &["reload"]);
+    }
     // Nor is one free of which nobody knows whose memory is in use there.
     fake.set(&ONE.replace("reserved=0", "reserved=0 extra=20028"));
     wait_for("nobody's memory", || {
@@ -90,6 +102,8 @@ fn who_holds_a_card_and_is_no_job_is_named_to_whoever_waits_for_it() {
             && told.contains("free: 0 whole cards\n")
     });
     assert_eq!(cluster.state(&job), "READY");
+    let (_, node) = ax(&cluster, ALICE, &["node", "show", &host()]);
+    assert!(node.contains("0MB free, healthy; 21 GB in use that no process accounts for"), "{node}");
     // Who holds a little of a card keeps nobody from it.
     fake.set(ONE);
     fake.add(&format!("process {own} GPU-aaaa 100"));

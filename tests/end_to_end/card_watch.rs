@@ -138,8 +138,8 @@ fn a_spike_is_warned_of_and_what_the_driver_does_not_say_is_held_against_nobody_
     );
     let spike = slice(&cluster, &spike);
     wait_for("the warning", || cluster.log().contains("over_slice"));
-    let history = cluster.run(ALICE, "ax", &["status", &spike]);
-    assert!(history.out.contains("of a 20 GB slice"), "in the job's record: {history:?}");
+    let record = || cluster.run(ALICE, "ax", &["status", &spike]).out;
+    wait_for("it in the job's record", || record().contains("of a 20 GB slice"));
     cluster.write(ALICE, "seen", "");
     wait_for("the spike to be over", || card(&cluster)["used_mb"] == 0);
     cluster.configure(&format!("{}resources:\n  gpu_sample: 50ms\n", fake.config()));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::books::{FOUR_CPUS, assert_at_most_once, assert_nothing_left, honest, until, wait_begun};
-use crate::cluster::{ALICE, Cluster, as_root, supervisor_of, wait_for};
+use crate::cluster::{ALICE, BOB, Cluster, as_root, supervisor_of, wait_for};
 use crate::keyed::{Asked, Keyed};
 use crate::spool::names_in;
 
@@ -232,12 +232,17 @@ fn a_node_that_can_start_nothing_rests_and_says_why() {
         serde_json::from_str::<Value>(&nodes).unwrap()[0].clone()
     };
     disk.fill();
-    let ids: Vec<String> = (0..12).map(|_| cluster.submit(ALICE, &[], &honest("true"))).collect();
+    let submit = |user, count| (0..count).map(|_| cluster.submit(user, &[], &honest("true"))).collect();
+    let ids: Vec<String> = submit(ALICE, 9);
+    let reason = || node()["reason"].as_str().unwrap_or_default().to_owned();
+    wait_for("one user's jobs to be held back", || reason().contains("for one user, the last"));
+    assert_eq!(node()["state"], "up", "nobody alone says that it is not");
+    let others: Vec<String> = submit(BOB, 3);
     wait_for("the node to rest", || node()["state"] == "failing");
-    let reason = node()["reason"].as_str().unwrap().to_owned();
+    let reason = reason();
     assert!(reason.contains("starts came to nothing") && reason.contains("No space left"), "{reason}");
     wait_for("a job to be told", || {
-        let told = cluster.ok(ALICE, "ax", &["why", &ids[11]]);
+        let told = cluster.ok(ALICE, "ax", &["why", &ids[8]]);
         told.split_whitespace().collect::<Vec<_>>().join(" ").contains("starts came to nothing")
     });
     // A look at each of twelve jobs in each of ten seconds would be more than a hundred.
@@ -245,9 +250,9 @@ fn a_node_that_can_start_nothing_rests_and_says_why() {
     let starts = cluster.log().matches("not_started").count();
     assert!(starts < 30, "{starts}");
     disk.clear();
-    for id in &ids {
+    for (user, id) in ids.iter().map(|id| (ALICE, id)).chain(others.iter().map(|id| (BOB, id))) {
         assert_eq!(cluster.wait_over(id)["state"], "SUCCEEDED");
-        assert_at_most_once(&cluster, ALICE, id);
+        assert_at_most_once(&cluster, user, id);
     }
     assert_eq!(node()["state"], "up");
     assert_nothing_left(&cluster);

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, signal, supervisor_of, wait_for};
+use crate::cluster::{
+    ALICE, BOB, Cluster, ROOT, as_root, command_line, processes, signal, supervisor_of, wait_for,
+};
 use crate::stranger::{Deed, EACCES, asks_supervisor, tries};
 
 /// Runs a script to its end; what it printed.
@@ -279,6 +281,36 @@ fn a_fifo_as_output_holds_up_nobody_but_its_job() {
     assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED");
     assert_eq!(cluster.run(ALICE, "ax", &["cancel", &stuck]).code, 0);
     assert_eq!(cluster.wait_over(&stuck)["state"], "CANCELLED");
+}
+
+/// The child that opens a job's files is its user's already. Until that counted as the job's own end, three of these
+/// kept the node from everybody, and urgent ones had each trial.
+#[test]
+fn who_kills_his_own_jobs_on_their_way_to_exec_keeps_the_node_from_nobody() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    assert!(cluster.command(ALICE, "mkfifo").arg("pipe").status().unwrap().success());
+    let child = |id: &str| {
+        let folder = format!("{}/run/ax/attempts/{id}.", cluster.root.display());
+        let hers = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|meta| meta.uid() == ALICE.uid);
+        processes().find(|pid| hers(pid) && command_line(*pid).contains(&folder))
+    };
+    for _ in 0..4 {
+        let id = cluster.submit(ALICE, &["--input=pipe", "--priority=100"], "#!/bin/sh\n");
+        wait_for("its child", || child(&id).is_some());
+        let pid = child(&id).unwrap().to_string();
+        assert!(cluster.command(ALICE, "kill").args(["-KILL", &pid]).status().unwrap().success());
+        let job = cluster.wait_over(&id);
+        assert_eq!((&job["state"], &job["attempt"]), (&"FAILED".into(), &1.into()), "{job:#}");
+        assert!(job["reason"].as_str().unwrap().contains("it was killed before its script began"), "{job:#}");
+    }
+    let nodes = cluster.run(ROOT, "ax", &["node", "list", "--json"]);
+    let nodes: serde_json::Value = serde_json::from_str(&nodes.out).unwrap();
+    assert_eq!(nodes[0]["state"], "up", "{nodes:#}");
+    let id = cluster.submit(BOB, &[], "#!/bin/sh\n");
+    assert_eq!(cluster.wait_over(&id)["state"], "SUCCEEDED");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod card_limits;
 mod card_mps;
 mod card_mps_attacks;
 mod card_rounds;
+mod card_unlisted;
 mod card_use;
 mod card_watch;
 mod cards;

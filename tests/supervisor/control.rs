@@ -54,6 +54,47 @@ fn the_jobs_user_may_signal_and_nothing_else() {
     finish(job);
 }
 
+/// Asks for the same signal on four connections for so many seconds; prints how often that was done.
+const ASKS_WITHOUT_END: &str = r#"
+import select, socket, sys, time
+peers = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(4)]
+end, done = time.time() + float(sys.argv[2]), 0
+for peer in peers:
+    peer.connect(sys.argv[1])
+    peer.send(b'{"request":"signal","signal":18,"batch_only":false}')
+while time.time() < end:
+    for peer in select.select(peers, [], [], 0.1)[0]:
+        done += b'done' in peer.recv(4096)
+        peer.send(b'{"request":"signal","signal":18,"batch_only":false}')
+print(done)
+"#;
+
+#[test]
+fn its_user_s_requests_cost_a_small_part_of_a_cpu_and_root_is_heard() {
+    let Some(world) = World::new() else { return };
+    let many =
+        "for i in $(seq 200); do sleep 1000 & done; echo ready; while [ ! -e go ]; do sleep 0.02; done";
+    let job = started(&world, many);
+    eventually("its processes", || world.out() == "ready\n");
+    let used = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", job.supervisor.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        // In hundredths of a second.
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let (begin, before) = (std::time::Instant::now(), used());
+    let mut asks = Command::new("python3");
+    asks.args(["-c", ASKS_WITHOUT_END]).arg(job.job.job_folder().join("ctl")).arg("3").uid(USER).gid(USER);
+    let asks = asks.current_dir("/").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let signal = Request::Signal { signal: 18, batch_only: true };
+    (0..20).for_each(|_| assert_eq!(job.ask(&signal), Report::Done));
+    let asked = asks.wait_with_output().unwrap();
+    let done: u64 = String::from_utf8_lossy(&asked.stdout).trim().parse().unwrap();
+    let (took, used) = (begin.elapsed().as_millis() as u64 / 10, used() - before);
+    assert!(done > 0 && used * 5 < took, "{used} of {took} hundredths of a second, {done} signals");
+    finish(job);
+}
+
 #[test]
 fn other_users_are_refused_even_where_the_folder_lets_them_in() {
     let Some(world) = World::new() else { return };

@@ -190,7 +190,7 @@ fn in_words(node: &NodeShow, when: &dyn Fn(WallTime) -> String) -> String {
         line("jobs", jobs.join(", "));
     }
     for card in cards {
-        line(&format!("card {}", card.index), card_in_words(card));
+        line(&format!("card {}", card.index), card_in_words(card, node));
     }
     for same in decisions.chunk_by(|a, b| (&a.actor, &a.what) == (&b.actor, &b.what)) {
         let [first, ..] = same else { continue };
@@ -204,11 +204,15 @@ fn in_words(node: &NodeShow, when: &dyn Fn(WallTime) -> String) -> String {
     text
 }
 
-fn card_in_words(card: &CardView) -> String {
+fn card_in_words(card: &CardView, node: &NodeView) -> String {
     let (name, uuid) = (shown(&card.name), shown(&card.uuid));
     let free = fields::card_memory(card.free_mb);
     let why = card.why.as_ref().map_or(String::new(), |why| format!(": {}", shown(why)));
-    let foreign = card.foreign.iter().map(|holder| format!("; {}", shown(holder)));
+    // What keeps it from being given out, or else whoever is there. That the node is drained is said above.
+    let drained = matches!(node.state.as_str(), "draining" | "drained");
+    let withheld = card.withheld.as_slice();
+    let foreign = if withheld.is_empty() || drained { &card.foreign } else { withheld };
+    let foreign = foreign.iter().map(|holder| format!("; {}", shown(holder)));
     let health = shown(&card.health);
     format!("{name} {uuid}, {free} free, {health}{why}{}", foreign.collect::<String>())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ax_core::job::state::{Cause, JobState, MOVES, OUTCOMES, STATES};
+use ax_core::job::state::{JobState, MOVES, OUTCOMES, STATES};
 
 const HEAD: &str = include_str!("states_head.mdoc");
 const TAIL: &str = include_str!("states_tail.mdoc");
@@ -22,13 +22,8 @@ pub(super) fn text() -> String {
     }
     text.push_str(".El\n.Sh MOVES\nA job moves so, and in no other way:\n.Bl -tag -width Ds\n");
     for (from, cause, to) in MOVES {
-        let _ = writeln!(
-            text,
-            ".It \\&{}\n{}\nto {}.",
-            capital(cause_text(*cause)),
-            words("from", from),
-            list(to)
-        );
+        let _ =
+            writeln!(text, ".It \\&{}\n{}\nto {}.", capital(cause.words()), words("from", from), list(to));
         text.push_str(if cause.is_to_come() { MOVE_TO_COME } else { "" });
     }
     text.push_str(".El\n.Sh ATTEMPTS\nAn attempt ends so, and gives its job this state if it is the last:\n");
@@ -55,23 +50,4 @@ fn list(states: &[JobState]) -> String {
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default() + chars.as_str()
-}
-
-fn cause_text(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Eligible => "its own conditions are met",
-        Cause::Held => "a condition of its own is no longer met",
-        Cause::Assigned => "it is given a place under a new epoch",
-        Cause::NeverStarted => "the assignment was never started",
-        Cause::Confirmed => "its supervisor holds the lease and the script runs",
-        Cause::Frozen => "it is frozen",
-        Cause::Thawed => "it is thawed",
-        Cause::Ending => "the script has ended or is being ended",
-        Cause::Ended => "the attempt is over and so is the job",
-        Cause::Requeued => "the attempt is over and the job waits again",
-        Cause::LeaseLost => "the lease was lost and nobody may guess",
-        Cause::Cancelled => "it is cancelled while it waits",
-        Cause::DeadlineMissed => "its deadline cannot be met any more",
-        Cause::Resolved => "a person answers the question that ax asked",
-    }
 }

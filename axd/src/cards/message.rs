@@ -56,9 +56,9 @@ impl Tell {
     pub(crate) fn shorter(&self) -> Option<Tell> {
         match self {
             Tell::Seen(seen) => {
-                let (alone, rest) = seen.holders.split_at(seen.holders.len() / 2);
+                let (alone, rest) = seen.listed().split_at(seen.listed().len() / 2);
                 (rest.len() > 1).then(|| {
-                    let holders = alone.iter().cloned().chain([together(rest)]).collect();
+                    let holders = Some(alone.iter().cloned().chain([together(rest)]).collect());
                     Tell::Seen(Box::new(CardSeen { holders, ..(**seen).clone() }))
                 })
             }

@@ -2,8 +2,8 @@
 //! it matters.
 
 use ax_core::controller::Event;
-use ax_core::gpu::Sample;
 use ax_core::gpu::ledger::{Around, Given, News};
+use ax_core::gpu::{CardSeen, Sample};
 use ax_core::id::{AttemptName, Uid};
 use ax_core::node::{Card, Inventory};
 
@@ -57,6 +57,7 @@ impl Engine {
             uuid: card.uuid.clone(),
             mem: card.mem,
             state: node.card_state(&card.uuid).cloned().unwrap_or_default(),
+            held: node.card_holders(card) > 0,
             odd: self.why_not(node, card),
         };
         node.inventory.cards.iter().map(of).collect()
@@ -66,7 +67,7 @@ impl Engine {
     fn learn_names(&mut self, sample: &Sample) {
         let at = now().boot;
         // Jobs may be on cards that they were not given.
-        let holders = sample.cards.iter().flat_map(|card| &card.holders);
+        let holders = sample.cards.iter().flat_map(CardSeen::listed);
         let unknown: Vec<Uid> = holders
             .filter_map(|holder| holder.uid)
             .filter(|uid| self.people.get(*uid, at).is_none())

@@ -68,7 +68,12 @@ impl Engine {
         }
         let deaf = self.cards.as_ref().and_then(|cards| cards.deaf(&card.uuid));
         let deaf = deaf.map(|why| format!("its errors (Xid) are not reported: {why}"));
-        let all: Vec<String> = deaf.into_iter().chain(view.warning.take()).collect();
+        let unlisted = seen.filter(|seen| seen.holders.is_none());
+        let unlisted = unlisted.map(|_| {
+            "its driver does not list processes: nobody knows who holds what, and slices are not watched"
+                .to_owned()
+        });
+        let all: Vec<String> = deaf.into_iter().chain(unlisted).chain(view.warning.take()).collect();
         view.warning = (!all.is_empty()).then(|| all.join("; "));
         view
     }

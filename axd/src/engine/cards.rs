@@ -61,7 +61,7 @@ impl Engine {
         let with_cards = |job: &ax_core::job::Job| {
             job.attempt.as_ref().is_some_and(|attempt| !attempt.allocation.cards.is_empty())
         };
-        let held = |card: &CardSeen| !card.holders.is_empty();
+        let held = |card: &CardSeen| !card.listed().is_empty();
         let own = self.controller.nodes().find(|node| node.inventory.name == self.local.inventory.name);
         let barred = |node: &Node| node.card_states().values().any(|state| !state.holders.is_empty());
         let busy = self.controller.active_jobs().any(with_cards)
@@ -99,6 +99,12 @@ impl Engine {
         self.keep_sample(&sample);
         self.check_cards(begun, &sample);
         self.sample = sample;
+        let seen = self.sample.cards.iter();
+        let unlisted = seen.filter(|card| card.holders.is_none()).map(|card| card.uuid.clone()).collect();
+        // Nobody is watched there.
+        if self.rungs.set_unlisted(unlisted) {
+            self.on_inventory();
+        }
         self.pace_cards();
     }
 

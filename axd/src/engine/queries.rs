@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use ax_core::api::{ApiError, DaemonView, ErrorClass, JobsAnswer, JobsQuery, NodeShow, NodeView};
 use ax_core::config::Queue;
+use ax_core::controller::Trouble;
 use ax_core::id::{JobId, JobNumber, QueueName, SubmissionKey, Uid};
 use ax_core::job::Job;
 use ax_core::node::{Card, Node};
@@ -319,8 +320,14 @@ impl Engine {
     fn node(&self, node: &Node, person: &Person) -> NodeView {
         let has = &node.inventory;
         let used = |card: &&Card| node.card_reserved(card) > Megabytes::ZERO;
-        let trouble = self.controller.trouble(&has.name).filter(|trouble| trouble.rests_until().is_some());
-        let mut reasons: Vec<String> = trouble.iter().map(|trouble| trouble.sentence(now().boot)).collect();
+        // What one user's jobs come to alone says little of the node.
+        let rest: Vec<&Trouble> = self.controller.rests(&has.name).collect();
+        let failing = rest.len() > 1;
+        let why = rest.into_iter().max_by_key(|trouble| trouble.starts()).map(|trouble| {
+            let sentence = trouble.sentence(now().boot);
+            if failing { sentence } else { format!("for one user, {sentence}") }
+        });
+        let mut reasons: Vec<String> = why.into_iter().collect();
         if has.name == self.local.inventory.name {
             let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
             let others = cards.into_iter().chain(self.unfenced.clone());
@@ -329,7 +336,7 @@ impl Engine {
         NodeView {
             name: has.name.to_string(),
             state: match node.drained() {
-                None if trouble.is_some() => "failing",
+                None if failing => "failing",
                 None => "up",
                 Some(_) if node.held().is_empty() => "drained",
                 Some(_) => "draining",

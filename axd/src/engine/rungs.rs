@@ -24,6 +24,8 @@ pub(super) struct Rungs {
     /// Attempts that began on cards before it was known that the driver limits these, of this daemon or an earlier one: there
     /// they are not limited.
     before: BTreeSet<(AttemptName, String)>,
+    /// Cards whose driver does not list processes: there is nobody to be watched.
+    unlisted: BTreeSet<String>,
     /// By card, the users for whom MPS could not be had there since the configuration was read.
     without_mps: BTreeMap<String, BTreeSet<Uid>>,
     /// MPS can be had, as far as that is known without trying; else why not.
@@ -51,7 +53,7 @@ fn mps_offer(config: &Config, parents: &[String]) -> Option<Result<(), String>> 
 }
 
 /// Whether the driver can be asked about a card: one that is only declared has no place on a bus.
-fn is_measured(card: &ax_core::node::Card) -> bool {
+pub(super) fn is_measured(card: &ax_core::node::Card) -> bool {
     card.hardware.pci.is_some()
 }
 
@@ -88,13 +90,19 @@ impl Rungs {
         for card in &mut inventory.cards {
             card.hardware.limit = match self.driver.get(&card.uuid) {
                 Some(Ok(())) => Rung::Driver,
-                _ if is_measured(card) => Rung::Watch,
+                _ if is_measured(card) && !self.unlisted.contains(&card.uuid) => Rung::Watch,
                 _ => Rung::None,
             };
             let without = self.without_mps.get(&card.uuid).into_iter().flatten().copied();
             let offered = matches!(self.mps, Some(Ok(()))) && is_measured(card);
             card.hardware.mps = offered.then(|| without.collect());
         }
+    }
+
+    /// Whose driver does not list processes, in the last look. Whether that is news.
+    pub(super) fn set_unlisted(&mut self, unlisted: BTreeSet<String>) -> bool {
+        let before = std::mem::replace(&mut self.unlisted, unlisted);
+        before != self.unlisted
     }
 
     /// Why the driver does not limit cards: each reason once, with the cards.

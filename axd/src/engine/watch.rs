@@ -13,7 +13,7 @@ use ax_core::job::state::JobState;
 use ax_core::record::AttemptResult;
 use ax_core::time::{BootTime, Span};
 
-use super::{Engine, now};
+use super::{Engine, now, rungs};
 use crate::log::{Level, Line};
 use crate::worker::Task;
 
@@ -163,7 +163,13 @@ impl Engine {
     fn measured_cards(&self, attempt: AttemptName) -> Vec<String> {
         let held = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
         let Some(held) = held.map(|held| &held.allocation) else { return Vec::new() };
-        let has = self.local.inventory.cards.iter().filter(|card| card.hardware.limit != Rung::None);
+        let node = self.controller.nodes().find(|node| node.inventory.name == held.node);
+        // Where nobody knows who is there, neighbours make it impossible to say that one has left.
+        let alone = |card: &&ax_core::node::Card| {
+            let listed = self.seen(card).is_none_or(|seen| seen.holders.is_some());
+            listed || node.is_none_or(|node| node.card_holders(card) <= 1)
+        };
+        let has = self.local.inventory.cards.iter().filter(|card| rungs::is_measured(card)).filter(alone);
         let theirs = has.filter(|card| held.cards.iter().any(|share| card.is_of(share, &held.node)));
         theirs.map(|card| card.uuid.clone()).collect()
     }

@@ -150,15 +150,8 @@ impl Seat {
 
     /// New folders for it, which are the user's, and its group, fenced off as the jobs are.
     pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup, String> {
+        self.names_are_short_enough()?;
         let home = self.home();
-        let longest = home.join(PIPE).join(LONGEST);
-        let bytes = longest.as_os_str().len();
-        if bytes > MOST_BYTES {
-            let longest = longest.display();
-            return Err(format!(
-                "{longest}: the name of a socket has {bytes} bytes, and at most {MOST_BYTES} will do"
-            ));
-        }
         DirBuilder::new().mode(PASS).create(&home).map_err(failed("making", &home))?;
         self.bound(&home)?;
         for folder in [home.join(PIPE), home.join(LOG)] {
@@ -183,6 +176,17 @@ impl Seat {
         let owner = self.folder.join("owner");
         fs::write(&owner, order.user.uid.0.to_string()).map_err(failed("writing", &owner))?;
         Ok(group)
+    }
+
+    /// Whether the names of its sockets are.
+    fn names_are_short_enough(&self) -> Result<(), String> {
+        let longest = self.home().join(PIPE).join(LONGEST);
+        let bytes = longest.as_os_str().len();
+        if bytes <= MOST_BYTES {
+            return Ok(());
+        }
+        let longest = longest.display();
+        Err(format!("{longest}: the name of a socket has {bytes} bytes, and at most {MOST_BYTES} will do"))
     }
 
     /// What the user writes there is bounded, if this daemon may mount; it has said so when it may not.

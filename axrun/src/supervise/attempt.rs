@@ -2,7 +2,7 @@
 //! ends are in the modules beside this one. Nothing here waits but the one poll of each turn.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ax_core::job::state::Outcome;
 use ax_core::record::{Assignment, AttemptResult, Report, Request, Started, Untouched};
@@ -16,7 +16,7 @@ use ax_sys::socket::{self, Interest, Poller};
 use ax_sys::{Result, clock, crash_point};
 
 use super::FIRST_LOOK;
-use super::control::{Control, PeerId};
+use super::control::{Control, PeerId, Side};
 use super::place::Place;
 use super::table::{Event, State};
 use super::timers::Timers;
@@ -27,6 +27,11 @@ const SIGNALS: u64 = 0;
 pub(super) const REPORT: u64 = 1;
 pub(super) const TREE: u64 = 2;
 const CONTROL: u64 = 3;
+const OF_USER: u64 = 4;
+
+/// What its user asks for costs one part in so many of a CPU, and waits for no more than so long.
+const USER_PARTS: u32 = 20;
+const LONGEST_REST: Duration = Duration::from_secs(5);
 
 /// Zombies taken at a time: a fork bomb makes them without end, and the timers have to run.
 const REAP_AT_ONCE: usize = 256;
@@ -82,7 +87,8 @@ impl Attempt {
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
         let control = Control::new(axd, assignment.user.uid.0)?;
-        poller.add(&control, CONTROL, Interest::READ)?;
+        poller.add(control.side(Side::Root), CONTROL, Interest::READ)?;
+        poller.add(control.side(Side::User), OF_USER, Interest::READ)?;
         let ram = assignment.limits.ram;
         Ok(Attempt {
             place,
@@ -144,6 +150,9 @@ impl Attempt {
         if self.timers.take_tell(clock::boot_ms()) {
             self.tell_started();
         }
+        if self.timers.take_hear(clock::boot_ms()) {
+            let _ = self.poller.add(self.control.side(Side::User), OF_USER, Interest::READ);
+        }
         while let Some(event) = self.timers.take_due(clock::boot_ms()) {
             let limit = Cause::Limit(self.assignment.ending.limit);
             let cause = self.postponed.clone().filter(|_| event == Event::Terminate).unwrap_or(limit);
@@ -167,12 +176,27 @@ impl Attempt {
             REPORT => self.read_report(),
             // Reading re-arms it; what it says is asked for at the end of each turn.
             TREE => drop(self.tree_events.as_ref().map(Events::populated)),
-            _ => {
-                for (peer, request) in self.control.ready() {
-                    self.asked(peer, request);
-                }
-            }
+            OF_USER => self.hear_user(),
+            _ => self.hear(Side::Root),
         }
+    }
+
+    fn hear(&mut self, side: Side) {
+        for (peer, request) in self.control.ready(side) {
+            self.asked(peer, request);
+        }
+    }
+
+    /// A signal to very many processes takes a while, and this process is on nobody's account: after each the user's
+    /// sockets are left alone in proportion.
+    fn hear_user(&mut self) {
+        let begin = Instant::now();
+        self.hear(Side::User);
+        let rest = (begin.elapsed() * USER_PARTS).min(LONGEST_REST);
+        let _ = self.poller.remove(self.control.side(Side::User));
+        // The next millisecond at the earliest.
+        let rest = u64::try_from(rest.as_millis()).unwrap_or_default() + 1;
+        self.timers.hear = Some(clock::boot_ms().saturating_add(rest));
     }
 
     fn read_signals(&mut self) {

@@ -2,10 +2,11 @@
 //!
 //! axd's own socket (descriptor 3), a socket in the attempt's folder that only root reaches, and one in the
 //! job's folder for its user, who could remove or replace that one but not root's. Nothing here waits: a peer that
-//! does not read, sends nonsense or asks for too much loses its connection and nobody else notices.
+//! does not read, sends nonsense or asks for too much loses its connection and nobody else notices. Root's sockets and the
+//! user's are apart, so that the supervisor can hear root alone for a while.
 
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ax_core::record::{Report, Request};
@@ -33,14 +34,30 @@ struct Peer {
     follows: bool,
 }
 
+impl Peer {
+    fn side(&self) -> Side {
+        if self.master { Side::Root } else { Side::User }
+    }
+}
+
 /// The sockets of one supervisor.
 pub(crate) struct Control {
     listeners: Vec<OwnedFd>,
     peers: Vec<Option<Peer>>,
     own_uid: u32,
     job_uid: u32,
-    /// Inside the supervisor's: readable when one of ours is.
-    poller: Poller,
+    /// Inside the supervisor's: readable when one of root's sockets is, or one of the user's.
+    root: Poller,
+    user: Poller,
+}
+
+/// Whose sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Root's, and those of whoever may do everything.
+    Root,
+    /// Those of the job's user: root is heard there, too.
+    User,
 }
 
 /// A connection, for the answer.
@@ -50,8 +67,8 @@ pub(crate) struct PeerId(usize);
 impl Control {
     /// Nobody listens yet; axd's socket, if there is one, is told everything from here on.
     pub(crate) fn new(axd: Option<OwnedFd>, job_uid: u32) -> Result<Control> {
-        let (own_uid, poller) = (credentials::own().0, Poller::new()?);
-        let mut control = Control { listeners: Vec::new(), peers: Vec::new(), own_uid, job_uid, poller };
+        let (own_uid, root, user) = (credentials::own().0, Poller::new()?, Poller::new()?);
+        let mut control = Control { listeners: Vec::new(), peers: Vec::new(), own_uid, job_uid, root, user };
         if let Some(socket) = axd {
             control.keep(Peer { socket, master: true, follows: true });
         }
@@ -62,7 +79,7 @@ impl Control {
     pub(crate) fn listen(&mut self, attempt: &Dir, job: &Dir) -> Result<()> {
         // Permissions come from the umask and are not set afterwards: in the user's folder the name could be
         // another file by then. Root's is for root alone; the user's is guarded by its folder and by credentials.
-        for (dir, mask) in [(attempt, 0o177), (job, 0o111)] {
+        for (dir, mask, side) in [(attempt, 0o177, Side::Root), (job, 0o111, Side::User)] {
             let before = process::set_umask(mask);
             let listener = seqpacket::listen(dir, NAME);
             process::set_umask(before);
@@ -71,17 +88,29 @@ impl Control {
                 Err(error) if std::ptr::eq(dir, job) && error.kind() == ErrorKind::AddrInUse => continue,
                 other => other?,
             };
-            self.poller.add(&listener, self.listeners.len() as u64, Interest::READ)?;
+            self.side(side).add(&listener, self.listeners.len() as u64, Interest::READ)?;
             self.listeners.push(listener);
         }
         Ok(())
     }
 
-    /// One of our sockets is readable: accepts at most one connection a listener and reads at most one request a
+    /// To be watched: readable when somebody on that side says something.
+    pub(crate) fn side(&self, side: Side) -> &Poller {
+        match side {
+            Side::Root => &self.root,
+            Side::User => &self.user,
+        }
+    }
+
+    /// One of the sockets of a side is readable: accepts at most one connection a listener and reads at most one request a
     /// peer, so that whoever connects or asks without end keeps neither the others nor the timers waiting.
-    pub(crate) fn ready(&mut self) -> Vec<(PeerId, Request)> {
+    pub(crate) fn ready(&mut self, side: Side) -> Vec<(PeerId, Request)> {
         let mut events = Vec::new();
-        if self.poller.wait(&mut events, Some(Duration::ZERO)).is_err() {
+        let poller = match side {
+            Side::Root => &mut self.root,
+            Side::User => &mut self.user,
+        };
+        if poller.wait(&mut events, Some(Duration::ZERO)).is_err() {
             return Vec::new();
         }
         let mut requests = Vec::new();
@@ -155,7 +184,7 @@ impl Control {
     /// A peer that can't be watched is dropped: it sees the end of its connection.
     fn keep(&mut self, peer: Peer) {
         let Some(slot) = self.free_slot() else { return };
-        if self.poller.add(&peer.socket, FIRST_PEER + slot as u64, Interest::READ).is_err() {
+        if self.side(peer.side()).add(&peer.socket, FIRST_PEER + slot as u64, Interest::READ).is_err() {
             return;
         }
         if slot == self.peers.len() {
@@ -195,7 +224,7 @@ impl Control {
     fn drop_peer(&mut self, peer: PeerId) {
         if let Some(gone) = self.peers.get_mut(peer.0).and_then(Option::take) {
             // By hand: a child on its way to exec may hold a copy, and closing ours alone would not end the watch.
-            let _ = self.poller.remove(&gone.socket);
+            let _ = self.side(gone.side()).remove(&gone.socket);
         }
     }
 }
@@ -209,12 +238,6 @@ fn permit(request: &Request, master: bool) -> std::result::Result<(), &'static s
         Request::Follow | Request::Terminate { .. } | Request::Freeze { .. } => {
             Err("only root may ask for this; use ax")
         }
-    }
-}
-
-impl AsFd for Control {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.poller.as_fd()
     }
 }
 

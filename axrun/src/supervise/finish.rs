@@ -7,7 +7,6 @@ use ax_sys::process::errand;
 use ax_sys::{clock, crash_point};
 
 use super::attempt::Attempt;
-use super::timers::Timers;
 use super::tree::Tree;
 use super::verdict::ScriptExit;
 use super::{FIRST_LOOK, wall_now, work};
@@ -31,8 +30,7 @@ impl Attempt {
             if pause == FIRST_LOOK {
                 self.control.broadcast(&Report::Result(result.clone()));
             }
-            self.timers = Timers::default();
-            self.timers.again = Some(clock::boot_ms().saturating_add(pause));
+            self.timers.only_try_at(clock::boot_ms().saturating_add(pause));
             while self.timers.again.is_some() {
                 self.turn();
             }

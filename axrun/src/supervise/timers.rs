@@ -26,6 +26,8 @@ pub(crate) struct Timers {
     pub(crate) leave: Option<u64>,
     /// When to tell that it began.
     pub(crate) tell: Option<u64>,
+    /// When its user is heard again.
+    pub(crate) hear: Option<u64>,
     frozen_since: Option<u64>,
 }
 
@@ -58,7 +60,7 @@ impl Timers {
     pub(crate) fn next(&self) -> Option<u64> {
         let counted =
             if self.frozen_since.is_some() { [None; 3] } else { [self.warn, self.limit, self.overdue] };
-        let others = [self.asked, self.grace, self.again, self.leave, self.tell];
+        let others = [self.asked, self.grace, self.again, self.leave, self.tell, self.hear];
         counted.into_iter().chain(others).flatten().min()
     }
 
@@ -70,6 +72,16 @@ impl Timers {
     /// Whether it is time to tell that it began, once.
     pub(crate) fn take_tell(&mut self, now: u64) -> bool {
         self.tell.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Whether it is time to hear its user again, once.
+    pub(crate) fn take_hear(&mut self, now: u64) -> bool {
+        self.hear.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Nothing counts any more but the next try, and when its user is heard again.
+    pub(crate) fn only_try_at(&mut self, at: u64) {
+        *self = Timers { again: Some(at), hear: self.hear, ..Timers::default() };
     }
 
     /// Takes one deadline that has passed, the gentlest first, so that a late wake-up skips no step.

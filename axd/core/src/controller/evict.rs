@@ -97,8 +97,11 @@ impl Controller {
             else {
                 continue;
             };
+            let owner = job.owner.uid;
             // What was made free stays kept until something can be started there.
-            if claim.parts().any(|part| self.is_in_trouble(&part.node)) && self.starts_nothing(now) {
+            if claim.parts().any(|part| self.is_in_trouble(&part.node, owner))
+                && self.starts_nothing(now, owner)
+            {
                 continue;
             }
             let places = self.claimed(job);
@@ -122,7 +125,7 @@ impl Controller {
                 Some(places) => {
                     self.drop_claim(number);
                     self.assign(now, number, &places, Chosen::MadeRoom(victims), out);
-                    self.try_one_on(now, &places);
+                    self.try_one_on(now, &places, owner);
                 }
                 None => self.give_up_claim(number, out),
             }
@@ -188,9 +191,10 @@ impl Controller {
             return None;
         }
         let claims: Vec<&Reservation> = timeline.iter().filter(|r| r.from <= now.wall).collect();
+        let rests = |node: &Node| self.is_in_trouble(&node.inventory.name, job.owner.uid);
         let fields = self.nodes.iter().enumerate().filter_map(|(position, node)| {
             // Nobody is ended for a start that will most likely come to nothing.
-            if !node.inventory.admits(&job.request) || self.is_in_trouble(&node.inventory.name) {
+            if !node.inventory.admits(&job.request) || rests(node) {
                 return None;
             }
             let kept = claims.iter().copied().filter(|r| r.node == position).collect();
@@ -198,7 +202,8 @@ impl Controller {
             Some(Battlefield { position, node, kept, candidates })
         });
         let least = make_room(fields, job, self.config.resources.gpu_reserve);
-        if least.is_none() {
+        // Whoever's starts come to nothing says nothing of others'.
+        if least.is_none() && !self.nodes.iter().any(rests) {
             blocked.of_mut(shape).no_victims_below = job.request.priority.saturating_add(1);
         }
         least

@@ -283,7 +283,7 @@ impl Controller {
         let Some(job) = self.jobs.get(&number) else { return false };
         let (id, from) = (job.id, job.state);
         if !allowed(from, cause, to) {
-            let why = format!("{id} is {from}: {cause} can't make it {to}");
+            let why = format!("{id} is {from}, from which it can't become {to} when {cause}");
             out.push(Decision::Ignored { job: Some(id), why });
             return false;
         }

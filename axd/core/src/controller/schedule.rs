@@ -153,9 +153,6 @@ impl Controller {
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
-        if self.starts_nothing(now) {
-            return Pass::Done;
-        }
         witness.begins();
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
         let mut state = self.begin_pass(now);
@@ -188,8 +185,13 @@ impl Controller {
                 continue;
             }
             let Some(job) = self.job(waiting.number) else { continue };
+            let owner = job.owner.uid;
+            if self.starts_nothing(now, owner) {
+                walk.leave_user(owner, None);
+                continue;
+            }
             if let Some(limit) = self.user_limit(job, &state.users_kept) {
-                walk.leave_user(job.owner.uid, limit.queue.as_ref());
+                walk.leave_user(owner, limit.queue.as_ref());
                 continue;
             }
             let left = state.turns.left(&self.limits, job);
@@ -199,8 +201,8 @@ impl Controller {
             }
             if let Some(places) = self.place_now(&rules, job, (&waiting, left), &mut state) {
                 started |= self.assign(now, waiting.number, &places, Chosen::Next(&witness.passed), out);
-                if self.try_one_on(now, &places) {
-                    break;
+                if self.try_one_on(now, &places, owner) {
+                    walk.leave_user(owner, None);
                 }
                 places.iter().for_each(|place| state.timeline.changed(place.node));
                 continue;

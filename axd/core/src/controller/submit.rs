@@ -16,26 +16,26 @@ use super::{Controller, Decision, Submission};
 
 impl Controller {
     pub(super) fn submitted(&mut self, now: Now, submission: Submission, out: &mut Vec<Decision>) {
-        let Submission { key, owner, name, thing, queue, groups, year, request, hold } = submission;
-        if let Some(job) = self.job_of_key(owner.uid, key) {
+        let key = submission.key;
+        if let Some(job) = self.job_of_key(submission.owner.uid, key) {
             out.push(Decision::AlreadyKnown { key, job });
             return;
         }
-        if let Err((class, why)) = self.admits(owner.uid, queue.as_str()) {
-            out.push(Decision::Refused { class, why });
-            return;
+        match self.job_of(now, submission) {
+            Ok(job) => self.accept(now, job, out),
+            Err((class, why)) => out.push(Decision::Refused { class, why }),
         }
-        let Some(after) = self.next_number.next() else {
-            let why = "the last job number is used up".to_owned();
-            out.push(Decision::Refused { class: ErrorClass::Refused, why });
-            return;
-        };
-        let id = JobId { year, number: self.next_number };
-        self.next_number = after;
-        let actor = Actor::User { uid: owner.uid, name: Arc::clone(&owner.name), admin: false };
+    }
+
+    /// The job that a submission would become, under the next number, which is not taken yet; or why none.
+    fn job_of(&mut self, now: Now, submission: Submission) -> Result<Job, (ErrorClass, String)> {
+        let Submission { key, owner, name, thing, queue, groups, year, request, hold } = submission;
+        self.admits(owner.uid, queue.as_str())?;
+        let thing = thing.unwrap_or_else(|| Signature::called(&name));
+        let signature = thing.with(request.cards.as_ref()).on(request.nodes().min);
         let hold = hold.then(|| owner.name.as_ref().into());
         let mut job = Job {
-            id,
+            id: JobId { year, number: self.next_number },
             key,
             name,
             queue,
@@ -45,20 +45,27 @@ impl Controller {
             submitted_at: now.wall,
             eligible_at: None,
             attempts: 0,
-            signature: Signature(0),
+            signature,
             learnt: None,
             rare: Rarely::from(Rare { groups, hold, ..Rare::default() }),
             attempt: None,
             owner: Arc::new(owner),
         };
         job.bounds = self.limits.bounds(&job, &self.nodes);
-        if let Some(why) = self.out_of_bounds(&job).or_else(|| self.lapsed(&job, now.wall)) {
-            self.next_number = id.number;
+        match self.out_of_bounds(&job).or_else(|| self.lapsed(&job, now.wall)) {
+            Some(why) => Err((ErrorClass::Refused, why)),
+            None => Ok(job),
+        }
+    }
+
+    fn accept(&mut self, now: Now, mut job: Job, out: &mut Vec<Decision>) {
+        let (id, key) = (job.id, job.key);
+        let Some(after) = id.number.next() else {
+            let why = "the last job number is used up".to_owned();
             out.push(Decision::Refused { class: ErrorClass::Refused, why });
             return;
-        }
-        let thing = thing.unwrap_or_else(|| Signature::called(&job.name));
-        job.signature = thing.with(job.request.cards.as_ref()).on(job.request.nodes().min);
+        };
+        self.next_number = after;
         self.learn_length(&mut job);
         let learnt = self.learn_memory(&mut job);
         if self.own_conditions_met(&job, now) {
@@ -70,6 +77,7 @@ impl Controller {
             self.mix.count(&job.request);
         }
         let to = job.state;
+        let actor = Actor::User { uid: job.owner.uid, name: Arc::clone(&job.owner.name), admin: false };
         self.index(Arc::new(job));
         out.push(Decision::Accepted { key, job: id });
         let (actor, why) = (Arc::from(actor.name()), "submitted".to_owned());

@@ -164,10 +164,10 @@ impl Controller {
         Some(Condition::UserFull { user, queue, active, max, jobs, kept: active < max })
     }
 
-    /// Why nothing is started at all at the moment, if so.
-    fn resting(&self, now: Now) -> Option<Condition> {
-        let node = self.nodes().next().filter(|_| self.starts_nothing(now))?.inventory.name.clone();
-        let why = self.trouble(&node)?.sentence(now.boot);
+    /// Why nothing of a user's is started at all at the moment, if so.
+    fn resting(&self, now: Now, owner: Uid) -> Option<Condition> {
+        let node = self.nodes().next().filter(|_| self.starts_nothing(now, owner))?.inventory.name.clone();
+        let why = self.trouble(&node, owner)?.sentence(now.boot);
         Some(Condition::Resting { node, why })
     }
 
@@ -321,7 +321,7 @@ impl<'a> Story<'a> {
             let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
             found.push(Condition::Behind { jobs: self.before as u64, at_least, first, strict });
         }
-        let resting = self.controller.resting(self.now);
+        let resting = self.controller.resting(self.now, job.owner.uid);
         if found.is_empty() || self.pass.started(job.id.number) {
             return vec![resting.unwrap_or(Condition::StartsNow)];
         }

@@ -37,13 +37,13 @@ impl Accounts {
     /// Whose what is seen is. An attempt that does not hold the card, or does not live any more, is none: what it has there
     /// is a stranger's.
     pub fn of(seen: &CardSeen, holds: &dyn Fn(AttemptName) -> bool) -> Accounts {
-        let known: Megabytes = seen.holders.iter().filter_map(|holder| holder.used).sum();
+        let known: Megabytes = seen.listed().iter().filter_map(|holder| holder.used).sum();
         let rest = seen.used - known;
-        let unsaid = seen.holders.iter().filter(|holder| holder.used.is_none()).count() as u64;
+        let unsaid = seen.listed().iter().filter(|holder| holder.used.is_none()).count() as u64;
         let part = rest.0.checked_div(unsaid).map(Megabytes);
         let mut this =
             Accounts { rest: if part.is_some() { Megabytes::ZERO } else { rest }, ..Accounts::default() };
-        for holder in &seen.holders {
+        for holder in seen.listed() {
             let used = holder.used.or(part).unwrap_or_default();
             let own = match holder.attempt.or(holder.keeper).filter(|attempt| holds(*attempt)) {
                 Some(attempt) => this.jobs.entry(attempt).or_default(),
@@ -123,7 +123,12 @@ mod tests {
     }
 
     fn card(used: u64, holders: Vec<HolderSeen>) -> CardSeen {
-        CardSeen { used: Megabytes(used), free: Megabytes(80_000 - used), holders, ..CardSeen::default() }
+        CardSeen {
+            used: Megabytes(used),
+            free: Megabytes(80_000 - used),
+            holders: Some(holders),
+            ..CardSeen::default()
+        }
     }
 
     #[test]

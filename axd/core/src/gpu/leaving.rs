@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::id::AttemptName;
 use crate::time::{BootTime, Span};
 
+use super::holders::DRIVERS;
 use super::{CardSeen, HolderSeen, Sample};
 
 /// A process that is still on a card and belongs to an attempt that is over.
@@ -70,7 +71,7 @@ impl Leavings {
     /// number that has been listed without a break since it was another process's is nobody's: a driver may list a dead
     /// one's memory on under a number that a neighbour has by now.
     pub fn recognize(&self, sample: &mut Sample) {
-        for holder in sample.cards.iter_mut().flat_map(|card| &mut card.holders) {
+        for holder in sample.cards.iter_mut().flat_map(CardSeen::listed_mut) {
             if holder.attempt.is_some() && self.was_another(holder) {
                 holder.attempt = None;
             } else if holder.attempt.is_none() && holder.pid > 0 && !holder.mps {
@@ -99,7 +100,7 @@ impl Leavings {
         self.remember(sample, &lives);
         let is_clean = |attempt: AttemptName, uuid: &str| {
             let card = sample.cards.iter().find(|card| card.uuid == uuid);
-            card.is_some_and(|card| self.of(attempt, card).next().is_none())
+            card.is_some_and(|card| self.is_clean(attempt, card))
         };
         let clean = |attempt: &AttemptName, each: &Leaving| {
             each.since <= begun && each.cards.iter().all(|uuid| is_clean(*attempt, uuid))
@@ -136,11 +137,26 @@ impl Leavings {
         (due.into_iter().map(|(attempt, _)| attempt).collect(), new)
     }
 
+    /// Where nobody knows who is there, a card is clean when no more of it is in use than the driver may need itself.
+    fn is_clean(&self, attempt: AttemptName, card: &CardSeen) -> bool {
+        match card.holders {
+            Some(_) => self.of(attempt, card).next().is_none(),
+            None => card.used <= DRIVERS,
+        }
+    }
+
     fn why_unclean(&self, attempt: AttemptName, uuid: &str, last: Option<&Sample>) -> Option<String> {
         let card = last.and_then(|sample| sample.cards.iter().find(|card| card.uuid == uuid));
         let Some(card) = card else {
             return Some(format!("nobody can say whether {} is gone from it", attempt.job));
         };
+        if card.holders.is_none() && !self.is_clean(attempt, card) {
+            let used = card.used.of_card();
+            return Some(format!(
+                "{} is over and {used} are in use of which nobody knows whose they are",
+                attempt.job
+            ));
+        }
         let left: Vec<String> = self.of(attempt, card).map(in_words).collect();
         (!left.is_empty()).then(|| format!("{} is over and still there: {}", attempt.job, left.join(", ")))
     }
@@ -159,7 +175,7 @@ impl Leavings {
                 holder.pid > 0 && (!others || self.was(attempt, holder.pid, None))
             }
         };
-        card.holders.iter().filter(move |holder| ours(holder))
+        card.listed().iter().filter(move |holder| ours(holder))
     }
 
     /// Whether a process with this number, and start if that is known, was seen in an attempt's group.
@@ -178,7 +194,7 @@ impl Leavings {
                 || left.is_some_and(|((of, _), _)| *of == attempt)
         };
         self.seen.retain(|attempt, _| concerns(*attempt));
-        for holder in sample.cards.iter().flat_map(|card| &card.holders) {
+        for holder in sample.cards.iter().flat_map(CardSeen::listed) {
             if let (Some(attempt), Some(start)) = (holder.attempt, holder.start_ticks)
                 && concerns(attempt)
                 && !holder.mps
@@ -188,7 +204,7 @@ impl Leavings {
         }
         // A number that is not listed any more says nothing of who has it next.
         if sample.unseen.is_empty() {
-            let all = sample.cards.iter().flat_map(|card| &card.holders);
+            let all = sample.cards.iter().flat_map(CardSeen::listed);
             let listed: BTreeSet<i32> = all.map(|holder| holder.pid).collect();
             self.seen.values_mut().for_each(|seen| seen.retain(|(pid, _)| listed.contains(pid)));
         }
@@ -204,7 +220,7 @@ pub fn attribute_mps(
     let mut idle = Vec::new();
     for card in &mut sample.cards {
         let uuid = card.uuid.clone();
-        for holder in card.holders.iter_mut().filter(|holder| holder.mps) {
+        for holder in card.listed_mut().iter_mut().filter(|holder| holder.mps) {
             match under_mps(&uuid).as_slice() {
                 [] => {
                     idle.push((uuid.clone(), holder.clone()));
@@ -220,7 +236,7 @@ pub fn attribute_mps(
 
 /// Processes in groups of attempts that are over. Whoever ends them looks again whether that is so.
 pub fn leftovers(sample: &Sample, lives: impl Fn(AttemptName) -> bool) -> Vec<Leftover> {
-    let all = sample.cards.iter().flat_map(|card| card.holders.iter().map(move |holder| (card, holder)));
+    let all = sample.cards.iter().flat_map(|card| card.listed().iter().map(move |holder| (card, holder)));
     let left = all.filter_map(|(card, holder)| {
         let attempt = holder.attempt.filter(|attempt| !holder.mps && !lives(*attempt))?;
         let start_ticks = holder.start_ticks?;
@@ -258,7 +274,7 @@ mod tests {
 
     fn sample(holders: Vec<HolderSeen>) -> Sample {
         Sample {
-            cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() }],
+            cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders: Some(holders), ..CardSeen::default() }],
             ..Sample::default()
         }
     }
@@ -338,7 +354,7 @@ mod tests {
         let mut now =
             sample([holder(7, Some(70), None), holder(7, None, None)].into_iter().chain(others).collect());
         leavings.recognize(&mut now);
-        let whose: Vec<_> = now.cards[0].holders.iter().map(|holder| holder.attempt).collect();
+        let whose: Vec<_> = now.cards[0].listed().iter().map(|holder| holder.attempt).collect();
         assert_eq!(whose, [Some(name(1)), Some(name(1)), None, None, None]);
     }
 
@@ -349,15 +365,15 @@ mod tests {
         // Dead, and its number a neighbour's, while the driver lists it on.
         let mut now = sample(vec![holder(7, Some(90), Some(name(2)))]);
         leavings.recognize(&mut now);
-        assert_eq!(now.cards[0].holders[0].attempt, None);
+        assert_eq!(now.cards[0].listed()[0].attempt, None);
         // Once it was not listed, the number is whoever has it.
         leavings.look(BootTime(2), &sample(vec![]), |_| true);
         let mut dead = sample(vec![holder(7, None, None)]);
         leavings.recognize(&mut dead);
-        assert_eq!(dead.cards[0].holders[0].attempt, None);
+        assert_eq!(dead.cards[0].listed()[0].attempt, None);
         let mut new = sample(vec![holder(7, Some(90), Some(name(2)))]);
         leavings.recognize(&mut new);
-        assert_eq!(new.cards[0].holders[0].attempt, Some(name(2)));
+        assert_eq!(new.cards[0].listed()[0].attempt, Some(name(2)));
     }
 
     #[test]

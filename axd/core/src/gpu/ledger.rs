@@ -35,6 +35,8 @@ pub struct Given {
     pub mem: Megabytes,
     /// What it was last taken to be.
     pub state: CardState,
+    /// Jobs hold something of it.
+    pub held: bool,
     /// Something beside samples is odd about it: why.
     pub odd: Option<String>,
 }
@@ -137,7 +139,8 @@ struct OneCard {
     /// All strangers together: they may be other ones each time.
     strangers: Series,
     unexplained: Series,
-    /// What an MPS server holds for several jobs now.
+    /// What several jobs have now, and nobody knows which of them: an MPS server holds it for them, or the driver does not
+    /// list processes.
     shared: Megabytes,
     used: Series,
     /// The least that nobody accounted for: the driver's own.
@@ -175,7 +178,7 @@ impl Ledger {
             }
             let card = self.cards.entry(given.uuid.clone()).or_default();
             if let Some(seen) = seen {
-                card.enter(seen, around);
+                card.enter(seen, given.held, around);
                 for (attempt, mem) in card.jobs() {
                     let own = used.entry(attempt).or_default();
                     *own = mem.max(*own);
@@ -244,13 +247,17 @@ fn trouble(signs: &Signs) -> Option<String> {
 }
 
 impl OneCard {
-    fn enter(&mut self, seen: &CardSeen, around: &Around<'_>) {
+    fn enter(&mut self, seen: &CardSeen, held: bool, around: &Around<'_>) {
         let holds = around.holders_of(seen);
-        let accounts = Accounts::of(seen, &holds);
+        let mut accounts = Accounts::of(seen, &holds);
         self.samples = (self.samples + 1).min(WINDOW);
         let driver = self.driver.map_or(accounts.rest, |least| least.min(accounts.rest));
         let driver = accounts.drivers(driver);
         self.driver = Some(driver);
+        // Where nobody knows who is there, it is theirs who were given the card.
+        if seen.holders.is_none() && held {
+            (accounts.shared, accounts.rest) = (accounts.rest - driver, driver);
+        }
         self.shared = accounts.shared;
         self.strangers.push(accounts.strangers.values().copied().sum());
         let jobs = accounts.jobs.into_iter().map(|(attempt, mem)| (Holder::Job(attempt), mem));
@@ -344,7 +351,7 @@ impl OneCard {
         let jobs = self.jobs().map(|(_, mem)| mem).sum::<Megabytes>() + self.shared;
         let named = strangers.iter().filter(|(_, mem)| *mem >= NAMED);
         let words = named.clone().filter_map(|(who, mem)| {
-            let holder = seen.holders.iter().find(|holder| stranger(holder) == *who)?;
+            let holder = seen.listed().iter().find(|holder| stranger(holder) == *who)?;
             Some(in_words(holder, *mem, around.name, around.lives))
         });
         let mut holders: Vec<String> = words.collect();

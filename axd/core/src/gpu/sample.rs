@@ -45,8 +45,10 @@ pub struct CardSeen {
     pub used: Megabytes,
     /// Memory free.
     pub free: Megabytes,
-    /// Processes with memory on it, each once.
-    pub holders: Vec<HolderSeen>,
+    /// Processes with memory on it, each once; absent where the driver does not list them, so that nobody knows who holds
+    /// what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holders: Option<Vec<HolderSeen>>,
     /// Processes that have it open and are none of those; looked for only where memory is in question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub openers: Vec<HolderSeen>,
@@ -68,6 +70,18 @@ pub struct CardSeen {
     /// What its maker recommends to make it fit again, in words; absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<String>,
+}
+
+impl CardSeen {
+    /// Those processes that are known.
+    pub fn listed(&self) -> &[HolderSeen] {
+        self.holders.as_deref().unwrap_or_default()
+    }
+
+    /// As `listed`.
+    pub fn listed_mut(&mut self) -> &mut [HolderSeen] {
+        self.holders.as_deref_mut().unwrap_or_default()
+    }
 }
 
 /// A process with memory on a card. By default one that is hidden, of which nothing is known.

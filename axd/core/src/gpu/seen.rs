@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::id::AttemptName;
 use crate::size::Megabytes;
 
-use super::{CardSeen, Sample};
+use super::{CardSeen, HolderSeen, Sample};
 
 /// A card, or a part of one, that a living attempt holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,15 +73,17 @@ pub fn of_attempts(sample: &Sample, held: impl IntoIterator<Item = Held>) -> Vec
 /// What an attempt's processes hold of a card; absent where the driver does not say.
 /// Of a card that it has for itself, all that is used is its own where the driver does not say whose it is.
 pub fn memory_of(card: &CardSeen, attempt: AttemptName, whole: bool) -> Option<Megabytes> {
-    let own = card.holders.iter().filter(|holder| holder.attempt == Some(attempt));
-    let known: Option<Megabytes> = own.map(|holder| holder.used).sum();
+    let own = |all: &Vec<HolderSeen>| {
+        let own = all.iter().filter(|holder| holder.attempt == Some(attempt));
+        own.map(|holder| holder.used).sum::<Option<Megabytes>>()
+    };
+    let known = card.holders.as_ref().and_then(own);
     known.or(whole.then_some(card.used))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::HolderSeen;
     use crate::id::{Epoch, JobId, JobNumber};
 
     fn attempt(number: u32) -> AttemptName {
@@ -96,7 +98,7 @@ mod tests {
         CardSeen {
             uuid: uuid.to_owned(),
             used: Megabytes(900),
-            holders,
+            holders: Some(holders),
             load: Some(load),
             ..CardSeen::default()
         }

@@ -124,7 +124,7 @@ impl Watch {
 
 /// What the processes of an attempt have of a card, as far as the driver says.
 pub fn used_by(card: &CardSeen, attempt: AttemptName) -> Megabytes {
-    card.holders
+    card.listed()
         .iter()
         .filter(|holder| holder.attempt == Some(attempt))
         .filter_map(|holder| holder.used)
@@ -157,7 +157,7 @@ mod tests {
     fn sample(uses: &[(Option<AttemptName>, Option<u64>)]) -> Sample {
         let holders = uses.iter().map(|(attempt, used)| holder(*attempt, *used)).collect();
         Sample {
-            cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders, ..CardSeen::default() }],
+            cards: vec![CardSeen { uuid: "GPU-a".to_owned(), holders: Some(holders), ..CardSeen::default() }],
             ..Sample::default()
         }
     }

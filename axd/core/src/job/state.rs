@@ -223,10 +223,36 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// What has happened, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Cause::Eligible => "its own conditions are met",
+            Cause::Held => "a condition of its own is no longer met",
+            Cause::Assigned => "it is given a place under a new epoch",
+            Cause::NeverStarted => "the assignment was never started",
+            Cause::Confirmed => "its supervisor holds the lease and the script runs",
+            Cause::Frozen => "it is frozen",
+            Cause::Thawed => "it is thawed",
+            Cause::Ending => "the script has ended or is being ended",
+            Cause::Ended => "the attempt is over and so is the job",
+            Cause::Requeued => "the attempt is over and the job waits again",
+            Cause::LeaseLost => "the lease was lost and nobody may guess",
+            Cause::Cancelled => "it is cancelled while it waits",
+            Cause::DeadlineMissed => "its deadline cannot be met any more",
+            Cause::Resolved => "a person answers the question that ax asked",
+        }
+    }
+
     /// Whether nothing moves a job so yet: all such moves lead to a state that is to come, or away from one.
     pub fn is_to_come(self) -> bool {
         let all = |states: &[JobState]| states.iter().all(|state| state.is_to_come());
         MOVES.iter().filter(|(_, cause, _)| *cause == self).all(|(from, _, to)| all(from) || all(to))
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
     }
 }
 
@@ -369,6 +395,14 @@ mod tests {
         for (position, (outcome, word)) in OUTCOMES.iter().enumerate() {
             assert_eq!(*outcome as usize, position);
             assert_eq!(word.parse::<Outcome>().unwrap(), *outcome);
+        }
+    }
+
+    #[test]
+    fn causes_are_told_in_words() {
+        for (_, cause, _) in MOVES {
+            let said = cause.to_string();
+            assert!(said.contains(' ') && !said.contains(&format!("{cause:?}")), "{said}");
         }
     }
 

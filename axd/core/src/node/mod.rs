@@ -275,6 +275,11 @@ impl Node {
         self.position(card.index).map_or(Megabytes::ZERO, |position| self.cards[position].charged)
     }
 
+    /// How many attempts hold something of a card.
+    pub fn card_holders(&self, card: &Card) -> u32 {
+        self.position(card.index).map_or(0, |position| self.cards[position].holders)
+    }
+
     fn position(&self, index: u32) -> Option<usize> {
         self.inventory.cards.iter().position(|card| card.index == index)
     }

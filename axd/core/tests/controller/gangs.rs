@@ -2,7 +2,7 @@
 
 use ax_core::controller::{Controller, Decision, Event, Snapshot, Wish};
 use ax_core::explain::Basis;
-use ax_core::id::{AttemptName, JobId};
+use ax_core::id::{AttemptName, JobId, Uid};
 use ax_core::invariants;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::spec::NodeCount;
@@ -219,7 +219,8 @@ fn a_script_that_runs_says_nothing_of_the_other_nodes() {
     }
     let (_, out) = submit(&mut controller, 2, submission(9, on(4, 4, 4)));
     let attempt = launched(&out)[0];
-    let trouble = |controller: &Controller| controller.trouble(&"gpu-02".parse().unwrap()).cloned();
+    let trouble =
+        |controller: &Controller| controller.trouble(&"gpu-02".parse().unwrap(), Uid(1000)).cloned();
     let never = |attempt| Event::NeverStarted { attempt, why: "no room".to_owned() };
     controller.step(at(3), never(vain[0]));
     assert!(trouble(&controller).is_some());

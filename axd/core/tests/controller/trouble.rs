@@ -1,10 +1,14 @@
 //! A node that can start nothing is given a rest, and a job by way of trial now and then.
 
-use ax_core::controller::{Controller, Decision, Event, Troubles, Wish};
-use ax_core::id::AttemptName;
-use ax_core::job::Actor;
+use ax_core::controller::{Controller, Decision, Event, Submission, Troubles, Wish};
+use ax_core::id::{AttemptName, Uid};
+use ax_core::job::{Actor, Owner};
+use proptest::prelude::*;
 
-use super::{at, config, launched, ready, request, submission, submit};
+use super::{at, config, launched, owner, ready, request, submission, submit};
+
+/// Whose the jobs are where nothing else is said.
+const OWNER: Uid = Uid(1000);
 
 fn never(attempt: AttemptName) -> Event {
     Event::NeverStarted { attempt, why: "groups: no room".to_owned() }
@@ -48,7 +52,7 @@ fn after_three_jobs_in_vain_nothing_is_started_but_trials() {
     let starts = all_in_vain(&mut controller, 10, out);
     assert!((3..10).contains(&starts), "{starts}");
     let node = controller.nodes().next().unwrap().inventory.name.clone();
-    let sentence = controller.trouble(&node).unwrap().sentence(at(10).boot);
+    let sentence = controller.trouble(&node, OWNER).unwrap().sentence(at(10).boot);
     let said = format!("the last {starts} starts came to nothing, one job is tried in 2 s: groups: no room");
     assert_eq!(sentence, said);
     let waiting = controller.ready_jobs().next().unwrap().id;
@@ -73,9 +77,9 @@ fn a_script_that_runs_ends_the_rest() {
     let (ms, out) = next_start(&mut controller);
     let attempt = launched(&out)[0];
     let node = controller.nodes().next().unwrap().inventory.name.clone();
-    assert!(controller.trouble(&node).is_some());
+    assert!(controller.trouble(&node, OWNER).is_some());
     controller.step(at(ms + 5), Event::AttemptStarted { attempt, at: at(ms).wall });
-    assert!(controller.trouble(&node).is_none());
+    assert!(controller.trouble(&node, OWNER).is_none());
 }
 
 #[test]
@@ -100,7 +104,7 @@ fn one_job_alone_is_no_sign_and_neither_is_what_an_earlier_daemon_left() {
         }
     }
     let node = controller.nodes().next().unwrap().inventory.name.clone();
-    assert_eq!(controller.trouble(&node).unwrap().rests_until(), None);
+    assert_eq!(controller.trouble(&node, OWNER).unwrap().rests_until(), None);
 
     let mut controller = ready(config());
     let out: Vec<Decision> =
@@ -111,7 +115,7 @@ fn one_job_alone_is_no_sign_and_neither_is_what_an_earlier_daemon_left() {
     for attempt in launched(&out) {
         controller.step(at(10), never(attempt));
     }
-    assert!(controller.trouble(&node).is_none());
+    assert!(controller.trouble(&node, OWNER).is_none());
 }
 
 #[test]
@@ -133,4 +137,89 @@ fn a_trial_that_nobody_can_be_is_not_waited_for_again_and_again() {
     let wake = controller.next_wake().boot.unwrap();
     assert!(launched(&controller.step(at(wake.0), Event::Tick)).is_empty());
     assert!(controller.next_wake().boot.is_none_or(|next| next > wake), "{:?}", controller.next_wake());
+}
+
+fn by(owner: Owner, key: u128, cpus: u32) -> Submission {
+    Submission { owner, ..submission(key, request(cpus)) }
+}
+
+#[test]
+fn each_user_s_jobs_speak_for_themselves() {
+    let (mut controller, out) = with_jobs(20);
+    all_in_vain(&mut controller, 10, out);
+    let node = controller.nodes().next().unwrap().inventory.name.clone();
+    assert_eq!(controller.rests(&node).count(), 1);
+    // Somebody else's are tried at once, and those of the first not between them.
+    let mut out = Vec::new();
+    for key in 100..110 {
+        out.extend(submit(&mut controller, 20, by(owner(1001), key, 8)).1);
+    }
+    assert_eq!(launched(&out).len(), 1);
+    assert!((3..10).contains(&all_in_vain(&mut controller, 20, out)));
+    assert_eq!(controller.rests(&node).count(), 2);
+    // Each has trials of its own, whoever is more urgent.
+    let whose = |controller: &Controller, out: &[Decision]| {
+        controller.job(launched(out)[0].job.number).unwrap().owner.uid
+    };
+    let mut tried = Vec::new();
+    for _ in 0..4 {
+        let (ms, out) = next_start(&mut controller);
+        tried.push(whose(&controller, &out));
+        all_in_vain(&mut controller, ms, out);
+    }
+    assert_eq!(tried, [Uid(1000), Uid(1001)].repeat(2));
+}
+
+/// What one user does, whose starts all come to nothing.
+#[derive(Debug, Clone)]
+enum Does {
+    Submits { cpus: u32, priority: u8 },
+    Fails { which: usize },
+    Waits { ms: u64 },
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Does>> {
+    let deed = prop_oneof![
+        3 => (1..9_u32, 0..100_u8).prop_map(|(cpus, priority)| Does::Submits { cpus, priority }),
+        4 => any::<usize>().prop_map(|which| Does::Fails { which }),
+        1 => (0..100_000_u64).prop_map(|ms| Does::Waits { ms }),
+    ];
+    proptest::collection::vec(deed, 0..60)
+}
+
+proptest! {
+    /// Whatever of one user's comes to nothing: there is room, so another's job starts at once.
+    #[test]
+    fn nobody_alone_keeps_a_node_from_others(deeds in deeds()) {
+        let mut controller = ready(config());
+        let (mut ms, mut key, mut open) = (1, 0, Vec::new());
+        for deed in deeds {
+            let out = match deed {
+                Does::Submits { cpus, priority } => {
+                    key += 1;
+                    let mut submission = by(owner(1000), key, cpus);
+                    submission.request.priority = priority;
+                    submit(&mut controller, ms, submission).1
+                }
+                Does::Fails { which } if !open.is_empty() => {
+                    controller.step(at(ms), never(open.swap_remove(which % open.len())))
+                }
+                Does::Fails { .. } => continue,
+                Does::Waits { ms: more } => {
+                    ms += more;
+                    controller.step(at(ms), Event::Tick)
+                }
+            };
+            open.extend(launched(&out));
+        }
+        // All that runs of the first fails, until nothing of it is tried for now.
+        let mut starts = 0;
+        while let Some(attempt) = open.pop() {
+            starts += 1;
+            prop_assert!(starts < 1000, "without end");
+            open.extend(launched(&controller.step(at(ms), never(attempt))));
+        }
+        let (other, out) = submit(&mut controller, ms, by(owner(1001), 1 << 64, 8));
+        prop_assert_eq!(launched(&out).iter().map(|attempt| attempt.job).collect::<Vec<_>>(), [other]);
+    }
 }

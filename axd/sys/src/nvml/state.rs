@@ -27,8 +27,9 @@ pub struct Memory {
 pub struct CardState {
     /// Its memory; `None` where the library does not say.
     pub memory: Option<Memory>,
-    /// Processes with memory on it, for computing, by themselves or a server, and graphics, each once.
-    pub holders: Vec<Holder>,
+    /// Processes with memory on it, for computing, by themselves or a server, and graphics, each once; `None` where the
+    /// library does not list those that compute.
+    pub holders: Option<Vec<Holder>>,
     /// Share of the last second in which something ran, per cent.
     pub utilization: Option<u32>,
     /// Degrees Celsius.
@@ -54,7 +55,7 @@ impl Device<'_> {
     pub fn state(&self) -> Result<CardState, NvmlError> {
         let mut memory = self.memory_now()?;
         let holders = self.holders()?;
-        let accounted: u64 = holders.iter().filter_map(|holder| holder.memory_bytes).sum();
+        let accounted: u64 = holders.iter().flatten().filter_map(|holder| holder.memory_bytes).sum();
         // The two answers are of two instants. What a process freed in between would look like nobody's.
         if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
             let both = memory.into_iter().chain(self.memory_now()?);
@@ -78,21 +79,25 @@ impl Device<'_> {
     }
 
     /// A process may be in several lists, with the same memory.
-    fn holders(&self) -> Result<Vec<Holder>, NvmlError> {
-        let mut all = self.processes(|count, infos| {
+    fn holders(&self) -> Result<Option<Vec<Holder>>, NvmlError> {
+        let computing = if_supported(self.processes(|count, infos| {
             call!(self.session, &self.name, nvmlDeviceGetComputeRunningProcesses_v3(self.raw, count, infos))
-        })?;
-        all.extend(self.processes(|count, infos| {
+        }))?;
+        let Some(mut all) = computing else { return Ok(None) };
+        // Others only where there are any: what a card does not say of them is no fault of it.
+        let served = self.processes(|count, infos| {
             call!(
                 self.session,
                 &self.name,
                 nvmlDeviceGetMPSComputeRunningProcesses_v3(self.raw, count, infos)
             )
-        })?);
-        all.extend(self.processes(|count, infos| {
+        });
+        all.extend(if_said(served)?.into_iter().flatten());
+        let drawing = self.processes(|count, infos| {
             call!(self.session, &self.name, nvmlDeviceGetGraphicsRunningProcesses_v3(self.raw, count, infos))
-        })?);
-        Ok(once_each(all))
+        });
+        all.extend(if_said(drawing)?.into_iter().flatten());
+        Ok(Some(once_each(all)))
     }
 
     /// One list of processes. Between being asked how many there are and which, there may come more.
@@ -119,7 +124,7 @@ impl Device<'_> {
                 {
                     infos = vec![NONE; count as usize + 8];
                 }
-                Err(error) => return Ok(if_supported::<Vec<_>>(Err(error))?.unwrap_or_default()),
+                Err(error) => return Err(error),
             }
         }
     }

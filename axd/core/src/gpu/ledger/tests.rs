@@ -29,7 +29,13 @@ fn card(processes: &[HolderSeen], rest: u64) -> CardSeen {
     let used: Megabytes = processes.iter().filter_map(|process| process.used).sum();
     let used = used + Megabytes(rest);
     let holders = processes.to_vec();
-    CardSeen { uuid: "GPU-0".to_owned(), used, free: MEM - used, holders, ..CardSeen::default() }
+    CardSeen {
+        uuid: "GPU-0".to_owned(),
+        used,
+        free: MEM - used,
+        holders: Some(holders),
+        ..CardSeen::default()
+    }
 }
 
 /// A ledger of one card, and the state that its controller has.
@@ -48,7 +54,7 @@ impl Desk {
     fn sample(&mut self, sample: &Sample) -> Vec<News> {
         self.second += 1;
         let (over, state) = (self.over.clone(), self.state.clone());
-        let given = Given { uuid: "GPU-0".to_owned(), mem: MEM, state, odd: None };
+        let given = Given { uuid: "GPU-0".to_owned(), mem: MEM, state, held: true, odd: None };
         let lives = move |attempt: AttemptName| !over.contains(&attempt.epoch.0);
         let elsewhere = self.elsewhere.clone();
         let holds = move |attempt: AttemptName, _: &str| !elsewhere.contains(&attempt.epoch.0);
@@ -203,8 +209,13 @@ fn a_job_on_a_card_that_it_was_not_given_is_a_stranger_there() {
 #[test]
 fn a_surplus_of_the_card_is_held_by_others_first() {
     let mut ledger = Ledger::default();
-    let given =
-        Given { uuid: "GPU-0".to_owned(), mem: Megabytes(76_000), state: CardState::default(), odd: None };
+    let given = Given {
+        uuid: "GPU-0".to_owned(),
+        mem: Megabytes(76_000),
+        state: CardState::default(),
+        held: true,
+        odd: None,
+    };
     let around = Around {
         lives: &|_| true,
         holds: &|_, _| true,
@@ -240,7 +251,7 @@ fn a_user_s_name_may_be_known_later_than_the_holder() {
     let mut ledger = Ledger::default();
     let sample = Sample { cards: vec![card(&[process(7, 4500, None)], 0)], ..Sample::default() };
     let mut look = |second: u64, state: CardState, name: Option<&str>| {
-        let given = Given { uuid: "GPU-0".to_owned(), mem: MEM, state, odd: None };
+        let given = Given { uuid: "GPU-0".to_owned(), mem: MEM, state, held: true, odd: None };
         let name = |_| name.map(str::to_owned);
         let around = Around {
             lives: &|_| true,

@@ -1,0 +1,53 @@
+//! Drivers that do not say who is on a card, or not all of it: nothing is made up.
+
+use serde_json::Value;
+
+use crate::cards::{card, wait_health, with_cards};
+use crate::cluster::{ALICE, as_root, wait_for};
+use crate::fake_cards::TWO;
+
+/// The driver does not list processes that compute.
+const UNLISTED: &str = "fail nvmlDeviceGetComputeRunningProcesses_v3 3\n";
+
+#[test]
+fn where_processes_are_not_listed_memory_is_the_jobs_and_an_end_waits_for_it_to_be_free_as_root() {
+    if !as_root() {
+        return;
+    }
+    let script = format!("{TWO}{UNLISTED}");
+    let (cluster, fake) = with_cards(&script, "  gpu_mem_hints: none\n");
+    wait_for("a sample", || card(&cluster, "GPU-aaaa")["temperature"] == 34);
+    let told = card(&cluster, "GPU-aaaa");
+    assert_eq!((&told["limit"], &told["health"]), (&"none".into(), &"healthy".into()), "{told}");
+    assert!(told["warning"].as_str().unwrap().starts_with("its driver does not list processes"), "{told}");
+    let line = "for uuid in $(echo $AX_GPU_UUIDS | tr , ' '); do echo \"process 1 $uuid 20000 stays\" >> SCRIPT; done";
+    let script_of_job = format!("#!/bin/sh\n{line}\nuntil [ -e go ]; do sleep 0.02; done\n")
+        .replace("SCRIPT", &fake.script().display().to_string());
+    let job = cluster.submit(ALICE, &["--gpus=2", "--cpus-per-task=1"], &script_of_job);
+    wait_for("its memory", || card(&cluster, "GPU-bbbb")["used_mb"] == 20_000);
+    // Longer than a spike is overlooked.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let seen = card(&cluster, "GPU-aaaa");
+    assert_eq!((&seen["unexplained_mb"], &seen["foreign"]), (&0.into(), &Value::Array(Vec::new())), "{seen}");
+    assert_eq!(seen["held"][0]["used_mb"], 20_000, "{seen}");
+    // What it had is in use when its processes have gone.
+    cluster.write(ALICE, "go", "");
+    cluster.wait_state(&job, &["COMPLETING"]);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(cluster.state(&job), "COMPLETING");
+    fake.set(&script);
+    cluster.wait_state(&job, &["SUCCEEDED"]);
+    wait_health(&cluster, "GPU-aaaa", "healthy");
+}
+
+#[test]
+fn a_list_of_no_importance_that_fails_takes_no_card() {
+    for list in ["nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3"] {
+        for status in [3, 4, 999] {
+            let (cluster, fake) = with_cards(&format!("{TWO}fail {list} {status}\n"), "");
+            fake.add(&format!("process {} GPU-aaaa 700", std::process::id()));
+            wait_for("the other list", || card(&cluster, "GPU-aaaa")["foreign"][0].is_string());
+            assert_eq!(card(&cluster, "GPU-aaaa")["health"], "healthy", "{list} {status}");
+        }
+    }
+}
