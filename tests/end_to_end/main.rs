@@ -62,6 +62,7 @@ mod spool;
 mod spool_attacks;
 mod spool_cron;
 mod spool_floods;
+mod spool_mounts;
 mod stays_small;
 mod stored;
 mod stories;

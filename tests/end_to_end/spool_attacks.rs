@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, wait_for};
 use crate::spool::{leaves, names_in, put_into};
+use crate::spool_mounts::Mount;
 
 /// Longest time that somebody's misdeeds may delay another's drop: far above what it takes, so that a
 /// loaded machine passes, and far below what waiting for the misdeeds would take.
@@ -370,109 +371,70 @@ fn sizes_and_names_are_limited_and_harmless() {
     is_sound(&mut cluster, BOB);
 }
 
-/// Something mounted, away again at the end.
-pub(crate) struct Mount(std::path::PathBuf);
-
-impl Mount {
-    pub(crate) fn new(arguments: &[&str], on: &Path) -> Option<Mount> {
-        let done = Command::new("mount").args(arguments).arg(on).output().ok()?;
-        done.status.success().then(|| Mount(on.to_owned()))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
+/// The spool on a file system in memory, where that can be had: removing many files takes long on some disks.
+fn in_memory(cluster: &Cluster) -> Option<Mount> {
+    let spool = cluster.root.join("var/spool");
+    fs::create_dir_all(&spool).unwrap();
+    Mount::new(&["-t", "tmpfs", "none"], &spool)
 }
 
 #[test]
-fn what_a_user_mounts_is_not_asked_anything() {
+fn a_flood_of_one_user_is_no_delay_for_another() {
     if !as_root() {
         return;
     }
-    let mut cluster = Cluster::new();
-    cluster.stop();
-    let folder = cluster.own_folder(ALICE);
-    let Some(mount) = Mount::new(&["-t", "tmpfs", "none"], &folder) else {
-        eprintln!("skipped: nothing can be mounted here");
-        return;
-    };
-    chown(&folder, Some(ALICE.uid), Some(ALICE.gid)).unwrap();
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-    put_into(&folder, ALICE, "inside.sh", leaves(&cluster, ALICE, "inside"));
+    // Names of one file are made quickly, but a file can't have too many of them.
+    const NAMES: usize = 50_000;
+    let long = std::env::var_os("AX_TEST_LONG").is_some();
+    let files = if long { 20 } else { 2 };
+    let mut cluster = Cluster::stopped("policy:\n  max_queued_per_user: 20\n");
+    let _mount = in_memory(&cluster);
     cluster.start();
-    wait_for("the daemon's word", || cluster.log().contains("another file system is mounted there"));
-    drop(mount);
-    let busy = cluster.write(ALICE, "busy.sh", leaves(&cluster, ALICE, "busy"));
-    fs::write(folder.join(".busy"), "").unwrap();
-    own(&folder.join(".busy"), ALICE);
-    let mount = Mount::new(&["--bind", busy.to_str().unwrap()], &folder.join(".busy")).unwrap();
-    // A mounted name can't be renamed: it stays.
-    assert!(fs::rename(folder.join(".busy"), folder.join("busy.sh")).is_err());
-    drop(mount);
-    assert!(cluster.read(ALICE, "inside").is_empty());
-    is_sound(&mut cluster, BOB);
-}
-
-/// A file system that never answers, on a file.
-struct Hung {
-    server: std::process::Child,
-    _mount: Mount,
-}
-
-impl Hung {
-    fn new(on: &Path) -> Option<Hung> {
-        let serve = "exec 9<>/dev/fuse && mount -i -t fuse \
-                     -o fd=9,rootmode=100000,user_id=0,group_id=0,allow_other none \"$0\" && exec sleep 1000";
-        let server =
-            Command::new("sh").args(["-c", serve]).arg(on).stderr(std::process::Stdio::null()).spawn();
-        let mut server = server.ok()?;
-        let mounted = || {
-            let all = fs::read_to_string("/proc/self/mounts").unwrap();
-            all.lines().any(|line| line.split(' ').nth(1) == on.to_str())
-        };
-        while !mounted() {
-            if server.try_wait().unwrap().is_some() {
-                return None;
-            }
-            sleep(Duration::from_millis(10));
+    cluster.stop();
+    let flooded = cluster.own_folder(BOB);
+    for file in 0..files {
+        let source = flooded.join(format!("{file}-0.sh"));
+        fs::write(&source, "true\n").unwrap();
+        own(&source, BOB);
+        for name in 1..NAMES {
+            fs::hard_link(&source, flooded.join(format!("{file}-{name}.sh"))).unwrap();
         }
-        Some(Hung { server, _mount: Mount(on.to_owned()) })
     }
+    cluster.start();
+    wait_for("the flood to begin", || cluster.log().contains("drop_refused"));
+    for _ in 0..5 {
+        is_sound(&mut cluster, ALICE);
+    }
+    // And more than may be in the queue, in another folder.
+    let held = cluster.folder(BOB, "2-held");
+    for number in 0..30 {
+        put_into(&held, BOB, &format!("{number}.sh"), "#AX --hold -o /dev/null\n");
+    }
+    wait_for("the limit", || cluster.log().contains("drops_wait"));
+    is_sound(&mut cluster, ALICE);
+    cluster.kill();
+    let refused = names_in(&cluster.spool().join("refused/2"));
+    let refused = refused.iter().filter(|name| !name.ends_with(".why") && !name.starts_with('.')).count();
+    let taken = names_in(&cluster.spool().join("taken")).len();
+    let left = names_in(&flooded).len() + names_in(&held).len() + refused + taken;
+    assert!((files * NAMES + 10..=files * NAMES + 30).contains(&left), "{left} are left");
+    assert!(taken <= 100, "{taken}");
 }
 
-impl Drop for Hung {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-/// In his folder of refused drops a user may mount on single names, too.
 #[test]
-fn what_hangs_under_a_name_of_a_refused_drop_hangs_nobody() {
+fn a_thousand_folders_of_one_user_are_no_delay_for_another() {
     if !as_root() {
         return;
     }
-    let mut cluster = Cluster::new();
-    cluster.put(ALICE, "bad.sh", "#AX --nonsense\n");
-    cluster.wait_why(ALICE, "bad.sh");
-    let refused = cluster.spool().join("refused/1");
-    wait_for("the file", || refused.join("bad.sh").exists());
-    let mut hung = Vec::new();
-    for name in ["bad.sh", "bad.sh.why"] {
-        match Hung::new(&refused.join(name)) {
-            Some(mount) => hung.push(mount),
-            None => return eprintln!("skipped: nothing can be mounted here"),
-        }
-    }
-    // The same name once more; what was refused is also looked through at each start.
-    cluster.put(ALICE, "bad.sh", "#AX --nonsense\n");
-    is_sound(&mut cluster, BOB);
-    cluster.stop();
+    let mut cluster = Cluster::stopped("");
+    let _mount = in_memory(&cluster);
     cluster.start();
-    is_sound(&mut cluster, BOB);
-    let names = names_in(&refused);
-    assert!(names.iter().filter(|name| name.starts_with("bad.sh.")).count() >= 3, "{names:?}");
+    for number in 0..1000 {
+        let folder = cluster.folder(BOB, &format!("2-{number}"));
+        put_into(&folder, BOB, "job.sh", "#AX --nonsense\n");
+    }
+    is_sound(&mut cluster, ALICE);
+    let incoming = cluster.spool().join("incoming");
+    wait_for("all of them", || (0..1000).all(|n| names_in(&incoming.join(format!("2-{n}"))).is_empty()));
+    is_sound(&mut cluster, ALICE);
 }

@@ -12,7 +12,7 @@ use ax_core::job::Job;
 use ax_core::time::{BootTime, Now, Span};
 use ax_sys::crash_point;
 
-use super::{Engine, now};
+use super::{Engine, now, written};
 use crate::api::http::Response;
 use crate::api::server::ConnId;
 use crate::launch;
@@ -145,13 +145,6 @@ fn files_of(
     decisions.iter().filter_map(file).collect()
 }
 
-/// Whether nothing came of an event: then whoever asks without end would write without end.
-fn is_nothing(event: &Event, decisions: &[Decision]) -> bool {
-    let no_more = |d: &Decision| matches!(d, Decision::Refused { .. } | Decision::AlreadyKnown { .. });
-    let asked = matches!(event, Event::Tick | Event::Wished { .. } | Event::Submitted(_));
-    asked && decisions.iter().all(no_more)
-}
-
 fn output_files(job: &Job, details: &Details, number: u32, node: &str) -> OutputFiles {
     let files = launch::files(job, details, number, node);
     OutputFiles { stdout: Some(files.output), stderr: files.error }
@@ -207,7 +200,7 @@ impl Engine {
     }
 
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
-        if self.writer.records() && !is_nothing(&event, decisions) {
+        if self.writer.records() && !written::is_nothing(&event, decisions) {
             self.writer.record(now, Step { event, decisions: decisions.to_vec() });
             // Old events can be removed only if there is a later snapshot to begin from.
             if now.boot >= self.next_snapshot {

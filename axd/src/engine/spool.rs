@@ -135,8 +135,10 @@ impl Engine {
     }
 
     fn drop_refused(&mut self, uid: Uid, key: SubmissionKey, name: &str, why: String) {
-        let line = Line::new("drop_refused").text("ticket", &key.ticket()).text("uid", &uid);
-        self.log.line(Level::Warning, &line.text("name", &name).text("why", &why));
+        if self.may_be_told(uid, name.len() + why.len()) {
+            let line = Line::new("drop_refused").text("ticket", &key.ticket()).text("uid", &uid);
+            self.log.line(Level::Warning, &line.text("name", &name).text("why", &why));
+        }
         self.tickets.put(key, uid, format!("was refused: {why}"));
     }
 

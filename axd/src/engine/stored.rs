@@ -14,7 +14,7 @@ use crate::store::{Content, Footprint, Holding, NewParts, Store, StoreError};
 use crate::submission::Checked;
 
 /// What a job takes beside that, from its submission to its end.
-const ROWS: u64 = 4096;
+const ROWS: u64 = 1024;
 
 /// What everybody has.
 #[derive(Debug, Default)]
