@@ -61,6 +61,8 @@ mod slow_parts;
 mod spool;
 mod spool_attacks;
 mod spool_cron;
+mod spool_floods;
+mod spool_mounts;
 mod stays_small;
 mod stored;
 mod stories;

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::{ALICE, BOB, Cluster, ROOT, User, as_root, wait_for};
 use crate::spool::{leaves, names_in, put_into};
+use crate::spool_mounts::Mount;
 
 /// Longest time that somebody's misdeeds may delay another's drop: far above what it takes, so that a
 /// loaded machine passes, and far below what waiting for the misdeeds would take.
 const PROMPT: Duration = Duration::from_secs(10);
 
 /// Everything is as it should be: asked by a drop of somebody who has nothing to do with it.
-fn is_sound(cluster: &mut Cluster, by: User) {
+pub(crate) fn is_sound(cluster: &mut Cluster, by: User) {
     let mark = format!("sound-{}", Instant::now().elapsed().as_nanos());
     let start = Instant::now();
     cluster.put(by, &format!("{mark}.sh"), leaves(cluster, by, &mark));
@@ -45,7 +46,7 @@ fn make_node(path: &Path, kind: &[&str]) {
     assert!(made.success());
 }
 
-fn own(path: &Path, user: User) {
+pub(crate) fn own(path: &Path, user: User) {
     std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid)).unwrap();
 }
 
@@ -436,136 +437,4 @@ fn a_thousand_folders_of_one_user_are_no_delay_for_another() {
     let incoming = cluster.spool().join("incoming");
     wait_for("all of them", || (0..1000).all(|n| names_in(&incoming.join(format!("2-{n}"))).is_empty()));
     is_sound(&mut cluster, ALICE);
-}
-
-/// Something mounted, away again at the end.
-struct Mount(std::path::PathBuf);
-
-impl Mount {
-    fn new(arguments: &[&str], on: &Path) -> Option<Mount> {
-        let done = Command::new("mount").args(arguments).arg(on).output().ok()?;
-        done.status.success().then(|| Mount(on.to_owned()))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-#[test]
-fn what_a_user_mounts_is_not_asked_anything() {
-    if !as_root() {
-        return;
-    }
-    let mut cluster = Cluster::new();
-    cluster.stop();
-    let folder = cluster.own_folder(ALICE);
-    let Some(mount) = Mount::new(&["-t", "tmpfs", "none"], &folder) else {
-        eprintln!("skipped: nothing can be mounted here");
-        return;
-    };
-    chown(&folder, Some(ALICE.uid), Some(ALICE.gid)).unwrap();
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-    put_into(&folder, ALICE, "inside.sh", leaves(&cluster, ALICE, "inside"));
-    cluster.start();
-    wait_for("the daemon's word", || cluster.log().contains("another file system is mounted there"));
-    drop(mount);
-    let busy = cluster.write(ALICE, "busy.sh", leaves(&cluster, ALICE, "busy"));
-    fs::write(folder.join(".busy"), "").unwrap();
-    own(&folder.join(".busy"), ALICE);
-    let mount = Mount::new(&["--bind", busy.to_str().unwrap()], &folder.join(".busy")).unwrap();
-    // A mounted name can't be renamed: it stays.
-    assert!(fs::rename(folder.join(".busy"), folder.join("busy.sh")).is_err());
-    drop(mount);
-    assert!(cluster.read(ALICE, "inside").is_empty());
-    is_sound(&mut cluster, BOB);
-}
-
-/// A file system that never answers, on a file.
-struct Hung {
-    server: std::process::Child,
-    _mount: Mount,
-}
-
-impl Hung {
-    fn new(on: &Path) -> Option<Hung> {
-        let serve = "exec 9<>/dev/fuse && mount -i -t fuse \
-                     -o fd=9,rootmode=100000,user_id=0,group_id=0,allow_other none \"$0\" && exec sleep 1000";
-        let server =
-            Command::new("sh").args(["-c", serve]).arg(on).stderr(std::process::Stdio::null()).spawn();
-        let mut server = server.ok()?;
-        let mounted = || {
-            let all = fs::read_to_string("/proc/self/mounts").unwrap();
-            all.lines().any(|line| line.split(' ').nth(1) == on.to_str())
-        };
-        while !mounted() {
-            if server.try_wait().unwrap().is_some() {
-                return None;
-            }
-            sleep(Duration::from_millis(10));
-        }
-        Some(Hung { server, _mount: Mount(on.to_owned()) })
-    }
-}
-
-impl Drop for Hung {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-/// In his folder of refused drops a user may mount on single names, too.
-#[test]
-fn what_hangs_under_a_name_of_a_refused_drop_hangs_nobody() {
-    if !as_root() {
-        return;
-    }
-    let mut cluster = Cluster::new();
-    cluster.put(ALICE, "bad.sh", "#AX --nonsense\n");
-    cluster.wait_why(ALICE, "bad.sh");
-    let refused = cluster.spool().join("refused/1");
-    wait_for("the file", || refused.join("bad.sh").exists());
-    let mut hung = Vec::new();
-    for name in ["bad.sh", "bad.sh.why"] {
-        match Hung::new(&refused.join(name)) {
-            Some(mount) => hung.push(mount),
-            None => return eprintln!("skipped: nothing can be mounted here"),
-        }
-    }
-    // The same name once more; what was refused is also looked through at each start.
-    cluster.put(ALICE, "bad.sh", "#AX --nonsense\n");
-    is_sound(&mut cluster, BOB);
-    cluster.stop();
-    cluster.start();
-    is_sound(&mut cluster, BOB);
-    let names = names_in(&refused);
-    assert!(names.iter().filter(|name| name.starts_with("bad.sh.")).count() >= 3, "{names:?}");
-}
-
-/// Each name that can't be taken from is a line in root's log, and names are anybody's to make.
-#[test]
-fn names_without_number_do_not_flood_the_log() {
-    if !as_root() {
-        return;
-    }
-    let mut cluster = Cluster::new();
-    let incoming = cluster.spool().join("incoming");
-    let name = |round: u32, number: u32| incoming.join(format!("{round}-{number}-{}", "\u{1}".repeat(100)));
-    for number in 0..5000 {
-        fs::create_dir(name(0, number)).unwrap();
-        fs::set_permissions(name(0, number), fs::Permissions::from_mode(0o755)).unwrap();
-        own(&name(0, number), ALICE);
-    }
-    is_sound(&mut cluster, BOB);
-    for number in 0..5000 {
-        fs::rename(name(0, number), name(1, number)).unwrap();
-    }
-    is_sound(&mut cluster, BOB);
-    let log = cluster.log();
-    let lines = log.lines().filter(|line| line.contains("spool_ignored")).count();
-    assert!((1..70).contains(&lines) && log.len() < 100_000, "{lines} lines, {} bytes", log.len());
-    assert!(log.contains("what else user 1 did is not told today"), "{log}");
 }

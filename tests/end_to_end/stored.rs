@@ -75,7 +75,7 @@ fn written(cluster: &Cluster) -> u64 {
     let files =
         ["var/lib/ax/ax.db", "var/lib/ax/events.db", "var/lib/ax/events.db-wal", "var/log/ax-controller.log"];
     let length = |file: &&str| std::fs::metadata(cluster.root.join(file)).map_or(0, |meta| meta.len());
-    files.iter().map(|file| length(file)).sum()
+    files.iter().map(length).sum()
 }
 
 /// Whatever is done to a job is written into three files, all of them root's.

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use ax_core::api::{ApiError, ErrorClass};
-use ax_core::controller::{Decision, Wish};
+use ax_core::controller::{Decision, Event, Wish};
 use ax_core::id::{JobId, Uid};
 use ax_core::job::Cancelled;
 use ax_core::size::Megabytes;
@@ -86,6 +86,13 @@ fn size(decisions: &[Decision]) -> u64 {
     decisions.iter().map(each).sum()
 }
 
+/// Whether nothing came of an event: then whoever asks without end would write without end.
+pub(super) fn is_nothing(event: &Event, decisions: &[Decision]) -> bool {
+    let no_more = |d: &Decision| matches!(d, Decision::Refused { .. } | Decision::AlreadyKnown { .. });
+    let asked = matches!(event, Event::Tick | Event::Wished { .. } | Event::Submitted(_));
+    asked && decisions.iter().all(no_more)
+}
+
 impl Engine {
     /// Whether more may be written down for a user.
     pub(super) fn may_have_written(&self, uid: Uid) -> Result<(), ApiError> {
@@ -105,6 +112,15 @@ impl Engine {
     /// Charges a user for what was decided about their wish.
     pub(super) fn wished_for(&mut self, uid: Uid, decisions: &[Decision]) {
         self.has_written(uid, size(decisions));
+    }
+
+    /// Whether a line of so many bytes about what a user did goes into the log. It is theirs.
+    pub(super) fn may_be_told(&mut self, uid: Uid, bytes: usize) -> bool {
+        let may = self.may_have_written(uid).is_ok();
+        if may {
+            self.has_written(uid, EACH + COPIES * bytes as u64);
+        }
+        may
     }
 
     /// Charges a user for what is written for them.

@@ -1,5 +1,5 @@
-//! The start of an attempt as far as its supervisor makes it: groups, work folder, record, sockets, child.
-//! Whatever fails here becomes the attempt's result. The child's own part is in `launch`.
+//! The supervisor's part of a start: groups, work folder, record, sockets, child. A failure here becomes the
+//! attempt's result. The child's own part is in `launch`.
 
 use std::time::Duration;
 

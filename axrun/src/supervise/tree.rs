@@ -1,5 +1,5 @@
-//! The processes of one job, whatever holds them together: asked, signalled, frozen and killed as a whole.
-//! The one place that knows the difference between control groups and a tree without them.
+//! The processes of one job as a whole: asked, signalled, frozen and killed. The one place that knows the difference
+//! between control groups and a process tree.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Holding a job together without control groups, for users who may write none.
+//! Holds a job together without control groups, for users who may write none.
 //!
 //! A job's processes are the descendants of its supervisor, which is a subreaper, so that orphans stay below it. When
-//! it is dead they are all processes of its user that carry the job's marks in their environment, with what descends from
+//! the supervisor is dead they are all processes of its user that carry the job's marks in their environment, with what descends from
 //! those. A process that leaves the tree *and* cleans its environment then escapes: only groups can hold that.
 //!
 //! An environment is memory of its process's, which may keep whoever reads it waiting for as long as its user likes.
@@ -13,7 +13,7 @@ use crate::pidfd::{PidFd, ProcStat, ProcessIdentity};
 use crate::signals::Signal;
 use std::collections::{HashMap, HashSet};
 
-/// Rounds of halting before killing. A tree that forks faster than it is halted is killed all the same.
+/// Rounds of halting before killing. A tree that forks faster than it can be halted is killed all the same.
 const ROUNDS: u32 = 16;
 
 /// The processes of one job, found through `/proc`.
@@ -109,7 +109,7 @@ impl ProcessTree {
         for seen in all.values() {
             children.entry(seen.parent).or_default().push(seen.identity.pid);
         }
-        // The number of a dead supervisor may be a stranger's by now.
+        // The number of a dead supervisor may belong to a foreign process by now.
         let alive = |identity: &ProcessIdentity| {
             all.get(&identity.pid).is_some_and(|seen| seen.identity == *identity)
         };
@@ -129,7 +129,7 @@ impl ProcessTree {
         Ok(found)
     }
 
-    /// Others' environments can't be read, and are not ours to kill.
+    /// Environments of other users' processes can't be read, and these are not ours to kill.
     fn is_marked(&self, pid: i32) -> bool {
         if self.marks.is_empty() || !self.user.is_none_or(|user| is_of(pid, user)) {
             return false;
@@ -164,7 +164,7 @@ fn scan() -> Result<HashMap<i32, Seen>> {
     Ok(found)
 }
 
-/// A process that has ended meanwhile, or become another user's (set-id), can't be signalled: no error.
+/// No error if the process has ended meanwhile, or became another user's (set-id) and can't be signalled.
 fn signal(identity: ProcessIdentity, wanted: Signal) -> Result<()> {
     let Some(process) = PidFd::open_checked(identity)? else { return Ok(()) };
     match process.send_signal(wanted) {
