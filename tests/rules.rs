@@ -24,8 +24,7 @@ const PROGRAMS: [&str; 5] = ["axd", "axrun", "axctl", "ax", "axbatch"];
 const SOURCES: [&str; 6] =
     ["axd/config/src", "axd/core/src", "axd/sys/src", "axd/src", "axrun/src", "axctl/src"];
 
-/// Files that may be longer than [`LONGEST`], each with the reason.
-const LONG: [(&str, &str); 0] = [];
+/// Lines of a file at most.
 const LONGEST: usize = 500;
 
 /// What the core may not mention: it has no files, clocks, threads, environment or chance.
@@ -162,35 +161,72 @@ fn no_file_is_longer_than_a_reader_s_patience() {
     let mut found = Vec::new();
     for path in files(&root(), &|path| is_rust(path) || is_script(path)) {
         let lines = read(&path).lines().count();
-        if lines > LONGEST && !LONG.iter().any(|(long, _)| *long == shown(&path)) {
+        if lines > LONGEST {
             found.push(format!("{}: {lines} lines", shown(&path)));
         }
     }
-    none(&found, "at most 500 lines a file; split it, or name it in LONG with the reason");
-    for (long, reason) in LONG {
-        assert!(root().join(long).exists() && reason.len() > 20, "LONG: '{long}' is gone or has no reason");
-    }
+    none(&found, "at most 500 lines a file; split it");
 }
 
-/// Folders of modules each of which the map names, beside those right below a crate.
-const MAPPED: [&str; 5] =
-    ["axd/core/src/controller", "axd/core/src/schedule", "axd/src/engine", "axd/src/spool", "axd/src/store"];
+/// A folder with more modules has a list of its own in the map; of a smaller one its parent's line tells.
+const UNLISTED: usize = 7;
+const MAP_WIDTH: usize = 120;
 
+/// The modules right in a folder: its files, and its folders of sources.
+fn modules(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let sources = entries.filter(|path| is_rust(path) || !files(path, &is_rust).is_empty());
+    let names = sources.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned());
+    names.filter(|name| !["lib", "mod", "tests", "testing"].contains(&name.as_str())).collect()
+}
+
+/// The lists of modules in the map, by folder: the names before the colon in each line below the folder's heading.
+fn mapped(map: &str) -> BTreeMap<String, Vec<String>> {
+    let (mut lists, mut folder) = (BTreeMap::<String, Vec<String>>::new(), None);
+    for line in map.lines() {
+        if line.starts_with('#') {
+            folder = line.strip_prefix("#### `").and_then(|rest| rest.strip_suffix('`'));
+        } else if let (Some(folder), Some((names, what))) =
+            (folder, line.strip_prefix("- ").and_then(|rest| rest.split_once(": ")))
+        {
+            assert!(!what.is_empty(), "ARCHITECTURE.md says what it is for: {line}");
+            let names = names.split(", ").map(|name| name.trim_matches('`').to_owned());
+            lists.entry(folder.to_owned()).or_default().extend(names);
+        }
+    }
+    lists
+}
+
+/// The folder of each module's list counts: a module of the same name elsewhere does not stand for it.
 #[test]
-fn the_map_names_every_module() {
+fn the_map_lists_every_module_of_a_folder_once_and_no_other() {
     let map = read(&root().join("ARCHITECTURE.md"));
+    let lists = mapped(&map);
     let mut found = Vec::new();
-    for folder in SOURCES.iter().chain(&MAPPED) {
-        for entry in fs::read_dir(root().join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let needs_none = ["lib", "mod", "tests", "testing"].contains(&name.as_str());
-            if !needs_none && !map.contains(&format!("`{name}`")) {
-                found.push(shown(&path));
+    for source in SOURCES {
+        let below = files(&root().join(source), &is_rust);
+        let folders: BTreeSet<&Path> = below.iter().map(|path| path.parent().unwrap()).collect();
+        for folder in folders {
+            let (place, there) = (shown(folder), modules(folder));
+            let Some(listed) = lists.get(&place) else {
+                if place == source || there.len() > UNLISTED {
+                    found.push(format!("{place} has {} modules and no list", there.len()));
+                }
+                continue;
+            };
+            let once: BTreeSet<String> = listed.iter().cloned().collect();
+            found.extend(there.symmetric_difference(&once).map(|name| format!("{place}: {name}")));
+            if once.len() != listed.len() {
+                found.push(format!("{place}: a module stands there twice"));
             }
         }
     }
-    none(&found, "ARCHITECTURE.md names each of these, with what it is for");
+    let gone = lists.keys().filter(|folder| !root().join(folder).is_dir());
+    found.extend(gone.map(|folder| format!("{folder} is gone")));
+    none(&found, "ARCHITECTURE.md lists these modules by folder, with what each is for");
+    let long = map.lines().enumerate().filter(|(_, line)| line.chars().count() > MAP_WIDTH);
+    let long: Vec<String> = long.map(|(at, line)| format!("{}: {line}", at + 1)).collect();
+    none(&long, "at most 120 characters a line in ARCHITECTURE.md");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The command `ax`: its subcommands, and the way from the arguments to the one that is meant.
-//! What a subcommand does is in `cmd`, one file each.
+//! The command `ax`: its subcommands, and the way from the arguments to the right one. What a subcommand does is in
+//! `cmd`, one file each.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};

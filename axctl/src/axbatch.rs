@@ -1,4 +1,4 @@
-//! The command `axbatch`: submits a script. Reaches `submit` and nothing else.
+//! The command `axbatch`: submits a script. Uses `submit` and nothing else, so that it starts fast.
 
 use std::ffi::OsString;
 

@@ -1,5 +1,5 @@
-//! The command `axctl`: what administrators do. Checks and the database are the daemon's own
-//! business: its program, beside this one, does them; here the words are found for it.
+//! The command `axctl`, for administrators. Checks and the database are the daemon's own business: its program,
+//! beside this one, does them; this module only makes its command line.
 
 use std::ffi::OsString;
 use std::io;

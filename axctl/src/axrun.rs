@@ -1,6 +1,7 @@
-//! The command `axrun`: a command as a job whose output, input of signals and status are one's own. The program of that
-//! name is the supervisor; given anything but a mode of its own it becomes `ax`, which finds itself meant by the name.
-//! Outside a job it submits, follows and waits; inside one it only becomes the command, as there are no steps yet.
+//! The command `axrun COMMAND`: runs a command as a job whose output, signals and exit status are those of this
+//! process. The program of that name is the supervisor; without one of its own modes it executes `ax`, which sees by
+//! which name it was called. Outside a job it submits, follows and waits; inside one it only executes the command, as
+//! there are no steps yet.
 
 mod files;
 mod outside;

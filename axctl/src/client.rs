@@ -1,5 +1,5 @@
-//! Questions to the daemon as typed calls. One connection a question; the daemon's errors
-//! come back as they were written. Chooses no words for people.
+//! Questions to the daemon as typed calls, one connection for each. Returns the daemon's errors unchanged. Makes no
+//! words for people.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The columns that lists can have, by name: what `-o/--format` chooses from.
-//! How a job is shown in one line is decided here alone, for `ax queue` and `ax acct` alike.
+//! The columns of lists, by name: `-o/--format` chooses from them. How a job is shown in one line is decided only
+//! here, for `ax queue` and `ax acct` alike.
 
 use ax_core::api::JobView;
 use ax_core::hostlist::compress;

@@ -1,5 +1,5 @@
-//! A file that a job writes, read as it grows. One that became shorter was cut short by somebody, the job itself
-//! or who looks after full disks; what comes after that begins at its start, as for `tail`.
+//! A file that a job writes, read as it grows. If it became shorter, the job or a person has emptied it; then reading
+//! begins at its new start, as `tail` does.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -1,5 +1,5 @@
-//! What every subcommand of `ax` works with: the daemon, the clock, the screen and the streams.
-//! Prints tables and documents; knows no particular command.
+//! What every subcommand of `ax` works with: the daemon, the clock, the screen and the streams. Prints tables and
+//! documents; knows no particular command.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Text of others as it is shown: control characters escaped, so that a name or a path can
-//! neither move the cursor nor turn the line around. Nothing is left out.
+//! Texts of others as they are shown: control characters are escaped, so that a name or a path can neither move the
+//! cursor nor reverse the line. Nothing is left out.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Tables fitted to a width: columns that may shrink do so, widest first, and what they hold
-//! is cut with `…`; one may go as a whole before that; others never lose a character. Knows nothing of jobs; escapes what it shows.
+//! Tables fitted to a width. Columns that may shrink do so, widest first, and their cells are cut with `…`; before
+//! that one column may be left out; others never lose a character. Knows nothing of jobs; escapes what it shows.
 
 use std::fmt::Write;
 

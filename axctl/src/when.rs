@@ -1,5 +1,5 @@
-//! Times as people read them, in the caller's zone: absolute on the left, how long ago or
-//! ahead beside it. Reads the times that people type, too. For people only: JSON keeps RFC 3339.
+//! Times as people read them, in the caller's zone: absolute on the left, how long ago or ahead beside it. Also reads
+//! the times that people type. For people only: JSON keeps RFC 3339.
 
 use ax_core::time::{Span, WallTime};
 use chrono::{

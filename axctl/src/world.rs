@@ -1,5 +1,5 @@
-//! What a command sees of the world around it: variables, streams, the terminal, the time.
-//! Handed in, so that tests need no process of their own. Nothing here talks to a daemon.
+//! The world around a command: variables, streams, the terminal, the time. Handed in, so that tests need no process
+//! of their own. Does not talk to a daemon.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Read, Write};

@@ -1,6 +1,5 @@
-//! Local time: begin times as people write them, the year of a job's id. The
-//! zone is the cluster's. A time in a gap means the first instant after it, a
-//! doubled one the earlier.
+//! Local time of the cluster's zone: begin times as people write them, and the year of a job's id. A time that is
+//! skipped means the first instant after it; one that comes twice, the first.
 
 use ax_core::job::spec::When;
 use ax_core::time::{Offset, Span, WallTime, Zone};

@@ -1,6 +1,6 @@
-//! The driver's memory limit on the control groups of jobs, where there is one: whether it can be relied on, the
-//! command lines by which supervisors use it, and the process behind those. The driver's calls may hang, so all of
-//! them are made in short-lived processes with a deadline.
+//! The NVIDIA driver's memory limit on jobs' control groups: whether it can be relied on, the command lines with
+//! which supervisors use it, and the process behind these. Calls of the driver may hang, so all of them are made in
+//! short-lived processes with a deadline.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,14 +23,14 @@ const PATIENCE: Span = Span::seconds(10);
 /// How long trying all cards out may take, at the start of the daemon.
 const TRIAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What such a process does.
+/// What such a process is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Deed {
     /// Limits the group on each card.
     Set,
     /// Takes the limits away.
     Clear,
-    /// Tries out on each card whether limits work, with a group that is there for this.
+    /// Try on each card whether limits work, with a group made for this purpose.
     Try,
 }
 
@@ -66,7 +66,7 @@ fn words(axd: &Path, deed: &str, library: Option<&Path>, group: &Path, cards: Ve
     deed.into_iter().chain(["--group".to_owned(), text(group)]).chain(library).chain(cards).collect()
 }
 
-/// The command lines for a job: the cards that the driver limits, with what it may have of them.
+/// The command lines for a job: the cards that the driver limits, with what the job may have of them.
 pub(crate) fn command_lines(
     axd: &Path,
     library: Option<&Path>,
@@ -100,7 +100,7 @@ pub(crate) fn unified_parent(parents: &[String]) -> Result<PathBuf, String> {
     path.ok_or_else(|| format!("the unified tree of control groups is not at {TOP}"))
 }
 
-/// How it is tried out whether the driver limits cards.
+/// Tries whether the driver limits cards.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Prober {
     /// The daemon's own program.
@@ -111,7 +111,7 @@ pub(crate) struct Prober {
     pub(crate) parents: Vec<String>,
 }
 
-/// What came of it, by card: it does, or why not.
+/// The result by card: it limits it, or why not.
 pub(crate) type Tried = BTreeMap<String, Result<(), String>>;
 
 /// How many groups were made to try cards with.

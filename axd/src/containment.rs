@@ -1,5 +1,5 @@
-//! Where the jobs' control groups go: below the unit that systemd delegated to
-//! us, at the top of the tree where there is no systemd, or nowhere.
+//! Where the jobs' control groups go: below the unit that systemd delegated to us, at the top of the tree if there is
+//! no systemd, or nowhere.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use ax_sys::cgroup::{Base, Hierarchy, JobGroup, Layout, Place, Station};
 /// The delegated group that holds the job tree under systemd (etc/ax-jobs.service).
 const DELEGATED: [&str; 2] = ["ax.slice/ax-jobs.service", "system.slice/ax-jobs.service"];
 
-/// The place, as records name it, and what can't be had, in words.
+/// The place as records name it, and what is missing, in words.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Containment {
     /// For assignments; empty where no group may be made.
@@ -24,8 +24,8 @@ pub(crate) struct Containment {
 }
 
 impl Containment {
-    /// Makes the groups anew where they were: their unit was started again, or somebody removed them. Never elsewhere:
-    /// jobs that wait until the unit is back are better off than jobs without limits.
+    /// Makes the groups anew where they were, after their unit was started again or they were removed. Never
+    /// elsewhere: it is better if jobs wait until the unit is back than if they run without limits.
     pub(crate) fn renew(&mut self) -> Result<(), String> {
         let Some(place) = &self.place else { return Ok(()) };
         let hierarchy = Hierarchy::detect().map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
-//! The device fence of attempts on this machine: whether it can be had, tried once; and for each start what the kernel
-//! says of device files, which may change whenever a driver is loaded. Runs on the launching thread. Where there are no
-//! cards nothing is read and nothing is tried.
+//! The device fence of attempts on this machine: whether it works here, which is tried once, and for each start the
+//! kernel's device numbers, which may change whenever a driver is loaded. Runs on the launching thread. Without cards
+//! nothing is read or tried.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// NVIDIA, on the bus.
 const VENDOR: &str = "0x10de";
 
-/// What a fence could stand on.
+/// The means by which a fence can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ground {
     /// Programs of the kernel's in the unified tree.
@@ -42,23 +42,23 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// Whether the job can open no cards but its own.
+    /// True if the job can open no cards but its own.
     pub(crate) fn is_whole(&self) -> bool {
         !self.rules.is_empty() && self.absent.is_none()
     }
 
-    /// Whether it can't open those of others that are known, and perhaps some that are not.
+    /// True if it can't open the known cards of others, but perhaps some that are not known.
     pub(crate) fn has_gaps(&self) -> bool {
         !self.rules.is_empty() && self.absent.is_some()
     }
 }
 
-/// What was found out about the ground, which may have been in the way for a moment only.
+/// What was found out about the means; a failure may be temporary.
 #[derive(Debug, Default)]
 pub(crate) struct Tried(Option<(Ground, Instant)>);
 
 impl Tried {
-    /// What is known; tried out where nothing is, or where it could not be had some time ago.
+    /// Returns what is known; tries it if nothing is, or if it failed some time ago.
     pub(crate) fn ground(&mut self, parents: &[String]) -> &Ground {
         let stale = |tried: &Ground, at: &Instant| matches!(tried, Ground::None(_)) && at.elapsed() >= AGAIN;
         if self.0.as_ref().is_none_or(|(tried, at)| stale(tried, at)) {
@@ -97,7 +97,7 @@ fn trial(parents: &[String]) -> ax_sys::Result<Ground> {
     Ok(if hierarchy.unified().is_some() { Ground::Unified } else { Ground::Legacy })
 }
 
-/// Whether there is anything to fence off.
+/// True if there is anything to fence off.
 pub(crate) fn is_wanted(mode: FenceMode, cards: &[Card]) -> bool {
     !cards.is_empty() && mode != FenceMode::Off
 }
@@ -136,7 +136,7 @@ pub(crate) fn of_attempt(
     }
 }
 
-/// What is not there says nothing: a machine without the driver, without displays, without parts of cards.
+/// Missing files are no error: the machine may have no driver, no displays, or no parts of cards.
 fn look(cards: &[Card]) -> Devices {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     // Thousands of lines, one for each part that there could be.
@@ -191,7 +191,7 @@ mod tests {
                 .unwrap_err()
                 .contains("requires it: there are no groups")
         );
-        // Nobody says which file a card has that is only declared: its job has no fence, others keep away from it.
+        // The file of a card that is only declared is unknown: a job with it has no whole fence, one without it has.
         assert!(absent(of(FenceMode::Auto, &Ground::Unified, &held)).contains("card 0"));
         assert!(of(FenceMode::Require, &Ground::Unified, &held).unwrap_err().contains("card 0"));
         let mut known = Card::new(1, "GPU-1".to_owned(), None, Megabytes(1));

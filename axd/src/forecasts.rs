@@ -1,5 +1,5 @@
-//! How good expected starts are: for a job the one that was first told of it, and, once it starts, how far that was off,
-//! summed up by day for a month. Nothing is decided from it.
+//! How good expected starts are: compares the first forecast that was told for a job with its real start, summed up
+//! by day for a month. Nothing is decided from it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ const DAY_MS: i64 = 86_400_000;
 /// Errors are told apart by powers of two: below 1 s, 2 s, 4 s, … half a year.
 const SIZES: usize = 25;
 
-/// What was told, and what came of it.
+/// What was told, and how it compared with real starts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Forecasts {
     /// What was first told of jobs that still wait.
@@ -37,7 +37,7 @@ struct Day {
 }
 
 impl Forecasts {
-    /// Somebody is told when a waiting job is expected to start.
+    /// The expected start of a waiting job is told.
     pub fn told(&mut self, job: JobNumber, expected: WallTime) {
         if self.open.len() < FOLLOWED && !self.open.contains_key(&job) {
             self.open.insert(job, expected);

@@ -1,6 +1,5 @@
-//! Starting an attempt on this node: its folder, records and script, put into
-//! place at once by a rename, then its supervisor. Runs after the decision is
-//! durable, on the launching thread. Nothing here waits for the supervisor.
+//! Starts an attempt on this node: its folder, records and script, put into place at once by a rename, then its
+//! supervisor. Runs on the launching thread, after the decision is durable. Does not wait for the supervisor.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
@@ -42,7 +41,7 @@ pub(crate) struct Plan<'a> {
     pub attempt: AttemptName,
     /// Its number, from 1.
     pub number: u32,
-    /// What it holds.
+    /// The resources that it holds.
     pub allocation: &'a Allocation,
     /// The job.
     pub job: &'a Job,
@@ -60,7 +59,7 @@ pub(crate) struct Plan<'a> {
     pub cpu_list: Option<String>,
     /// All cards of this node.
     pub cards: &'a [Card],
-    /// What a fence between them could stand on.
+    /// The means by which jobs can be fenced here.
     pub ground: &'a Ground,
     /// How its supervisor has its cards limited by the driver.
     pub card_limits: Option<CardLimits>,
@@ -76,7 +75,7 @@ pub(crate) struct Plan<'a> {
     pub station: &'a [String],
     /// Lowest node epoch that may start.
     pub node_epoch: u64,
-    /// Whether files are given to the submitter; not where the daemon is that user itself.
+    /// True if files are given to the submitter; false if the daemon itself runs as that user.
     pub as_root: bool,
 }
 
@@ -130,7 +129,7 @@ pub(crate) enum LaunchError {
 pub(crate) struct Launched {
     /// Its supervisor.
     pub process: PidFd,
-    /// What it was told of its cards, for its story; nothing where it has none.
+    /// What it was told of its cards, for its story; `None` if it has none.
     pub told: Option<String>,
     /// Why it is not fenced off from other cards, where it should be.
     pub unfenced: Option<String>,
@@ -277,7 +276,8 @@ impl Plan<'_> {
     }
 }
 
-/// What an attempt was told of its cards, in words: which it sees, what keeps it from others, what holds it to slices.
+/// What an attempt was told of its cards, in words: which it sees, what keeps it from others, and how it is held to
+/// slices.
 fn told(made: &Environment, fence: &Fence) -> Option<String> {
     let value = |name: &str| made.variables.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
     let mut words = format!("sees its cards as CUDA_VISIBLE_DEVICES={}", value("CUDA_VISIBLE_DEVICES")?);

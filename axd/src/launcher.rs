@@ -1,5 +1,5 @@
-//! The thread that launches: what starting an attempt needs of disks and other processes may take long, and nobody
-//! else should wait for it. Attempts are launched in the order in which they were decided.
+//! The launching thread: what a start needs of disks and other processes may take long, and nothing else should wait
+//! for it. Attempts are launched in the order in which they were decided.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -37,13 +37,13 @@ pub(crate) struct Order {
     pub attempt: AttemptName,
     /// Its number, from 1.
     pub number: u32,
-    /// What it holds.
+    /// The resources that it holds.
     pub allocation: Allocation,
     /// Its job.
     pub job: Job,
     /// How long it may run.
     pub limit: Option<Span>,
-    /// What came with the submission, if it has come just now; otherwise it is read.
+    /// The submission's parts, if it has come just now; otherwise they are read from the store.
     pub parts: Option<NewParts>,
     /// The configuration in force.
     pub config: Arc<Config>,
@@ -53,7 +53,7 @@ pub(crate) struct Order {
     pub cpu_list: Option<String>,
     /// All cards of this node.
     pub cards: Vec<Card>,
-    /// What the driver is to make sure of.
+    /// What the driver has to enforce.
     pub grants: Vec<Grant>,
     /// The card on which its slice is under MPS.
     pub mps: Option<String>,
@@ -65,16 +65,16 @@ pub(crate) struct Order {
     pub theirs: OwnedFd,
 }
 
-/// What the thread has to tell.
+/// What the thread reports.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// What came of an order.
+    /// The result of an order.
     Launched(AttemptName, Result<Launched, LaunchError>),
-    /// What came of renewing the groups.
+    /// The result of renewing the groups.
     Renewed(Result<(), String>),
 }
 
-/// What the thread has to do.
+/// A task of the thread.
 #[derive(Debug)]
 enum Work {
     Launch(Box<Order>, Outcome),
@@ -98,7 +98,7 @@ enum Outcome {
     Wakes,
 }
 
-/// What the thread goes by; the same for all orders.
+/// What all orders have in common.
 #[derive(Debug)]
 pub(crate) struct Site {
     /// Where things lie.
@@ -107,7 +107,7 @@ pub(crate) struct Site {
     pub starter: Starter,
     /// Where groups go.
     pub containment: Containment,
-    /// Whether files are given to the submitter; not where the daemon is that user itself.
+    /// True if files are given to the submitter; false if the daemon itself runs as that user.
     pub as_root: bool,
     /// The daemon's own program, for supervisors.
     pub axd: PathBuf,
@@ -153,7 +153,7 @@ impl Launcher {
         Ok(Launcher { orders, done, under_way: 0 })
     }
 
-    /// Whether another order may be given now. If not, the loop is woken when it may.
+    /// True if another order may be given now. If not, the loop is woken when it may.
     pub(crate) fn has_room(&self) -> bool {
         self.under_way < MOST
     }
@@ -185,12 +185,12 @@ impl Launcher {
         }
     }
 
-    /// Whether an outcome is to come.
+    /// True if a result is still to come.
     pub(crate) fn is_busy(&self) -> bool {
         self.under_way > 0
     }
 
-    /// Lets it finish what it has begun, but not for ever.
+    /// Lets the thread finish what it has begun, but not for ever.
     pub(crate) fn finish(mut self, patience: Duration) {
         let end = Instant::now() + patience;
         while self.under_way > 0 {

@@ -1,6 +1,6 @@
-//! Processes that attempts have left on cards after their end. One is ended only if it is the very process that was seen,
-//! and is in the group of an attempt that is over; everybody else is a stranger, and never touched. May block, so it
-//! runs on a thread of its own.
+//! Ends processes that attempts left on cards after their end. A process is ended only if it is the very one that was
+//! seen, and is in the group of an attempt that is over; all others are never touched. May block, so it runs on a
+//! thread of its own.
 
 use ax_core::gpu::leaving::Leftover;
 use ax_sys::SysError;
@@ -8,7 +8,8 @@ use ax_sys::cgroup::Containment;
 use ax_sys::pidfd::{PidFd, ProcessIdentity};
 use ax_sys::signals::Signal;
 
-/// Ends it; whether it was there and ours. `parents`: where attempts have their groups, as records name that.
+/// Ends it. Returns whether it was there and ours. `parents` are the places of attempts' groups, as records name
+/// them.
 pub(crate) fn end(parents: &[String], left: &Leftover) -> Result<bool, String> {
     end_if_ours(parents, left)
         .map_err(|error| format!("ending pid {} of {}: {error}", left.pid, left.attempt))
@@ -16,7 +17,8 @@ pub(crate) fn end(parents: &[String], left: &Leftover) -> Result<bool, String> {
 
 fn end_if_ours(parents: &[String], left: &Leftover) -> Result<bool, SysError> {
     let identity = ProcessIdentity { pid: left.pid, start_ticks: left.start_ticks };
-    // Held first: whatever is found out from here on is found out about it, and the signal reaches nobody else.
+    // Held by descriptor first: what is found out from here on is about this process, and the signal reaches no
+    // other.
     let Some(process) = PidFd::open_checked(identity)? else { return Ok(false) };
     let groups: Vec<String> = parents.iter().map(|parent| format!("{parent}/{}", left.attempt)).collect();
     if groups.is_empty() || !Containment::from_record(&groups)?.pids()?.contains(&left.pid) {

@@ -1,5 +1,5 @@
-//! What this machine has to give out: CPUs, memory, and cards as declared and
-//! as the driver finds them. A difference is a warning and the smaller counts.
+//! What this machine has to give out: CPUs, memory, and cards as declared and as the driver finds them. If these
+//! differ, the smaller counts, and there is a warning.
 
 use ax_core::config::{Config, GpuNode};
 use ax_core::gpu::model::folded;
@@ -12,7 +12,7 @@ use ax_sys::sched;
 use crate::cards::Known;
 use crate::cards::message::Found;
 
-/// This machine as it registers, and what was odd about it.
+/// This machine as it registers, and the warnings about it.
 #[derive(Debug, Clone)]
 pub(crate) struct Local {
     /// What it gives out.
@@ -42,7 +42,7 @@ pub(crate) fn host_name() -> Result<HostName, String> {
     name.parse().map_err(|e: ax_core::id::BadName| e.to_string())
 }
 
-/// Looks at this machine. `cards`: what is known of its cards; `None`: none are given out.
+/// Looks at this machine. `cards` is what is known of its cards; `None` if none are given out.
 pub(crate) fn look(host: &HostName, config: &Config, cards: Option<Known<'_>>) -> Local {
     let mut warnings = Vec::new();
     let real_cpus = sched::allowed_cpus().unwrap_or_else(|error| {
@@ -98,7 +98,7 @@ fn unknown_cards(host: &HostName, config: &Config, cards: &[Card]) -> Vec<String
         .collect()
 }
 
-/// The NUMA node of each CPU, where cards are near some and not others; of CPUs that are only declared nobody knows it.
+/// The NUMA node of each CPU, if cards are near some and not others; for CPUs that are only declared it is unknown.
 fn near_cards(cards: &[Card], real_cpus: &[u32], counted: u32) -> Vec<u32> {
     let numas = cards.iter().filter_map(|card| card.hardware.numa).count();
     if numas == 0 || counted as usize > real_cpus.len() {
@@ -134,8 +134,8 @@ fn all_declared(host: &HostName, declared: &GpuNode) -> Vec<Card> {
     (0..declared.gpus).map(card).collect()
 }
 
-/// The first `most` cards, or their parts where they are divided. Whole cards have the numbers that `nvidia-smi` shows,
-/// which leave out the `silent`; parts have the numbers after those of all cards.
+/// The first `most` cards, or their parts if they are divided. Whole cards have the numbers that `nvidia-smi` shows,
+/// which leave out the `silent` ones; parts have the numbers after those of all cards.
 fn found_cards(found: &[Found], silent: &[u32], most: usize, declared: Option<&GpuNode>) -> Vec<Card> {
     let whole: Vec<&Found> = found.iter().filter(|card| card.hardware.mig.is_none()).collect();
     let free = (0..).filter(|number| !silent.contains(number));
@@ -144,7 +144,7 @@ fn found_cards(found: &[Found], silent: &[u32], most: usize, declared: Option<&G
     let counted = &whole[..most.min(whole.len())];
     let whole_cards = counted.iter().enumerate().filter(|(_, card)| !card.divided);
     let parts = found.iter().filter_map(|part| part.hardware.mig.as_ref().map(|mig| (part, &mig.parent)));
-    // A part whose card can't be asked for now is still there.
+    // A part whose card can't be asked now still exists.
     let counts = |parent: &String| counted.iter().any(|card| card.uuid == *parent);
     let orphan = |parent: &String| !whole.iter().any(|card| card.uuid == *parent);
     let parts = parts.enumerate().filter(|(_, (_, parent))| counts(parent) || orphan(parent));

@@ -1,5 +1,5 @@
-//! The daemon's log: one line an event, `key=value`, job ids always in full.
-//! Appended, reopened when logrotate asks, and copied to standard error.
+//! The daemon's log: one line for each event, `key=value`, with full job ids. Appended to, reopened when logrotate
+//! asks, and copied to standard error.
 
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
@@ -26,9 +26,9 @@ pub(crate) struct Log {
 /// How grave a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// What happens all day.
+    /// Normal events.
     Info,
-    /// Somebody should look.
+    /// An administrator should look.
     Warning,
     /// Something does not work.
     Error,
@@ -57,7 +57,7 @@ impl Log {
         }
     }
 
-    /// Takes one line; written by the next `flush`, at once if somebody should look.
+    /// Takes one line. It is written by the next `flush`, or at once if an administrator should look.
     pub(crate) fn line(&mut self, level: Level, line: &Line) {
         let word = match level {
             Level::Info => "info",
@@ -70,12 +70,12 @@ impl Log {
         }
     }
 
-    /// Writes what waits.
+    /// Writes what is not written yet.
     pub(crate) fn flush(&mut self) {
         if self.waiting.is_empty() {
             return;
         }
-        // A log that can't be written must not stop the daemon; nobody is left to be told.
+        // A log that can't be written must not stop the daemon; there is nowhere to report it.
         if let Some(file) = &mut self.file {
             let _ = file.write_all(self.waiting.as_bytes());
         }

@@ -1,6 +1,5 @@
-//! Who people are: users and their groups, asked of the name service on a
-//! worker thread and kept for a short while. Identity itself (a uid) always
-//! comes from the kernel; this only adds names, groups and homes to it.
+//! Users and their groups, asked of the name service on a worker thread and kept for a short while. Identity itself
+//! (a uid) always comes from the kernel; this only adds names, groups and homes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,13 +19,13 @@ const HOLDS: Span = Span::seconds(60);
 /// How long it is not asked again after it could not answer.
 const TROUBLE_HOLDS: Span = Span::seconds(5);
 
-/// Why it can't be said who a user is.
+/// Why a user is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum NoPerson {
-    /// The name service knows nobody of this number.
+    /// The name service knows no user of this number.
     #[error("there is no user with number {0} on this machine")]
     Unknown(Uid),
-    /// The name service can't answer now: for those who ask again later.
+    /// The name service can't answer now: ask again later.
     #[error("it can't be found out who user {0} is: {1}")]
     CannotAsk(Uid, String),
 }
@@ -64,7 +63,7 @@ impl Person {
         UserRecord { uid: self.uid, gid: self.gid, groups: self.groups.clone(), name: self.name.to_string() }
     }
 
-    /// Whether one of these rules, users or `@groups`, means them.
+    /// True if one of these rules, users or `@groups`, names them.
     pub(crate) fn is_meant_by(&self, rules: &[String]) -> bool {
         rules.iter().any(|rule| match rule.strip_prefix('@') {
             Some(group) => self.group_names.iter().any(|g| g == group),
@@ -124,14 +123,14 @@ impl People {
         self.known.get(&uid).filter(|(until, _)| now < *until).map(|(_, answer)| answer)
     }
 
-    /// Keeps an answer of the name service. While that is out of order people stay who they were.
+    /// Keeps an answer of the name service. While the service fails, earlier answers hold.
     pub(crate) fn put(&mut self, uid: Uid, now: BootTime, answer: Answer) {
         let trouble = matches!(answer, Err(NoPerson::CannotAsk(..)));
         let until = now + if trouble { TROUBLE_HOLDS } else { HOLDS };
         match self.known.get_mut(&uid) {
             Some((holds, Ok(_))) if trouble => *holds = until,
             _ => {
-                // Bounded by forgetting what no longer holds.
+                // Bounded: answers that have expired are dropped.
                 if self.known.len() > 1024 {
                     self.known.retain(|_, (until, _)| now < *until);
                 }

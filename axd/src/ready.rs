@@ -1,5 +1,5 @@
-//! Tells whoever started the daemon that it is ready: systemd's notification
-//! protocol (sd_notify(3)), where its socket is named in the environment.
+//! Tells systemd that the daemon is ready, by its notification protocol (sd_notify(3)), if the environment names the
+//! socket.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

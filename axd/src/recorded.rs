@@ -1,6 +1,6 @@
-//! `axd --db-events`: the recorded events of a time, as lines for people or as one JSON document. Printed as they are
-//! read, since 30 days of them fit no memory. What an event holds is taken from its recorded form, so that a new kind
-//! of event needs nothing here.
+//! `axd --db-events`: prints the recorded events of a time, as lines for people or as one JSON document. Prints while
+//! it reads, since 30 days of events do not fit in memory. The content of an event comes from its recorded form, so a
+//! new kind of event needs no change here.
 
 use std::io::{self, Write};
 use std::path::Path;

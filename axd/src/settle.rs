@@ -1,7 +1,6 @@
-//! What became of an attempt that no supervisor of this daemon's life reports
-//! on: adopted, ended with a record, lost with its supervisor, or never started.
-//! Goes by the lease, the records and the recorded groups, never by a pid alone.
-//! May block, so it runs on the worker thread.
+//! Finds out what became of an attempt on which no supervisor of this daemon reports: adopted, ended with a record,
+//! lost with its supervisor, or never started. Uses the lease, the records and the recorded groups, never a pid
+//! alone. May block, so it runs on the worker thread.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,7 +24,7 @@ use crate::containment;
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Settled {
-    /// Its supervisor lives; this is what it wrote when it started, if it has got so far.
+    /// Its supervisor runs; this is the record that it wrote at its start, if it has got so far.
     Alive(Option<Box<Started>>),
     /// It is over: by its own record, or because its supervisor died and its tree is ended.
     Over(Box<AttemptResult>),
@@ -45,8 +44,8 @@ const RECORD_LIMIT: u64 = 1 << 20;
 /// What a supervisor writes into its lease: `pid:start`.
 const IDENTITY_LIMIT: u64 = 64;
 
-/// Groups of an attempt that is over, with the limits that the driver has on them: what it holds of cards for them is
-/// free only when these are gone.
+/// Groups of an attempt that is over, with the driver's limits on them: memory of cards that the driver keeps for
+/// them is free only when these are gone.
 #[derive(Debug)]
 pub(crate) struct Limited {
     tree: Containment,
@@ -54,8 +53,8 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    /// Takes the limits away and removes the groups, if that can be done now; otherwise whoever clears up later does.
-    /// Waits for the driver.
+    /// Takes the limits away and removes the groups, if that can be done now; otherwise a later clean-up does. Waits
+    /// for the driver.
     pub(crate) fn release(&self) {
         if release_cards(&self.limits).is_ok() {
             let _ = self.tree.remove();
@@ -63,8 +62,8 @@ impl Limited {
     }
 }
 
-/// Finds out; and what the driver has to be asked for before that is told. On error nothing is known and the question
-/// must be asked again.
+/// Finds out, and returns what the driver must be asked for before that is reported. On an error nothing is known,
+/// and the question must be asked again.
 pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<Limited>), String> {
     settle_by_lease(paths, attempt).map_err(|error| format!("settling {attempt}: {error}"))
 }
@@ -80,14 +79,14 @@ fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Opti
         Probe::Free => settle_dead(paths, attempt),
         Probe::Absent => match lease::seal(&leases, &name, b"sealed") {
             Ok(()) => Ok((Settled::NeverStarted("no supervisor had begun it".to_owned()), None)),
-            // Somebody was faster just now: look once more.
+            // Another process was faster: look once more.
             Err(LeaseError::AlreadyExists(_)) => settle_by_lease(paths, attempt),
             Err(LeaseError::System(error)) => Err(error),
         },
     }
 }
 
-/// Ends whatever runs of an attempt that nobody may believe in. Whether anything did.
+/// Ends everything that runs of an attempt which must not count. Returns whether anything did.
 pub(crate) fn end_stray(paths: &Paths, attempt: AttemptName) -> Result<bool, String> {
     end_supervisor_and_tree(paths, attempt).map_err(|error| format!("ending {attempt}: {error}"))
 }
@@ -118,7 +117,7 @@ fn end_supervisor_and_tree(paths: &Paths, attempt: AttemptName) -> Result<bool, 
     if let Some(tree) = tree {
         ran |= tree.populated()?;
         empty(&tree, attempt, STRAY_PATIENCE)?;
-        // Where the driver limits them it would have to be waited for: whoever clears up after it does.
+        // If the driver limits them this would wait for it: the later clean-up does it.
         if limits.is_none() {
             let _ = tree.remove();
         }
@@ -135,7 +134,7 @@ fn empty(tree: &Containment, attempt: AttemptName, patience: Duration) -> Result
     Err(SysError::new("end", attempt, std::io::Error::other(what)))
 }
 
-/// The lease is there and nobody holds it: the supervisor is dead, or the lease was a seal.
+/// The lease is there and not held: the supervisor is dead, or the lease was a seal.
 fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<Limited>), SysError> {
     if let Some(result) = read_result(paths, attempt)? {
         return Ok((Settled::Over(Box::new(result)), None));
@@ -151,7 +150,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<L
     let limited = match started.card_limits {
         Some(limits) => Some(Limited { tree, limits }),
         None => {
-            // If it can be done at once; otherwise whoever clears up later does.
+            // If it can be done at once; otherwise the later clean-up does it.
             let _ = tree.remove();
             None
         }
@@ -159,7 +158,7 @@ fn settle_dead(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<L
     Ok((Settled::Over(Box::new(result)), limited))
 }
 
-/// What is to be said of an attempt that was lost with its supervisor.
+/// The result of an attempt that was lost with its supervisor.
 fn lost(started: &Started, tree: &Containment) -> Result<AttemptResult, SysError> {
     let stats = tree.stats().unwrap_or_default();
     let same_boot = clock::boot_id()? == started.boot_id;
@@ -190,7 +189,7 @@ pub(crate) fn containment_of(paths: &Paths, attempt: AttemptName) -> Option<Cont
     (!started.cgroups.is_empty()).then(|| recorded(&started).ok())?
 }
 
-/// Takes the driver's limits off a group, which must still be there: what it held for the job would stay held.
+/// Takes the driver's limits off a group, which must still exist: otherwise the memory would stay taken.
 fn release_cards(limits: &CardLimits) -> Result<(), String> {
     let done = errand(&limits.clear, Duration::from_millis(limits.patience.0));
     done.map(drop).map_err(|error| format!("taking the limits of its cards away: {error}"))
@@ -202,8 +201,9 @@ fn recorded(started: &Started) -> Result<Containment, SysError> {
         return Containment::from_record(&started.cgroups);
     }
     let ProcessMark { pid, start_ticks } = started.supervisor;
+    let supervisor = Some(ProcessIdentity { pid, start_ticks });
     let mark = format!("{}={}", started.marker.0, started.marker.1);
-    Ok(Containment::Tree(ProcessTree::new(Some(ProcessIdentity { pid, start_ticks }), vec![mark])))
+    Ok(Containment::Tree(ProcessTree::new(supervisor, started.uid.map(|uid| uid.0), vec![mark])))
 }
 
 /// The record of the start, with the process that wrote itself into the lease while it locked it: that one is its
@@ -215,7 +215,7 @@ fn started_by_holder(paths: &Paths, leases: &Dir, attempt: AttemptName) -> Resul
     Ok(Some(Started { supervisor, ..started }))
 }
 
-/// Who wrote itself into a lease; nobody into a seal.
+/// Returns the process that wrote itself into a lease; `None` for a seal.
 fn holder(leases: &Dir, attempt: AttemptName) -> Result<Option<ProcessIdentity>, SysError> {
     let text = leases.read(attempt.to_string(), IDENTITY_LIMIT)?;
     Ok(String::from_utf8_lossy(&text).trim().parse().ok())
@@ -255,7 +255,7 @@ impl<'a> Remains<'a> {
         Remains { paths, attempt, groups: any_groups(paths, attempt) }
     }
 
-    /// Whether to remove them means to wait for the driver.
+    /// True if their removal has to wait for the driver.
     pub(crate) fn are_limited(&self) -> bool {
         matches!(self.groups, Some((_, Some(_))))
     }
@@ -279,9 +279,9 @@ impl<'a> Remains<'a> {
     }
 }
 
-/// None where its supervisor has removed them. By the record of the start; a supervisor that died before it wrote one
-/// made them, if at all, where its assignment said, and had not limited them yet. Where no record can be read, what bears
-/// the attempt's name is its own.
+/// The attempt's groups; `None` if its supervisor has removed them. The record of the start names them. A supervisor
+/// that died before it wrote one made them, if at all, where its assignment said, and had not limited them yet. If no
+/// record can be read, groups with the attempt's name are its own.
 fn any_groups(paths: &Paths, attempt: AttemptName) -> Option<(Containment, Option<CardLimits>)> {
     if matches!(read_result(paths, attempt), Ok(Some(result)) if result.groups_gone) {
         return None;
@@ -316,7 +316,7 @@ fn remove_groups(tree: &Containment) -> Result<(), SysError> {
     Ok(())
 }
 
-/// Removes a folder with all that is in it, never following a link out of it. Whether it was there.
+/// Removes a folder with everything in it, never following a link out of it. Returns whether it was there.
 pub(crate) fn remove_folder(folder: &Path) -> Result<bool, String> {
     const MOST: u64 = 10_000_000;
     let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(false) };
@@ -347,6 +347,7 @@ mod tests {
             boot_id: clock::boot_id().unwrap(),
             supervisor: ProcessMark { pid: i32::MAX, start_ticks: 1 },
             cgroups: Vec::new(),
+            uid: Some(ax_core::id::Uid(ax_sys::credentials::own().0)),
             card_limits,
             marker: mark.clone(),
             started_at: WallTime(0),

@@ -1,5 +1,5 @@
-//! Signals to the daemon as data in its loop: HUP reads the configuration and
-//! opens the log again, TERM and INT stop it. Jobs never notice.
+//! Signals to the daemon as data in its loop: HUP makes it read the configuration and open the log again, TERM and
+//! INT stop it. Jobs are not affected.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};

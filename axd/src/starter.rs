@@ -1,6 +1,6 @@
-//! How supervisors come into being: `axrun --starter` forks them, which is cheaper than to start the program anew
-//! for each; where it is not there or does not answer, the program is started anew. Either way the supervisor is a
-//! child of this daemon, and outlives it.
+//! Starts supervisors: `axrun --starter` forks them, which is cheaper than executing the program for each; if it is
+//! missing or does not answer, the program is executed. Either way the supervisor is a child of this daemon, and
+//! outlives it.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -96,7 +96,7 @@ impl Drop for Helper {
     }
 }
 
-/// An argument in whose place each supervisor shows what it is.
+/// An argument that leaves room for each supervisor to show what it is.
 fn room() -> CString {
     CString::new([b' '; ROOM]).unwrap_or_default()
 }

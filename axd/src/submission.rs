@@ -51,7 +51,7 @@ pub(crate) struct Checked {
     pub environment: Vec<(String, String)>,
     /// One line each.
     pub warnings: Vec<String>,
-    /// What was taken, in words.
+    /// What was understood, in words.
     pub understood: Vec<String>,
     /// How the asking command behaves.
     pub conduct: Conduct,
@@ -316,7 +316,7 @@ fn choose_features(
     Ok(())
 }
 
-/// Whether a queue is open to this person.
+/// Fails if a queue is not open to this person.
 pub(crate) fn may_use(queue: &Queue, person: &Person) -> Result<(), ApiError> {
     let open = queue.users.is_empty() && queue.groups.is_empty();
     let by_user = queue.users.iter().any(|u| **u == *person.name);
@@ -364,7 +364,8 @@ fn job_name(spec: &JobSpec, script_name: &str) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// What a submission is, if nobody gave it a name: a command is that command; a script without a name is like none.
+/// The thing that a submission without a name is: a command is known by its text; a script without a name is like no
+/// other.
 fn thing_of(request: &SubmitRequest, spec: &JobSpec) -> Option<Signature> {
     match (&spec.name, &request.cmd, &request.script_name) {
         (None, Some(cmd), _) => Some(Signature::called(cmd)),
@@ -405,7 +406,7 @@ fn details(
     };
     let slurm = directives.dialect == Dialect::Slurm || request.program.as_deref() == Some("sbatch");
     if slurm && spec.io.output.is_none() {
-        // What other tools look for after such a script.
+        // The name that other tools expect of such a script.
         spec.io.output = Some("slurm-%j.out".to_owned());
     }
     Details {

@@ -1,6 +1,6 @@
-//! What people ask about jobs that wait: why, until when, what would start them at once; what would become of a
-//! submission; how the scheduler fares. Answered beside the loop, out of a copy of the controller: with many jobs and
-//! nodes it takes long. Nothing is decided here.
+//! Answers to questions about waiting jobs (why, until when, what would start them at once), about what would become
+//! of a submission, and about how the scheduler fares. Answered beside the loop, from a copy of the controller, since
+//! that takes long with many jobs and nodes. Decides nothing.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -25,17 +25,17 @@ use crate::worker::Listing;
 /// A question.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// Who asks.
+    /// The user who asks.
     pub uid: Uid,
-    /// Who waits for the answer.
+    /// The connection that waits for the answer.
     pub conn: ConnId,
     /// When it was asked.
     pub at: Now,
-    /// What is asked.
+    /// The question.
     pub about: About,
 }
 
-/// What can be asked.
+/// The questions that can be asked.
 #[derive(Debug)]
 pub(crate) enum About {
     /// A job.
@@ -51,10 +51,10 @@ pub(crate) enum About {
     Living {
         /// Which of them.
         query: Box<JobsQuery>,
-        /// What the asker should know.
+        /// Warnings for the user.
         warnings: Vec<String>,
     },
-    /// How the scheduler fares: the rest of what the measures say.
+    /// How the scheduler fares: completes the figures.
     Scheduler(Box<DiagView>),
     /// What would become of a submission.
     Submission {
@@ -67,12 +67,12 @@ pub(crate) enum About {
     },
 }
 
-/// What came of a question.
+/// The answer to a question.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// Who asked.
+    /// The user who asked.
     pub uid: Uid,
-    /// Who waits for it.
+    /// The connection that waits for it.
     pub conn: ConnId,
     /// The starts that are told.
     pub expected: Vec<(JobNumber, WallTime)>,
@@ -165,8 +165,8 @@ fn living(controller: &Controller, at: Now, query: &JobsQuery) -> JobsAnswer {
     answer
 }
 
-/// What is asked of the accounts beside the jobs in memory: those that ended lately (`all`), or
-/// as the query says. Never more than an answer can carry.
+/// What is asked of the accounts in addition to the jobs in memory: jobs that ended lately (`all`), or as the query
+/// says. Never more than an answer can carry.
 pub(crate) fn of_accounts(mut query: JobsQuery, in_memory: usize, now: WallTime) -> JobsQuery {
     const LATELY: i64 = 300_000;
     const MOST: u32 = 100_000;
@@ -184,7 +184,7 @@ pub(crate) fn of_accounts(mut query: JobsQuery, in_memory: usize, now: WallTime)
     query
 }
 
-/// Whether a job in memory is among those that a query means.
+/// True if a job in memory matches a query.
 pub(crate) fn fits(job: &Job, query: &JobsQuery) -> bool {
     let any = |list: &[String], value: &str| list.is_empty() || list.iter().any(|each| each == value);
     let state = match query.state.is_empty() {
@@ -217,7 +217,7 @@ fn tell_idle(view: &mut JobView, job: &Job) {
     }
 }
 
-/// What only the store knows goes into the view of a job that is in memory.
+/// Completes the view of a job in memory by what only the store knows.
 fn take_stored(view: &mut JobView, stored: JobView) {
     view.attempts = stored.attempts;
     view.time_in_state = stored.time_in_state;

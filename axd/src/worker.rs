@@ -1,8 +1,7 @@
-//! Threads for what may block, one for each kind, so that none waits for another: the name
-//! service, the end of a dead supervisor's job, what ended attempts left on this node and in
-//! the spool, the accounts; and for what takes long: why jobs wait. What waits for the driver of the cards has a thread
-//! each time.
-//! They report back by messages that wake the loop, and decide nothing.
+//! Threads for what may block, one for each kind, so that none waits for another: the name service, the end of a dead
+//! supervisor's job, what ended attempts left on this node and in the spool, the accounts; and one for what takes
+//! long: why jobs wait. A task that waits for the driver of the cards has a thread each time. The threads report back
+//! by messages that wake the loop, and decide nothing.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
@@ -43,21 +42,21 @@ pub(crate) enum Task {
     CleanUp(Chore),
     /// These folders are no longer needed.
     Remove(Vec<Leftover>),
-    /// What is left of an attempt that is over is on a card; where attempts have their groups.
+    /// End what an attempt that is over left on a card; with the places of attempts' groups.
     EndLeftover(OnCard, Vec<String>),
-    /// MPS daemons that nobody uses go; where attempts have their groups.
+    /// End MPS daemons that no attempt uses; with the places of attempts' groups.
     SweepMps(Vec<String>),
-    /// Whether the driver limits these cards, which were found after the start.
+    /// Find out whether the driver limits these cards, which were found after the start.
     ProbeCards(Prober, Vec<String>),
     /// How does the clock of this place go?
     ReadZone,
     /// Jobs out of the accounts, as many as there may be.
     Accounts(Box<Listing>),
-    /// What is asked about jobs that wait, and how things stood.
+    /// Answer questions about waiting jobs from this copy of the controller.
     View(Box<Controller>, Vec<Question>),
 }
 
-/// What is to be removed of an attempt.
+/// A removal of what an attempt left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chore {
     /// The attempt.
@@ -77,7 +76,7 @@ impl Chore {
     }
 }
 
-/// What attempts leave behind.
+/// A kind of what attempts leave behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trace {
     /// Groups, records, script and lease on this node.
@@ -89,20 +88,20 @@ pub(crate) enum Trace {
 /// What an attempt left in the spool.
 #[derive(Debug)]
 pub(crate) struct Leftover {
-    /// What is to be done.
+    /// The removal.
     pub chore: Chore,
     /// Its folder.
     pub folder: PathBuf,
-    /// Whether its job is over, so that the folder above goes with the last of its attempts.
+    /// True if its job is over, so that the folder above is removed with its last attempt's.
     pub job_over: bool,
 }
 
-/// A list of jobs that somebody waits for, the part of it that is in memory made already.
+/// A list of jobs for which a client waits; the part in memory is made already.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// Whose list it is.
+    /// The user whose list it is.
     pub uid: Uid,
-    /// Who waits.
+    /// The connection that waits.
     pub conn: ConnId,
     /// The part that is in memory.
     pub answer: JobsAnswer,
@@ -110,26 +109,26 @@ pub(crate) struct Listing {
     pub query: JobsQuery,
 }
 
-/// What came of a task.
+/// The result of a task.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// Who it is, or why nobody can say.
+    /// The user, or why they are not known.
     LookedUp(Uid, Answer),
     /// What became of the attempt.
     Settled(AttemptName, Result<Settled, String>),
     /// What could not be removed, and why.
     NotRemoved(Vec<(Chore, String)>),
-    /// Whether what was left was there and ours, and is being ended.
+    /// Whether the process was there and ours, and is being ended.
     LeftoverEnded(OnCard, Result<bool, String>),
     /// The MPS daemons that were ended, and those that could not be, in words.
     MpsSwept(Vec<Result<String, String>>),
-    /// What came of trying cards.
+    /// The result of trying cards.
     CardsProbed(Tried),
     /// How the clock of this place goes.
     ZoneRead(Calendar),
     /// A user's list of jobs is ready.
     Listed(Uid, ConnId, Response),
-    /// So is what was asked about jobs that wait.
+    /// A question about waiting jobs was answered.
     Viewed(Box<views::Answer>),
 }
 
@@ -226,7 +225,7 @@ impl Worker {
         self.started.set(self.started.get().wrapping_add(1));
     }
 
-    /// Whether there may be something to hear of tasks that were handed over.
+    /// True if results of tasks may still come.
     pub(crate) fn is_busy(&self) -> bool {
         self.heard != self.started.get()
     }
@@ -260,7 +259,7 @@ impl Teller {
         self.over.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether anybody is there to hear it.
+    /// Reports a result; false if the loop is gone.
     fn tell(&self, done: Done) -> bool {
         let heard = self.report.send(done).is_ok();
         // If the loop can't be woken it finds the report at its next rescan.
@@ -281,7 +280,7 @@ struct Lane {
 const MOST_WAIT: usize = 64;
 const TOO_MANY: &str = "too many wait for the driver";
 
-/// What is left of a task.
+/// What is left to do of a task.
 enum Rest {
     /// This is to be told, each as soon as it is known.
     Tell(Box<dyn Iterator<Item = Done>>),
@@ -298,7 +297,7 @@ impl Rest {
 /// Something for which the driver is waited for.
 struct Slow {
     work: Box<dyn FnOnce() -> Option<Done> + Send>,
-    /// What is told instead where too many wait already.
+    /// What is reported instead if too many wait already.
     without: Done,
 }
 
@@ -319,8 +318,8 @@ impl Lane {
         }
     }
 
-    /// Has it done and told by a thread of its own: a driver that hangs holds up nobody else. What is to be told where
-    /// that can't be had.
+    /// Does it on a thread of its own, which reports: a driver that hangs delays nothing else. Returns what to report
+    /// if there can be no thread.
     fn aside(&self, slow: Slow) -> Option<Done> {
         let (teller, waiting) = (self.teller.clone(), Arc::clone(&self.waiting));
         if waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAIT {
@@ -356,7 +355,7 @@ fn perform(paths: &Paths, task: Task) -> Rest {
             Rest::tell((!failed.is_empty()).then_some(Done::NotRemoved(failed)))
         }
         Task::ReadZone => {
-            // Another thread would remember what it was at first.
+            // Another thread would go on using the zone that it read first.
             let read = thread::spawn(|| Calendar::read(WallTime(clock::wall_ms())));
             Rest::tell(read.join().ok().map(Done::ZoneRead))
         }
@@ -427,7 +426,7 @@ fn remove(leftover: &Leftover) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the jobs out of the accounts. A connection of its own each time: it sees what is durable now.
+/// Adds the jobs from the accounts. Uses a new connection each time, which sees what is durable now.
 fn list(paths: &Paths, listing: Listing) -> Result<Response, ApiError> {
     let Listing { mut answer, query, .. } = listing;
     let ended = Reader::open(paths).and_then(|reader| reader.finished(&query, WallTime(clock::wall_ms())));

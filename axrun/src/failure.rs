@@ -1,5 +1,5 @@
-//! What can keep a supervisor or watchdog from starting, and the exit code of each.
-//! Once the lease is taken there are no failures of this kind any more: everything then becomes a result.
+//! What can keep a supervisor or watchdog from starting, and the exit code for each. Once the lease is taken there
+//! are no such failures any more: everything becomes a result.
 
 use std::path::PathBuf;
 

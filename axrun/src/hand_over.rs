@@ -1,8 +1,8 @@
-//! `axrun [options] command…`, as users type it: their command runs in the program `ax`, in this process's place.
+//! `axrun [options] command…`, as users type it: executes the program `ax` in this process, which runs the command.
 //!
-//! It needs the options, HTTP, JSON and the clients' view of jobs. None of that belongs into a process that runs as root
-//! once for each job, nor into its start: a larger program maps and relocates more before its first line. So the two
-//! share a name and no code, and the price is one exec on the side where a person waits.
+//! The command needs the options, HTTP, JSON and the clients' view of jobs. None of that belongs into a process that
+//! runs as root once for each job, or into its start: a larger program maps and relocates more before its first line.
+//! So the two share a name and no code; the price is one exec, in a command for which a person waits.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;

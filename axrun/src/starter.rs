@@ -1,6 +1,6 @@
-//! Starts supervisors for axd: a process that has done once what the start of a program costs, and forks for each
-//! attempt. What it starts is a child of axd's, like one that axd had started by exec; if this process is gone, axd
-//! does that. It holds nothing and knows nothing; it ends with axd.
+//! Starts supervisors for axd: a process that has paid the cost of a program start once, and forks for each attempt.
+//! What it starts is a child of axd, like one that axd executes; if this process is gone, axd executes supervisors
+//! itself. It has no state, and ends with axd.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -51,3 +51,42 @@ fn a_list_of_no_importance_that_fails_takes_no_card() {
         }
     }
 }
+
+#[test]
+fn each_hidden_process_counts_and_a_lane_that_says_nothing_hides_no_other() {
+    let lanes =
+        "switch GPU-aaaa 4\nswitch GPU-bbbb 4\nfail nvmlDeviceGetNvLinkRemotePciInfo_v2 999 GPU-aaaa\n";
+    let hidden = "process 0 GPU-aaaa 700 stays\n".repeat(2);
+    let (cluster, _fake) = with_cards(&format!("{TWO}{lanes}{hidden}"), "");
+    assert_eq!(card(&cluster, "GPU-aaaa")["hardware"]["links"], serde_json::json!([["GPU-bbbb", 4]]));
+    wait_for("them", || card(&cluster, "GPU-aaaa")["foreign"][0].is_string());
+    let told = card(&cluster, "GPU-aaaa");
+    assert!(
+        told["foreign"][0].as_str().unwrap().starts_with("1.5 GB held by processes that are hidden"),
+        "{told}"
+    );
+}
+
+/// As in a container: the process is listed, and its memory is not found.
+#[test]
+fn who_is_said_to_have_nothing_while_much_is_in_use_may_have_it_as_root() {
+    if !as_root() {
+        return;
+    }
+    let (cluster, fake) = with_cards(TWO, "");
+    let script = fake.script().display();
+    let job = format!(
+        "#!/bin/sh\necho \"process $$ $AX_GPU_UUIDS 0\" >> {script}\nuntil [ -e go ]; do sleep 0.02; done\n"
+    );
+    let job = cluster.submit(ALICE, &["--gpus=1", "--mem=20", "--cpus-per-task=1"], &job);
+    let uuid = cluster.wait_state(&job, &["RUNNING"])["gpu_uuids"][0].as_str().unwrap().to_owned();
+    wait_for("it to be listed", || std::fs::read_to_string(fake.script()).unwrap().contains("process"));
+    let listed = std::fs::read_to_string(fake.script()).unwrap();
+    fake.set(&listed.replace(&format!("card {uuid} "), &format!("card {uuid} extra=30000 ")));
+    wait_for("its memory", || card(&cluster, &uuid)["used_mb"] == 30_000);
+    wait_for("it to be counted", || card(&cluster, &uuid)["reserved_mb"] == 30_000);
+    let seen = card(&cluster, &uuid);
+    assert_eq!((&seen["unexplained_mb"], &seen["foreign"]), (&0.into(), &Value::Array(Vec::new())), "{seen}");
+    cluster.write(ALICE, "go", "");
+    cluster.wait_over(&job);
+}

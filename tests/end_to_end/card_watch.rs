@@ -133,10 +133,13 @@ fn a_spike_is_warned_of_and_what_the_driver_does_not_say_is_held_against_nobody_
     let Some((cluster, fake)) = world("  gpu_over_samples: 1000\n") else { return };
     let script = fake.script().display();
     let spike = format!(
-        "#!/bin/sh\nsleep 1000 &\nspike=$!\necho \"process $spike GPU-aaaa 40000\" >> {script}\n\
+        "#!/bin/sh\nwhile [ ! -e begin ]; do sleep 0.05; done\nsleep 1000 &\nspike=$!\necho \"process $spike GPU-aaaa 40000\" >> {script}\n\
          while [ ! -e seen ]; do sleep 0.05; done\nkill $spike\nwait\nwhile [ ! -e done ]; do sleep 0.05; done\n"
     );
     let spike = slice(&cluster, &spike);
+    // Nothing is written into the record of who is not known to run yet.
+    cluster.wait_state(&spike, &["RUNNING"]);
+    cluster.write(ALICE, "begin", "");
     wait_for("the warning", || cluster.log().contains("over_slice"));
     let record = || cluster.run(ALICE, "ax", &["status", &spike]).out;
     wait_for("it in the job's record", || record().contains("of a 20 GB slice"));

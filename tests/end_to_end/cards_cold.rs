@@ -3,7 +3,7 @@
 use crate::cards::{card, cards, numbers, wait_health, warnings};
 use crate::cards_hang::THREE;
 use crate::cluster::{ALICE, Cluster, wait_for};
-use crate::fake_cards::FakeCards;
+use crate::fake_cards::{FakeCards, TWO};
 
 const FAST: &str = "resources: {gpu_sample: 100ms, gpu_timeout: 1s, gpu_suspect_time: 1s}\n";
 
@@ -80,4 +80,19 @@ fn a_card_whose_driver_says_nothing_of_its_memory_is_given_to_one_job_at_a_time(
     let slices = ["--gpus=nvidia-a100:1", "--mem=1", "--cpus-per-task=1", "--ram=10M"];
     let slice = cluster.submit(ALICE, &slices, "#!/bin/sh\n");
     assert_eq!(cluster.wait_state(&slice, &["SUCCEEDED"])["gpu_uuids"], serde_json::json!(["GPU-bbbb"]));
+}
+
+/// Without `nvidia-persistenced` a driver wakes its cards anew for each process that asks.
+#[test]
+fn a_driver_that_needs_longer_than_a_look_each_time_is_waited_for_in_the_end() {
+    for call in ["nvmlInit_v2", "nvmlDeviceGetHandleByIndex_v2"] {
+        let mut cluster = Cluster::stopped("");
+        let fake = FakeCards::new(&cluster, &format!("{TWO}slow {call} 2200\n"));
+        let pace = "resources: {gpu_sample: 100ms, gpu_timeout: 1s}\n";
+        cluster.configure(&format!("{}{pace}", fake.config()));
+        cluster.start();
+        wait_for(&format!("the cards, though {call} is slow"), || {
+            numbers(&cluster).len() == 2 && warnings(&cluster).is_empty()
+        });
+    }
 }

@@ -29,7 +29,9 @@ fn victim(call: &str) -> (&'static str, &'static [&'static str]) {
         "nvmlDeviceGetMaxMigDeviceCount" | "nvmlDeviceGetMigDeviceHandleByIndex" => {
             ("GPU-cccc", &["MIG-1111", "MIG-2222"])
         }
-        "nvmlDeviceGetGpuInstanceId" | "nvmlDeviceGetComputeInstanceId" => ("MIG-2222", &["MIG-2222"]),
+        "nvmlDeviceGetGpuInstanceId" | "nvmlDeviceGetComputeInstanceId" => {
+            ("MIG-2222", &["MIG-1111", "MIG-2222"])
+        }
         _ => ("GPU-aaaa", &["GPU-aaaa"]),
     }
 }

@@ -1,5 +1,6 @@
-//! The private files between the job and `axrun`: the job writes them, here they are copied as they grow and removed at
-//! the end. Each attempt has one of its own, by the names of the contract, so nobody has to be asked where it is.
+//! The private files between the job and `axrun`: the job writes them; they are copied here as they grow, and removed
+//! at the end. Each attempt has files of its own, with fixed names, so that the daemon need not be asked where they
+//! are.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

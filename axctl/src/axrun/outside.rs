@@ -1,7 +1,6 @@
-//! `axrun` outside a job: submits the command, copies its output as it comes, and ends as it ended.
-//! All questions to the daemon are asked on threads of their own, as any of them may take long; what they learn comes
-//! back over a channel to the one loop that copies, waits and hears signals. The job needs no daemon to go on, so
-//! neither does the waiting.
+//! `axrun` outside a job: submits the command, copies its output as it comes, and ends as the job ended. Threads ask
+//! the daemon, since any question may take long; their answers come over a channel to the one loop that copies, waits
+//! and takes signals. The job needs no daemon to go on, and neither does the waiting.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! `ax cancel`: ends jobs, or sends them a signal. Never all of them by accident: at least
-//! one job or one condition must be named.
+//! `ax cancel`: ends jobs, or sends them a signal. Never all of them by accident: at least one job or filter must be
+//! given.
 
 use ax_core::api::{Action, ActionRequest, JobsQuery};
 use ax_sys::signals::Signal;

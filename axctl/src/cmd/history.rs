@@ -1,4 +1,4 @@
-//! `ax resource --history`: memory and load of each card over time, as two lines of blocks.
+//! `ax resource --history`: memory and load of each card over time, as two rows of blocks.
 
 use std::fmt::Write;
 

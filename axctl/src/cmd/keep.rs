@@ -1,5 +1,5 @@
-//! `ax keep`: the answer to the warning that a job's cards do nothing. `ax checkpointed`: a job tells that its work so
-//! far is safe.
+//! `ax keep`: answers the warning that a job's cards do nothing. `ax checkpointed`: a job reports that its work so
+//! far is saved.
 
 use ax_core::api::{Action, ActionRequest};
 use ax_core::units;

@@ -1,5 +1,5 @@
-//! `ax node list`, `show`: the nodes, what they have and what of it is given out. `drain`, `resume`: administrators take
-//! a node, or a card of one, out of use and give it back.
+//! `ax node list` and `show`: the nodes, what they have and what of it is given out. `drain` and `resume`:
+//! administrators take a node or a card out of use, and give it back.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! `ax reload`: has the daemon read its configuration again, and shows what is different.
+//! `ax reload`: has the daemon read its configuration again, and shows what has changed.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! `ax resource`: every card: who holds it, how much of it, what is measured, and its health.
-//! `--history` is `history`'s.
+//! `ax resource`: every card: who holds it, how much of it, what is measured, and its health. `--history` is in
+//! `history`.
 
 use ax_core::api::{CardView, HeldView};
 use ax_core::id::JobId;

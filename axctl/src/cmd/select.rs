@@ -1,5 +1,5 @@
-//! Which jobs a command is about: the filters that lists and `ax cancel` share, and the
-//! words of states. Asks nobody.
+//! Which jobs a command is about: the filters that lists and `ax cancel` share, and the words of states. Does not ask
+//! the daemon.
 
 use ax_core::api::{JobsAnswer, JobsQuery};
 use ax_core::job::state::{JobState, STATES};

@@ -1,5 +1,5 @@
-//! `ax submit`: read by the parser of `axbatch`, from the same table of options. To clap it is
-//! described for help and completion only: clap never reads its words.
+//! `ax submit`: read by the parser of `axbatch`, from the same table of options. clap knows it for help and
+//! completion only, and never reads its arguments.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `ax update`: changes waiting jobs with the options they were submitted with. Here the options
-//! are only told from the jobs; what they mean together is known where the whole job is.
+//! `ax update`: changes waiting jobs with the options with which they were submitted. Here the options are only
+//! separated from the jobs; the daemon, which has the whole job, finds out what they mean together.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Files that gzip made: a head, the compressed text, its length. One part a file.
+//! Reads files that gzip made: a head, the compressed text, its length. One part in each file.
 
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 

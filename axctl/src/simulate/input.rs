@@ -1,4 +1,4 @@
-//! What a simulation reads: the workload, packed or not, with what lies beside it, and configurations.
+//! What a simulation reads: the workload, packed or not, with the files that lie beside it, and configurations.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! `axctl simulate`: a workload run through the scheduler without any machine, and how it went.
+//! `axctl simulate`: runs a workload through the scheduler without any machine, and shows how it went.
 
 mod gantt;
 mod gzip;

@@ -1,4 +1,4 @@
-//! `axctl simulate --replay`: what a daemon recorded, decided again.
+//! `axctl simulate --replay`: decides a daemon's record again, and compares.
 
 use std::io::BufReader;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! How simulations went, as tables for people and as a document for programs.
+//! The results of simulations, as tables for people and as a document for programs.
 
 use std::collections::BTreeMap;
 

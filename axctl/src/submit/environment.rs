@@ -1,4 +1,4 @@
-//! Which of the submitter's variables travel with the job. Nothing is evaluated here.
+//! Which of the submitter's variables travel with the job. Evaluates nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

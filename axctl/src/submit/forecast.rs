@@ -1,5 +1,5 @@
-//! What `--test-only` says: the daemon's forecast, its times in the caller's zone. Without the tables of zones that the
-//! lists use: `axbatch` starts fast and asks the C library.
+//! The words of `--test-only`: the daemon's forecast, with times in the caller's zone. `axbatch` starts fast, so it
+//! uses the C library instead of the tables of zones that lists use.
 
 use ax_core::api::{Forecast, SubmitAnswer};
 use ax_core::time::{Span, WallTime};

@@ -1,5 +1,4 @@
-//! `axbatch --help`, made from the table of options, so that none is missing. The whole story
-//! is in the man pages.
+//! `axbatch --help`, made from the table of options, so that none is missing. The man pages say more.
 
 use std::fmt::Write;
 

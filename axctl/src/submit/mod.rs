@@ -1,6 +1,6 @@
-//! Submitting, the same for `axbatch`, `ax submit` and `axrun`: read, check here what can be checked,
-//! send under a key of its own, and put it into the spool when no daemon answers.
-//! No table and no command-line library in here: `axbatch` starts fast.
+//! Submitting, the same for `axbatch`, `ax submit` and `axrun`: reads, checks what can be checked here, sends under a
+//! key, and puts the submission into the spool if no daemon answers. Uses no table and no command-line library:
+//! `axbatch` starts fast.
 
 mod environment;
 mod forecast;

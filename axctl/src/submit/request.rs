@@ -1,4 +1,4 @@
-//! The request that a submission becomes: the same document on the socket and in the spool.
+//! The document of a submission, the same on the socket and in the spool.
 
 use std::fs::File;
 use std::io::Read;

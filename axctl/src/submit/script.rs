@@ -1,4 +1,4 @@
-//! What shall run: a script out of a file or of standard input, or a command. Only reads it.
+//! What is to run: a script from a file or from standard input, or a command. Only reads it.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! The submission itself: asked under a key, asked once more when the connection breaks, put
-//! into the spool when nobody answers; then what is printed, and the exit status.
+//! Sends a submission under its key, once more if the connection breaks, and puts it into the spool if no daemon
+//! answers; then prints the result and returns the exit status.
 
 use ax_core::api::{ErrorClass, INTERRUPTED, SubmitAnswer, SubmitRequest};
 use ax_core::directive::print;

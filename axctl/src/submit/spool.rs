@@ -1,5 +1,5 @@
-//! A submission while no daemon answers: one file, put whole into the user's own folder of the
-//! spool. Every name here may be somebody else's: only a folder that is ours and closed is used.
+//! Puts a submission into the user's own folder of the spool, as one file that appears whole, while no daemon
+//! answers. Any name there may belong to another user: only a folder of our own is used, and it is closed to others.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;

@@ -1,5 +1,5 @@
-//! What a submission means, found out here before anybody is asked: the words, the `AXBATCH_…`
-//! variables and the script's directives, read by the one table of options that axd reads too.
+//! Finds out what a submission means before the daemon is asked: the arguments, the `AXBATCH_…` variables and the
+//! script's directives, read by the table of options that axd reads, too.
 
 use std::ffi::OsString;
 

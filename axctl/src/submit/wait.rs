@@ -1,5 +1,5 @@
-//! `--wait`: until the job has ended, whatever happens to the daemon meanwhile, and then with
-//! the job's own exit status.
+//! `--wait`: waits until the job has ended, whatever happens to the daemon meanwhile, then returns the job's own exit
+//! status.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;

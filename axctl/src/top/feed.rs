@@ -1,4 +1,5 @@
-//! A thread that asks the daemon once a second, and what the person wants in between: keys never wait for it.
+//! A thread that asks the daemon once a second, and carries out what the person wants, so that keys never wait for
+//! it.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -1,4 +1,4 @@
-//! From the bytes of a terminal to keys. A sequence may come in pieces; what is not known is skipped as a whole.
+//! From the bytes of a terminal to keys. A sequence may come in pieces; an unknown one is skipped as a whole.
 
 /// A key that matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

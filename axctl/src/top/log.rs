@@ -1,4 +1,4 @@
-//! The end of a job's output, read as the caller, again and again.
+//! The end of a job's output, read again and again with the caller's rights.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};

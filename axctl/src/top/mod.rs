@@ -1,5 +1,5 @@
-//! `ax top`: cards and jobs, live, on the whole screen. The loop: keys, signals, what the daemon says, a clock; each
-//! changes the state, and the state is drawn.
+//! `ax top`: cards and jobs, live, on the whole screen. The loop: keys, signals, the daemon's answers and a clock
+//! change the state, and the state is drawn.
 
 mod feed;
 mod keys;

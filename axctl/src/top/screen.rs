@@ -1,5 +1,5 @@
-//! The whole screen of a terminal, taken over and given back however the program ends. Only lines that have changed are
-//! written, so that little goes over a slow line.
+//! The whole screen of a terminal, taken over, and given back however the program ends. Writes only lines that have
+//! changed, which matters on a slow line.
 
 use std::io::{self, Write};
 use std::panic;

@@ -1,5 +1,5 @@
-//! What the screen is about: which jobs, in which order, which of them is meant, and what a key does. Pure: what comes
-//! of it elsewhere is asked for by [`Wish`].
+//! The state of the screen: which jobs, in which order, which of them is chosen, and what a key does. Pure: what is
+//! to be done elsewhere is returned as a [`Wish`].
 
 use ax_core::api::{CardView, JobView};
 use ax_core::id::JobId;

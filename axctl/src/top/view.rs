@@ -1,4 +1,4 @@
-//! The screen as lines of text, from what is known and how large it is. Pure.
+//! The screen as lines of text, from the state and the screen's size. Pure.
 
 use ax_core::api::{CardView, JobView};
 use ax_core::hostlist::compress;

@@ -1,5 +1,5 @@
-//! From the bytes of a configuration file to `ax_core::config::Config` or to findings. What keys mean is said in the
-//! core; files are opened by whoever has them. Used by the daemon and by what simulates it.
+//! From the bytes of a configuration file to `ax_core::config::Config` or to findings. The core says what keys mean;
+//! the caller opens the file. Used by the daemon and by the simulator.
 
 mod yaml;
 

@@ -1,6 +1,5 @@
-//! YAML text to a tree of texts with places. The only module that knows the
-//! YAML library: nothing of it, neither types nor words, leaves here. Limits
-//! on depth, size and aliases keep a hostile file from exploding.
+//! From YAML text to a tree of texts with places. The only module that knows the YAML library: neither its types nor
+//! its words leave this module. Limits on depth, size and aliases keep a hostile file from exploding.
 
 use ax_core::config::Finding;
 use ax_core::config::tree::{Name, Node, Place, Value};

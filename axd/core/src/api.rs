@@ -1,5 +1,5 @@
-//! The types on the wire: what the commands ask of the daemon and what it
-//! answers, as JSON. The same on the local socket and, later, on TCP.
+//! The types on the wire: what the commands ask of the daemon and what it answers, as JSON. Made for the local
+//! socket, and for TCP later. Data only: nothing is decided here.
 
 mod cards;
 mod checks;

@@ -1,6 +1,5 @@
-//! The environment of a job: the submitter's variables as `--export` lets them
-//! through, then ax's own, then `--env`, then what frameworks are told of its
-//! slices. Pure, so that it can be tested whole.
+//! The environment of a job: first the submitter's variables as `--export` lets them through, then ax's own, then
+//! `--env`, then those that tell frameworks about slices. Pure, so it can be tested whole.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,5 @@
-//! Lists of hosts in short form, `gpu-[01-04,07],cpu-1`, and back. Only texts:
-//! whether such hosts exist is for others to say. A short text can name very
-//! many hosts, so that there is a limit.
+//! Lists of hosts in short form, `gpu-[01-04,07],cpu-1`, and back. Only texts: the caller checks whether such hosts
+//! exist. A short text can name very many hosts, so there is a limit.
 
 use thiserror::Error;
 

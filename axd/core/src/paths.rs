@@ -1,6 +1,5 @@
-//! Where everything lies. Pure text: nothing here looks at a file system.
-//! One root puts all of it under a folder; without root an ordinary user's
-//! daemon lives under the XDG folders.
+//! Where all files lie. Pure text: nothing here looks at a file system. A root puts everything under one folder;
+//! without one, an ordinary user's daemon uses the XDG folders.
 
 use std::path::{Path, PathBuf};
 

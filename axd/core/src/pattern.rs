@@ -1,6 +1,5 @@
-//! Patterns of output files: `%j`, `%x` and their kin, with zero padding
-//! (`%4j`). A pattern is checked once, at submission; expansion cannot fail.
-//! Texts only: no file is looked at.
+//! Patterns of output files: `%j`, `%x` and so on, with zero padding (`%4j`). A pattern is checked once, at
+//! submission; expansion cannot fail. Only texts: no file is looked at.
 
 use std::fmt;
 

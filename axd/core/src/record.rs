@@ -169,6 +169,9 @@ pub struct Started {
     pub supervisor: ProcessMark,
     /// The job's control groups, as `ax_sys::cgroup::JobGroup::to_record` writes them; empty where none may be made.
     pub cgroups: Vec<String>,
+    /// Whose the job is. Absent from records of older supervisors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Uid>,
     /// As in the assignment: whoever removes the groups takes the limits on them away before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_limits: Option<CardLimits>,

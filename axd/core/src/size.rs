@@ -1,4 +1,4 @@
-//! Amounts: megabytes of memory. How people write sizes is in `units`.
+//! Megabytes of memory as a type. How people write sizes is in `units`.
 
 use std::fmt;
 use std::iter::Sum;

@@ -1,6 +1,5 @@
-//! Texts of users in the texts of ax: what is printed to a terminal or a log
-//! is escaped here, what is quoted in a message is kept short, and a wrong
-//! name is answered with the nearest right one. Nothing is printed from here.
+//! Texts of users inside texts of ax: escapes what is printed to a terminal or a log, shortens what is quoted, and
+//! finds the right name nearest to a wrong one. Prints nothing.
 
 /// Longest part of a user's text that a message repeats, in characters.
 const QUOTED_MAX: usize = 60;

@@ -1,5 +1,5 @@
-//! Time as it is handed in: a clock that counts suspend for durations and
-//! leases, wall-clock time for people. Nothing here reads a clock.
+//! Time, handed in by the caller: a boot clock that counts suspend, for durations and leases, and wall-clock time for
+//! people. Nothing here reads a clock.
 
 mod zone;
 

@@ -1,7 +1,7 @@
-//! JSON that others have written: read, and what is wrong with it said in words of JSON.
+//! Reads JSON documents of clients, and says in words of JSON what is wrong with one.
 //!
-//! The reader speaks of Rust's types, which nobody knows who has written the document. It may speak otherwise one day:
-//! what is not known here is passed on as it is.
+//! The library's messages name Rust's types, which the author of a document need not know. Its wording may change: a
+//! message that is not known here is passed on as it is.
 
 use ax_core::text::quoted;
 use serde::de::DeserializeOwned;
@@ -33,7 +33,7 @@ fn in_words(error: &serde_json::Error) -> String {
     format!("{what}, at {place}")
 }
 
-/// It is JSON, and does not say what it should.
+/// The message for a document that is JSON, but has not the expected form.
 fn of_data(what: &str) -> String {
     let mismatch = what.strip_prefix("invalid type: ").or_else(|| what.strip_prefix("invalid value: "));
     if let Some((found, wanted)) = mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
@@ -75,7 +75,7 @@ fn expected(wanted: &str) -> String {
     }
 }
 
-/// What is there instead.
+/// What was found instead.
 fn thing(found: &str) -> String {
     let within = |kind: &str, quote: char| found.strip_prefix(kind)?.strip_suffix(quote);
     if let Some(text) = within("string \"", '"') {
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// No name of Rust's is in any of them, whatever is where something else should be.
+    /// None of the messages contains a name of Rust's.
     #[test]
     fn nobody_has_to_know_rust() {
         let fields =

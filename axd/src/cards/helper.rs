@@ -1,7 +1,6 @@
-//! `axd --nvml`: the process that asks the driver, so that a driver that hangs holds nobody else up. It looks when it is
-//! asked to and tells what it has seen; before each call of the library it writes down which call on which card it is, and
-//! after it, that it is back.
-//! It ends with the daemon.
+//! `axd --nvml`: the process that asks the driver, so that a driver that hangs delays nothing else. It looks when
+//! asked and tells what it has seen. Before each call of the library it writes down the call and the card, so that a
+//! hang can be blamed; after it, that the call has returned. It ends with the daemon.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,19 +28,18 @@ use super::openers::Openers;
 pub(super) const SOCKET: i32 = 3;
 pub(super) const MARK: i32 = 4;
 
-/// Length of what is written down before each call: its name, the card, and when that was, ended by NUL each; and after it:
-/// nothing.
+/// Length of the mark: before each call its name, the card and the time, each ended by NUL; after the call, nothing.
 pub(super) const MARK_LENGTH: usize = 256;
 
-/// More than any question is long.
+/// Longer than any question.
 const LONGEST: usize = 64 << 10;
 
-/// A library that finds more cards than any machine has makes no sense.
+/// More cards than any machine has: a library that finds more is not believed.
 const MOST_CARDS: u32 = 256;
 
 const A_DAY: Duration = Duration::from_secs(86_400);
 
-/// Reported errors that are fetched at once; more are there the next time.
+/// Errors that are fetched at once; the rest is fetched the next time.
 const MOST_EVENTS: usize = 1000;
 
 /// What it is told on its command line.
@@ -55,7 +53,7 @@ pub(crate) struct Options {
 
 /// Runs until the daemon has gone.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    // Whoever has started it may be dead already: then the socket says so.
+    // Its parent may be dead already: then the socket says so.
     let _ = process::set_parent_death_signal(Signal::KILL);
     let _ = process::set_name("axd-nvml");
     let (Some(socket), Ok(mark)) =
@@ -87,13 +85,14 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Writes down which call comes next. A reader that comes in between finds one of both, or nothing that it knows.
+/// Writes down the next call. A reader that comes in between sees the old mark, the new one, or nothing that it
+/// knows.
 fn set(mark: &File, call: &str, card: &str) {
     let mut text = [0; MARK_LENGTH];
     let since = if call.is_empty() { String::new() } else { clock::boot_ms().to_string() };
     let bytes = call.bytes().chain([0]).chain(card.bytes()).chain([0]).chain(since.bytes());
     text.iter_mut().zip(bytes.take(MARK_LENGTH - 1)).for_each(|(place, byte)| *place = byte);
-    // A hang is blamed on nobody then.
+    // Without the mark, a hang is blamed on no card.
     let _ = mark.write_all_at(&text, 0);
 }
 
@@ -101,7 +100,7 @@ fn set(mark: &File, call: &str, card: &str) {
 struct Daemon(OwnedFd);
 
 impl Daemon {
-    /// What it wants next; `None`: it has gone, or makes no sense.
+    /// The next question; `None` if the daemon has gone or makes no sense.
     fn next(&self) -> Option<Ask> {
         let mut buffer = vec![0; LONGEST];
         loop {
@@ -120,7 +119,7 @@ impl Daemon {
             let Ok(text) = serde_json::to_vec(tell) else { return };
             let fits = text.len() <= LONGEST_TOLD
                 && !socket::send(&self.0, &text, &[]).is_err_and(|error| error.is_too_long());
-            // A daemon that has gone is noticed at the next question.
+            // If the daemon has gone, that is noticed at the next question.
             if fits {
                 return;
             }
@@ -195,7 +194,7 @@ impl<'s> Cards<'s> {
     }
 
     fn links(&self, daemon: &Daemon, whole: &[(Device<'s>, Card)]) {
-        // One that does not say has none that matter; if it is lost the next look says so.
+        // A card that does not tell its links has none that matter; if the card is lost, the next look says so.
         let lanes: Vec<_> = whole.iter().map(|(device, _)| device.lanes().unwrap_or_default()).collect();
         let all: Vec<_> =
             whole.iter().zip(&lanes).map(|((_, card), l)| (card.pci.as_str(), l.as_slice())).collect();
@@ -222,13 +221,13 @@ impl<'s> Cards<'s> {
                 Err(error) => unseen(&card.uuid, &error),
             });
         }
-        // Who comes after this process hears of nothing that was reported before.
+        // A process that listens later does not hear of anything that was reported before.
         self.errors(daemon, except);
         Ok(())
     }
 
-    /// Who has a card open beside those who are listed, where memory is in question: that of one that has ended, or more
-    /// than the driver may need that nobody accounts for.
+    /// Processes that have a card open and are not listed, if memory is in question: a listed process has ended, or
+    /// more memory is unexplained than the driver may need.
     fn openers(&self, card: &Card, used: Megabytes, holders: &[HolderSeen]) -> Vec<HolderSeen> {
         let known: Option<Megabytes> = holders.iter().map(|holder| holder.used).sum();
         let unexplained = known.is_some_and(|known| used - known > DRIVERS);

@@ -1,6 +1,6 @@
-//! Who the processes are that have memory on a card, from `/proc`. What is there was written by users: a name is made
-//! fit to be shown, and an attempt is believed only where the kernel lists the process in that attempt's group. Only
-//! files are read that the kernel answers by itself: others, such as `cmdline`, can wait for a process's memory for ever.
+//! Which processes have memory on a card, from `/proc`. Users wrote what is there: a name is made fit to be shown,
+//! and an attempt is believed only if the kernel lists the process in that attempt's group. Only files are read that
+//! the kernel answers by itself: others, such as `cmdline`, can wait for a process's memory for ever.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use ax_sys::pidfd::ProcessIdentity;
 
 use crate::mps;
 
-/// So many of a card are told one by one, those with the most memory; the others together, as number 0.
+/// So many processes of a card are told one by one, those with the most memory; the rest together, as number 0.
 const MOST: usize = 256;
 
 /// The length of an id of a container as people know it.
 const SHORT_ID: usize = 12;
 
-/// Describes the holders of a card. `groups`: the folders below which attempts have their groups.
+/// Describes the holders of a card. `groups` are the folders below which attempts have their groups.
 pub(super) fn describe(holders: &[Holder], groups: &[PathBuf]) -> Vec<HolderSeen> {
     let mut holders = holders.to_vec();
     holders.sort_by_key(|holder| (std::cmp::Reverse(holder.memory_bytes), holder.pid));
@@ -40,14 +40,15 @@ pub(super) fn openers(pids: &[i32], groups: &[PathBuf]) -> Vec<HolderSeen> {
     all.filter(|opener| opener.start_ticks.is_some()).collect()
 }
 
-/// What has ended and is listed still is kept by processes that have the card open: of these attempts, if by one alone.
+/// The attempt whose processes keep the memory of a process that has ended: the only attempt among those with the
+/// card open.
 pub(super) fn keeper(openers: &[HolderSeen]) -> Option<AttemptName> {
     let mut attempts = openers.iter().filter_map(|opener| opener.attempt);
     let first = attempts.next()?;
     attempts.all(|other| other == first).then_some(first)
 }
 
-/// Names of containers are their owners' to choose, and as long as they like.
+/// Users choose the names of containers, of any length.
 const LONGEST_NAME: usize = 64;
 
 fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
@@ -62,7 +63,7 @@ fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
     let command = command.map(|name| escaped(String::from_utf8_lossy(&name).trim_end_matches('\n')));
     let lines = std::fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
     let place = place(&lines, groups, pid);
-    // The number may have changed hands meanwhile: then none of this is the holder's.
+    // The number may have been given to another process meanwhile: then none of this is the holder's.
     if start() == Some(before) {
         seen.start_ticks = Some(before);
         seen.uid = uid;
@@ -74,7 +75,7 @@ fn describe_one(holder: &Holder, groups: &[PathBuf]) -> HolderSeen {
     seen
 }
 
-/// Its real user; that of the folder may be root, for processes that hide.
+/// Its real user: the folder may belong to root, for processes that hide.
 pub(super) fn user(folder: &Path) -> Option<Uid> {
     let status = std::fs::read_to_string(folder.join("status")).ok();
     let line = status.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("Uid:")));
@@ -87,8 +88,8 @@ fn paths(lines: &str) -> impl Iterator<Item = &str> {
     lines.lines().filter_map(|line| line.splitn(3, ':').nth(2))
 }
 
-/// The name of the group of ours in which it is: an attempt's, or that of an MPS daemon. Whoever may make groups can give
-/// one any name, elsewhere: so our own group must have the process.
+/// The name of the group of ours that it is in: an attempt's or an MPS daemon's. A user may give a group elsewhere
+/// any name, so our own group must list the process.
 fn place(lines: &str, groups: &[PathBuf], pid: i32) -> Option<String> {
     for folder in groups {
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };

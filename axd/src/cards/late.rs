@@ -1,4 +1,4 @@
-//! A look that does not come to its end in time, or not at all: who is to blame.
+//! Finds out which card is to blame when a look at the cards is late or ends too soon.
 
 use ax_core::time::{BootTime, Span};
 use ax_sys::socket::Poller;
@@ -7,7 +7,7 @@ use super::message::Look;
 use super::sick::Ill;
 use super::{Cards, INVENTORY_TIMES, PAUSE, State};
 
-/// A look at which no single call hangs may take so many times its time: a busy machine is no ill card.
+/// A look in which no single call hangs may take so many times as long: a busy machine does not make a card sick.
 const LATE_TIMES: u64 = 3;
 
 impl Cards {
@@ -15,18 +15,21 @@ impl Cards {
         Span(self.pace.timeout.0 * if look == Look::Inventory { INVENTORY_TIMES } else { 1 })
     }
 
-    /// It is late. What it has told comes first: this loop may have been slow, and not it. Then only a call that has had
-    /// its time by itself hangs; with a machine that is busy there is more patience.
+    /// The look is late. First what it has told is read: perhaps only this loop was slow. Then only a call that has
+    /// had the whole time for itself hangs; otherwise there is more patience, as the machine may be busy.
     pub(super) fn late(&mut self, poller: &Poller, now: BootTime) {
         self.ready(poller, now);
         let (timeout, begun) = (self.pace.timeout, self.begun);
         let last = match &self.state {
             State::Looking(_, look, end) if *end <= now => begun + Span(self.time_of(*look).0 * LATE_TIMES),
-            // It was not.
+            // The look was not late.
             _ => return,
         };
         let State::Looking(process, _, end) = &mut self.state else { return };
-        let due = process.doing().map_or(now + timeout, |doing| doing.since + timeout).min(last);
+        // A driver that has to wake a card first may need longer than a look has, at each try the same.
+        let patience = |card: &str| self.ward.pause(card).unwrap_or(timeout).max(timeout);
+        let due =
+            process.doing().map_or(now + timeout, |doing| doing.since + patience(&doing.card)).min(last);
         if due > now {
             *end = due;
             return;
@@ -34,19 +37,19 @@ impl Cards {
         self.blame(poller, "does not return", now);
     }
 
-    /// It has ended and should not have.
+    /// The process has ended and should not have.
     pub(super) fn ends(&mut self, poller: &Poller, now: BootTime) {
         let in_a_call = matches!(&self.state, State::Looking(process, ..) if process.doing().is_some());
         if in_a_call || (self.broken_off && !matches!(self.state, State::Idle(..))) {
             return self.blame(poller, "ends the process that calls it", now);
         }
-        // Nothing of the driver's was going on: somebody has ended it. Once may be chance.
+        // No call of the driver was under way, so something else ended the process. Once may be chance.
         self.broken_off |= matches!(self.state, State::Looking(..));
         self.end_process(poller);
         self.state = State::Resting(now + PAUSE);
     }
 
-    /// Whatever the process is doing is what does not work.
+    /// Blames whatever the process is doing.
     fn blame(&mut self, poller: &Poller, how: &str, now: BootTime) {
         let doing = match &self.state {
             State::Looking(process, ..) => process.doing(),
@@ -57,12 +60,12 @@ impl Cards {
             return self.driver_fails(poller, why, now);
         };
         let why = format!("{} {how}", doing.call);
-        // One that is left alone can't be what it hangs at.
+        // A card that is not touched can't be what it hangs at.
         if doing.card.is_empty() || self.ward.untouchable().contains(&doing.card) {
             return self.driver_fails(poller, &why, now);
         }
         self.library = true;
-        // What was found before it is there.
+        // What was found before still counts.
         let fresh = std::mem::take(&mut self.fresh);
         if !fresh.found.is_empty() {
             self.take_inventory(fresh, false, now);

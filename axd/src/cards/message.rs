@@ -1,4 +1,4 @@
-//! What the daemon and the process that asks the driver say to each other, a message a JSON document.
+//! The messages between the daemon and the process that asks the driver, each a JSON document.
 
 use ax_core::gpu::{CardSeen, Hardware, HolderSeen};
 use ax_core::size::Megabytes;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) look: Look,
-    /// Cards that are not to be touched, by UUID, or as `#` and the driver's number where its UUID can't be had.
+    /// Cards that must not be touched, by UUID, or as `#` and the driver's number if the UUID is unknown.
     pub(crate) except: Vec<String>,
 }
 
@@ -22,19 +22,19 @@ pub(crate) enum Look {
     Sample,
 }
 
-/// What is told, and for each look at the end [`Tell::Done`] or one of those after it.
+/// An answer. Each look ends with [`Tell::Done`] or one of those after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tell {
-    /// The driver's number of a card that says who it is, whatever else it says.
+    /// The driver's number of a card that has told its UUID, whatever else it tells.
     Named { number: u32, card: String },
     /// A card, or a part of one.
     Found(Box<Found>),
-    /// To which other cards, by UUID, one is linked by how many lanes.
+    /// The cards, by UUID, to which a card is linked, each with the number of lanes.
     Linked { uuid: String, links: Vec<(String, u32)> },
-    /// What one is doing.
+    /// What a card is doing.
     Seen(Box<CardSeen>),
-    /// One that could not be asked: its UUID, or `#` and the driver's number.
+    /// A card that could not be asked: its UUID, or `#` and the driver's number.
     Unseen { card: String, why: String },
     /// An error was reported of a card, and of which part if in one: before any other call that may hang.
     Xid { card: String, gpu_instance: Option<u32>, xid: u32 },
@@ -48,11 +48,11 @@ pub(crate) enum Tell {
     Failed(String),
 }
 
-/// The longest that is told at once: a card with as many holders as are told one by one. A socket may take less.
+/// The longest message: a card with as many holders as are told one by one. A socket may take less.
 pub(crate) const LONGEST_TOLD: usize = 256 << 10;
 
 impl Tell {
-    /// About half as long: fewer holders one by one and the others together, words that are cut. `None`: it can't be.
+    /// A message of about half the length: fewer holders one by one, and shorter texts. `None` if that is impossible.
     pub(crate) fn shorter(&self) -> Option<Tell> {
         match self {
             Tell::Seen(seen) => {
@@ -75,13 +75,13 @@ impl Tell {
     }
 }
 
-/// Holders of whom only the sum is told.
+/// Several holders as one, with their sum.
 fn together(holders: &[HolderSeen]) -> HolderSeen {
     let used = holders.iter().filter_map(|holder| holder.used).map(|used| used.0).sum();
     HolderSeen { used: Some(Megabytes(used)), ..HolderSeen::default() }
 }
 
-/// Half of a text, with a word that it is not all.
+/// Half of a text, with a word that says so.
 fn cut(text: &str) -> Option<String> {
     const CUT: &str = " … (cut)";
     let text = text.strip_suffix(CUT).unwrap_or(text);
@@ -95,17 +95,18 @@ pub(crate) struct Found {
     /// The driver's number of the card; of a part, that of its card.
     pub(crate) number: u32,
     pub(crate) uuid: String,
-    /// Memory that can be given out; 0: nobody knows, and it is given out whole only.
+    /// Memory that can be given out; 0 if it is unknown: then the card is given out whole only.
     pub(crate) mem: Megabytes,
-    /// It is divided: its parts are given out, not it.
+    /// It is divided: its parts are given out, and the card itself is not.
     pub(crate) divided: bool,
-    /// Of a part, its sort: `1g.10gb`.
+    /// The sort of a part: `1g.10gb`.
     pub(crate) profile: Option<String>,
     pub(crate) hardware: Hardware,
 }
 
 impl Found {
-    /// What cards and their parts are sorted by: the place on the bus, as `nvidia-smi` numbers them; a card before its parts.
+    /// The order of cards and their parts: by place on the bus, as `nvidia-smi` numbers them, a card before its
+    /// parts.
     pub(crate) fn place(&self) -> (Option<String>, Option<(u32, u32)>, String) {
         let part = self.hardware.mig.as_ref().map(|mig| (mig.gpu_instance, mig.compute_instance));
         (self.hardware.pci.clone(), part, self.uuid.clone())

@@ -1,6 +1,7 @@
-//! The cards of this machine, as a process of its own sees them: which there are, what they are doing, and which of them
-//! can't be asked. The process is started, given its time, ended and started again here; nothing here waits for it, but
-//! for the first look, which has its time too. A card at which it hangs is left alone for a while.
+//! The cards of this machine, seen through a process of its own: which there are, what they are doing, and which
+//! can't be asked. This module starts that process, gives it a deadline, kills it and starts it again. It never waits
+//! for the process, except for the first look, which has a deadline, too. A card at which the process hangs is left
+//! alone for a while.
 
 pub(crate) mod helper;
 mod holders;
@@ -28,16 +29,16 @@ use sick::{Ill, Ward};
 /// Looking for cards may take so many times as long as looking at them.
 const INVENTORY_TIMES: u64 = 2;
 
-/// Without jobs on cards they are looked at this much less often.
+/// Without jobs on cards they are looked at so many times less often.
 const IDLE_TIMES: u64 = 10;
 
-/// Where somebody waits for a look they are looked at so many times as often at most.
+/// If a look is wanted, they are looked at so many times more often at most.
 const OFTENER: u64 = 4;
 
 /// And need not wait longer for the next look, however seldom there is one.
 const SOON: Span = Span::seconds(1);
 
-/// One that ends without a reason is started again after this.
+/// A process that ended without a reason is started again after this pause.
 const PAUSE: Span = Span::seconds(1);
 
 /// What is found out, for the loop.
@@ -47,7 +48,7 @@ pub(crate) enum News {
     Inventory,
     /// What the cards are doing; when the look at them began.
     Sample(BootTime, Sample),
-    /// Errors of cards that were reported to one that was ended before its look was complete.
+    /// Errors of cards that were reported to a process that was ended before its look was complete.
     Errors(Vec<Reported>),
     /// A card, or with no name the driver, does not do what it should.
     Sick { card: String, why: String },
@@ -57,38 +58,38 @@ pub(crate) enum News {
     Well { card: String },
 }
 
-/// What the configuration says of it.
+/// What the configuration says about looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
     /// How often cards with jobs are looked at.
     pub(crate) sample: Span,
     /// How long that may take.
     pub(crate) timeout: Span,
-    /// Whether cards are declared: then a driver that is not there is waited for.
+    /// True if cards are declared: then a missing driver is waited for.
     pub(crate) declared: bool,
 }
 
-/// Which cards this machine has, as far as is known.
+/// The cards of this machine, as far as they are known.
 #[derive(Debug, Clone)]
 pub(crate) enum Known<'a> {
-    /// There is no library: nobody can say.
+    /// There is no library: nothing is known.
     Nothing,
-    /// The driver does not say: why.
+    /// The driver does not say, and why.
     Unclear(&'a str),
     /// These, by their places on the bus; and at these numbers of the driver's cards that do not say what they are.
     These(&'a [Found], Vec<u32>),
 }
 
-/// What the process is about.
+/// What the process is doing.
 #[derive(Debug)]
 enum State {
-    /// Nothing to ask, or nobody to ask it.
+    /// There is nothing to ask, or no library.
     Off,
-    /// None is there until the next one is started.
+    /// There is none until this time, when the next is started.
     Resting(BootTime),
-    /// It waits for the next look.
+    /// It waits for the next look, at this time.
     Idle(Process, BootTime),
-    /// It looks.
+    /// It looks, until this time.
     Looking(Process, Look, BootTime),
 }
 
@@ -97,11 +98,11 @@ enum State {
 pub(crate) struct Tokens {
     /// Something was told.
     pub(crate) socket: u64,
-    /// One that was killed has ended; the lower bits say which.
+    /// A killed process has ended; the lower bits say which.
     pub(crate) ended: u64,
 }
 
-/// All that is known.
+/// Everything that is known of the cards.
 #[derive(Debug)]
 pub(crate) struct Cards {
     start: Start,
@@ -109,10 +110,10 @@ pub(crate) struct Cards {
     pace: Pace,
     state: State,
     ward: Ward,
-    /// Whether a library was there.
+    /// True if there was a library.
     library: bool,
     known: Vec<Found>,
-    /// The driver's numbers of all that have said who they are.
+    /// The driver's numbers of all cards that have told their UUID.
     numbers: BTreeMap<String, u32>,
     /// What the look under way has told so far.
     fresh: Fresh,
@@ -121,17 +122,17 @@ pub(crate) struct Cards {
     /// Errors that were reported and are in no sample yet: the driver tells them once, so that no end of a look loses them.
     errors: Vec<Reported>,
     news: Vec<News>,
-    /// Killed, and not ended yet: those whose driver hangs may stay for long.
+    /// Killed processes that have not ended: if their driver hangs, that may take long.
     dying: BTreeMap<i32, PidFd>,
-    /// Whether jobs are on cards.
+    /// True if jobs are on cards.
     busy: bool,
-    /// Another process is to look for cards anew, as soon as this one has looked at them.
+    /// After the present look, a new process is to look for cards anew.
     renew: bool,
     /// When the last look began.
     begun: BootTime,
-    /// Somebody waits for a look that begins after this one.
+    /// A look that begins after the present one is wanted.
     wanted: bool,
-    /// The last look was broken off, in no call of the driver's.
+    /// The last look was broken off outside of any call of the driver.
     broken_off: bool,
 }
 
@@ -144,7 +145,7 @@ struct Fresh {
 }
 
 impl Cards {
-    /// Nothing is started yet. `parents`: the record of the place of the attempts' groups.
+    /// Starts nothing yet. `parents` is the record of the place of the attempts' groups.
     pub(crate) fn new(library: Option<PathBuf>, parents: &[String], pace: Pace, tokens: Tokens) -> Cards {
         let program = std::env::current_exe().unwrap_or_else(|_| Path::new("/proc/self/exe").to_owned());
         Cards {
@@ -169,7 +170,7 @@ impl Cards {
         }
     }
 
-    /// Which cards there are.
+    /// The cards that there are.
     pub(crate) fn known(&self) -> Known<'_> {
         match self.ward.driver() {
             Some(why) if self.known.is_empty() => Known::Unclear(why),
@@ -201,14 +202,16 @@ impl Cards {
         self.ward.driver()
     }
 
-    /// Why the errors of a card, or of the one that it is a part of, are not reported, where it is well otherwise.
+    /// Why the errors of a card, or of the card that it is a part of, are not reported; only for a card that is well
+    /// otherwise.
     pub(crate) fn deaf(&self, uuid: &str) -> Option<&str> {
         let found = self.known.iter().find(|found| found.uuid == uuid)?;
         let whole = found.hardware.mig.as_ref().map_or(uuid, |mig| mig.parent.as_str());
         self.deaf.get(whole).filter(|_| self.why_not(uuid).is_none()).map(String::as_str)
     }
 
-    /// What is wrong with cards that are not known, and with the driver, and whose errors are not reported, in words.
+    /// What is wrong, in words: with cards that are not known, with the driver, and with cards whose errors are not
+    /// reported.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let whole = self.known.iter().filter(|found| found.hardware.mig.is_none());
         let deaf = whole.filter_map(|found| Some((&found.uuid, self.deaf(&found.uuid)?)));
@@ -217,12 +220,12 @@ impl Cards {
         strange.chain(deaf).chain(self.ward.driver().map(str::to_owned)).collect()
     }
 
-    /// What has been found out since it was asked last.
+    /// What has been found out since the last call.
     pub(crate) fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
-    /// Starts looking, and waits for the first look, but not longer than a look may take.
+    /// Starts looking, and waits for the first look, at most as long as a look may take.
     pub(crate) fn begin(&mut self, poller: &Poller, now: BootTime) {
         self.launch(poller, now);
         let end = match &self.state {
@@ -242,7 +245,7 @@ impl Cards {
         }
     }
 
-    /// Looks for cards anew: the configuration was read again.
+    /// Looks for cards anew, because the configuration was read again.
     pub(crate) fn look_again(&mut self, poller: &Poller, pace: Pace, now: BootTime) {
         self.pace = pace;
         match &mut self.state {
@@ -253,7 +256,7 @@ impl Cards {
         self.renew = true;
     }
 
-    /// Jobs have come to cards or left them all.
+    /// Jobs have come to cards, or have left them all.
     pub(crate) fn set_busy(&mut self, busy: bool, now: BootTime) {
         if busy
             && !self.busy
@@ -264,7 +267,7 @@ impl Cards {
         self.busy = busy;
     }
 
-    /// Somebody waits for a look that begins from now on. Many who wait do not make it much busier.
+    /// A look that begins from now on is wanted. Many such wishes do not make looks much more frequent.
     pub(crate) fn look_soon(&mut self, now: BootTime) {
         let soon = now.max(self.begun + Span(self.pace.sample.0 / OFTENER).min(SOON));
         match &mut self.state {
@@ -274,8 +277,8 @@ impl Cards {
         }
     }
 
-    /// When there is something to do. Nothing that hung is tried again while a process hangs at it: there would be ever
-    /// more of them.
+    /// When there is something to do. While a process hangs, nothing that hung is tried again: there would be more
+    /// and more such processes.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         let again = self.ward.next_try().filter(|_| self.dying.is_empty());
         match &self.state {
@@ -300,7 +303,7 @@ impl Cards {
         }
     }
 
-    /// Something has come.
+    /// A message has come.
     pub(crate) fn ready(&mut self, poller: &Poller, now: BootTime) {
         loop {
             let heard = match &mut self.state {
@@ -314,7 +317,7 @@ impl Cards {
         }
     }
 
-    /// One that was killed has ended.
+    /// A killed process has ended.
     pub(crate) fn ended(&mut self, poller: &Poller, token: u64) {
         let number = i32::try_from(token & !self.tokens.ended).unwrap_or(0);
         if let Some(process) = self.dying.remove(&number) {
@@ -386,14 +389,14 @@ impl Cards {
             Tell::Absent(why) | Tell::Failed(why) => {
                 self.driver_fails(poller, &why, now);
                 if self.known.is_empty() && !self.pace.declared && self.ward.driver_is_given_up() {
-                    // A library without a driver, on a machine without cards: nothing to wait for.
+                    // A library without a driver, on a machine without cards: there is nothing to wait for.
                     self.state = State::Off;
                 }
             }
         }
     }
 
-    /// The UUID of a card of which only the driver's number is told, if it had that before.
+    /// The UUID of a card for which only the driver's number is told, if it was known before.
     fn named(&self, card: String) -> String {
         let named = |(_, number): &(&String, &u32)| format!("#{number}") == card;
         self.numbers.iter().find(named).map(|(uuid, _)| uuid.clone()).unwrap_or(card)
@@ -409,7 +412,7 @@ impl Cards {
             Look::Inventory => {
                 self.take_inventory(fresh, true, now);
                 if self.known.is_empty() && self.ward.cards().next().is_none() {
-                    // Nothing to look at.
+                    // There is nothing to look at.
                     self.driver_is_well();
                     self.end_process(poller);
                 } else {
@@ -420,8 +423,8 @@ impl Cards {
                 self.take_sample(fresh, now);
                 let tries = self.dying.is_empty() && self.ward.try_again(now);
                 if tries || self.renew {
-                    // A new one, as what the driver told the old one may be stale; and right after a look, as errors
-                    // that are reported until it looks are lost.
+                    // A new process, since what the driver told the old one may be stale; and right after a look,
+                    // since errors that are reported before the new one looks are lost.
                     self.end_process(poller);
                     self.launch(poller, now);
                 }
@@ -454,7 +457,7 @@ impl Cards {
         }
     }
 
-    /// Ends the process, whatever it does, without waiting for it.
+    /// Kills the process without waiting for its end.
     fn end_process(&mut self, poller: &Poller) {
         let process = match std::mem::replace(&mut self.state, State::Off) {
             State::Idle(process, _) | State::Looking(process, ..) => process,
@@ -467,7 +470,7 @@ impl Cards {
         let process = process.kill();
         let number = process.pid();
         let token = self.tokens.ended | u64::from(number.unsigned_abs());
-        // One that can't be watched is reaped with the daemon.
+        // If its end can't be watched, it is reaped when the daemon ends.
         if poller.add(&process, token, Interest::READ).is_ok() {
             self.dying.insert(number, process);
         }

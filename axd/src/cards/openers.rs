@@ -1,8 +1,8 @@
-//! Who has the file of a card open without having memory there by the driver's word: children that keep the memory of a
-//! parent that has ended, and whoever may hold what nobody accounts for. Looked for only when there is such a question,
-//! and not at every look. Links are read, never followed: what they lead to may be a file server that does not answer.
-//! How many there are is up to users, and a look must not be late for them: whom the time is too short for is looked at
-//! the next time, and who was found stays named until then.
+//! Which processes have a card's file open although the driver lists no memory of theirs: children that keep the
+//! memory of a parent that has ended, and processes that may hold unexplained memory. Looked for only if there is
+//! such a question, and not at every look. Links are read, never followed: they may lead to a file server that does
+//! not answer. Users decide how many processes there are, and a look must not be late because of them: a process that
+//! could not be looked at in time is looked at the next time, and one that was found stays named until then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,17 +13,17 @@ use ax_core::id::Uid;
 
 use super::holders;
 
-/// Between two searches, at least; and so many times what the last one took.
+/// At least so long between two searches, and so many times as long as the last one took.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_TIMES: u32 = 20;
 
-/// So many of a card are told.
+/// At most so many processes of a card are told.
 const MOST: usize = 16;
 
 /// How much one search may look at.
 #[derive(Clone, Copy)]
 struct Budget {
-    /// In all. One process at least is looked at.
+    /// In all; but at least one process is looked at.
     time: Duration,
     /// Open files of one process.
     files: usize,
@@ -31,13 +31,13 @@ struct Budget {
 
 const BUDGET: Budget = Budget { time: Duration::from_millis(300), files: 4096 };
 
-/// Has every card open all the time, and holds nothing there.
+/// A daemon that has every card open all the time and holds no memory there.
 const PERSISTENCE: &str = "nvidia-persiste";
 
-/// Whose it is, if not root's.
+/// Its user, if not root.
 const PERSISTENCE_USER: &str = "nvidia-persistenced";
 
-/// A process: its number, and when it began, as numbers are given again.
+/// A process: its number and its start, since numbers are used again.
 type Process = (i32, u64);
 
 /// Processes, by the card's minor number.
@@ -47,14 +47,14 @@ type Found = BTreeMap<u32, Vec<Process>>;
 #[derive(Default)]
 pub(super) struct Openers {
     found: Found,
-    /// When there may be another search.
+    /// When the next search may begin.
     next: Option<Instant>,
-    /// Where that begins: behind this process.
+    /// The next search begins after this process.
     behind: i32,
 }
 
 impl Openers {
-    /// Those of a card who are none of these.
+    /// The processes with this card open that are not in `listed`.
     pub(super) fn of(&mut self, minor: u32, listed: &[i32]) -> Vec<i32> {
         let proc = Path::new("/proc");
         self.refresh(PAUSE, |behind| search(proc, behind, BUDGET), |process| is_there(proc, process));
@@ -80,7 +80,7 @@ impl Openers {
             self.found.entry(card).or_default().extend(pids);
         }
         self.behind = search.behind;
-        // From its end: one that took long is not old at once.
+        // Counted from its end: a search that took long is not old at once.
         let end = Instant::now();
         self.next = Some(end + pause.max((end - begun) * PAUSE_TIMES));
     }
@@ -92,11 +92,11 @@ struct Search {
     found: Found,
     /// The processes whose files were looked at.
     looked_at: BTreeSet<i32>,
-    /// Where the next one begins.
+    /// The next search begins after this process.
     behind: i32,
 }
 
-/// Looks at processes from the one behind `behind` on, and at those before it last, as far as the time goes.
+/// Looks at the processes after `behind`, then at those up to it, as far as the time allows.
 fn search(proc: &Path, behind: i32, budget: Budget) -> Search {
     let end = Instant::now() + budget.time;
     let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
@@ -129,7 +129,7 @@ impl Search {
     }
 }
 
-/// When a process began, after the kernel's start: the 20th word behind its name, which may hold anything.
+/// A process's start, from the kernel's `stat`: the 20th word after its name, which may contain anything.
 fn start(folder: &Path) -> Option<u64> {
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -139,21 +139,21 @@ fn is_there(proc: &Path, (pid, began): Process) -> bool {
     start(&proc.join(pid.to_string())) == Some(began)
 }
 
-/// Names are anybody's to choose.
+/// Only the user proves it: a process can choose its name.
 fn is_persistence(folder: &Path) -> bool {
     let name = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
     name.trim_end() == PERSISTENCE
         && holders::user(folder).is_some_and(|uid| uid == Uid(0) || Some(uid) == persistence_user())
 }
 
-/// By the file of this machine's own users alone: a name service may not answer.
+/// From this machine's own file of users: a name service may not answer.
 fn persistence_user() -> Option<Uid> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     let line = users.lines().find(|line| line.split(':').next() == Some(PERSISTENCE_USER))?;
     line.split(':').nth(2)?.parse().ok().map(Uid)
 }
 
-/// Of `/dev/nvidia3` 3.
+/// The minor number, 3 for `/dev/nvidia3`.
 fn minor(file: &Path) -> Option<u32> {
     file.to_str()?.strip_prefix("/dev/nvidia")?.parse().ok()
 }
@@ -223,17 +223,17 @@ mod tests {
         };
         assert_eq!(look(&mut openers), [7], "one at least");
         assert_eq!(look(&mut openers), [7, 30]);
-        // Who has gone is named no more, and who comes has a turn.
+        // A process that has gone is not named any more, and a new one has its turn.
         std::fs::remove_dir_all(dir.path().join("7")).unwrap();
         process(dir.path(), 8, 1000, "python3", &["/dev/nvidia3"]);
         assert_eq!(look(&mut openers), [30, 101]);
         assert_eq!(look(&mut openers), [30, 101, 4000]);
         assert_eq!(look(&mut openers), [8, 30, 101, 4000], "from the beginning again");
-        // Who has closed it is named until looked at again.
+        // A process that has closed the file is named until it is looked at again.
         std::fs::remove_file(dir.path().join("30/fd/0")).unwrap();
         assert_eq!(look(&mut openers), [8, 101, 4000]);
         assert_eq!(look(&mut openers), [8, 101, 4000], "once, however often it is looked at");
-        // Another has its number now: nobody knows yet what it has open.
+        // Another process has its number now: what it has open is not known yet.
         began(dir.path(), 8, 6);
         assert_eq!(look(&mut openers), [101, 4000]);
     }

@@ -1,4 +1,4 @@
-//! The process that asks the driver, as the daemon holds it.
+//! The daemon's handle on the process that asks the driver: its socket, its mark, its pidfd.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::message::{Ask, LONGEST_TOLD, Tell};
 pub(super) struct Start {
     /// This program.
     pub(super) program: PathBuf,
-    /// The library, where it is not to be looked for.
+    /// The library; `None`: the one that the loader finds.
     pub(super) library: Option<PathBuf>,
     /// Folders below which attempts have their control groups.
     pub(super) groups: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub(super) struct Process {
     buffer: Vec<u8>,
 }
 
-/// What it is doing: a call of the library, the card that it is about, empty for all, and since when.
+/// What it is doing: the call, the card (empty for all), and since when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Doing {
     pub(super) call: String,
@@ -51,7 +51,7 @@ pub(super) struct Doing {
 pub(super) enum Heard {
     Nothing,
     Told(Tell),
-    /// It has ended, or says what makes no sense.
+    /// It has ended, or its message makes no sense.
     End,
 }
 
@@ -78,7 +78,7 @@ impl Process {
         Ok(Process { process, socket: ours, mark, buffer: vec![0; LONGEST_TOLD] })
     }
 
-    /// Another process in its place, with the other end of its socket, that has begun this call.
+    /// For tests: another process in its place, with the other end of its socket, in the middle of this call.
     #[cfg(test)]
     pub(super) fn played_by(process: PidFd, call: &str) -> (Process, OwnedFd) {
         let (ours, theirs) = socket::message_pair().unwrap();
@@ -93,7 +93,7 @@ impl Process {
         serde_json::to_vec(ask).is_ok_and(|text| seqpacket::send(&self.socket, &text))
     }
 
-    /// The next thing that it has told, if any.
+    /// The next message, if there is one.
     pub(super) fn next(&mut self) -> Heard {
         match seqpacket::receive(&self.socket, &mut self.buffer) {
             Incoming::Nothing => Heard::Nothing,
@@ -105,7 +105,7 @@ impl Process {
         }
     }
 
-    /// As `next`, waiting for it at most so long.
+    /// Like `next`, but waits for it at most so long.
     pub(super) fn next_within(&mut self, limit: Duration) -> Heard {
         match seqpacket::receive_within(&self.socket, &mut self.buffer, limit) {
             Incoming::Nothing => Heard::Nothing,
@@ -117,7 +117,7 @@ impl Process {
         }
     }
 
-    /// Which call it is in, if in any.
+    /// The call that it is in, if any.
     pub(super) fn doing(&self) -> Option<Doing> {
         let mut text = [0; MARK_LENGTH];
         self.mark.read_exact_at(&mut text, 0).ok()?;
@@ -127,7 +127,7 @@ impl Process {
         (!call.is_empty()).then_some(Doing { call, card, since })
     }
 
-    /// Kills it. One that waits for its driver may take its time: whoever gets this waits for it, or not.
+    /// Kills it. If it waits for its driver, its end may take time: the caller decides whether to wait.
     pub(super) fn kill(self) -> PidFd {
         // It may have ended by itself.
         let _ = self.process.send_signal(Signal::KILL);
@@ -135,7 +135,7 @@ impl Process {
     }
 }
 
-/// That of the daemon, which only its own start decides: the loader and NVIDIA's library may need something of it.
+/// The daemon's own environment, which is set at its start: the loader and NVIDIA's library may need something of it.
 fn environment() -> Vec<CString> {
     let word = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()

@@ -1,4 +1,4 @@
-//! Cards that do not do what they should, and the driver itself: why, and when they are tried again. Pure.
+//! Which cards do not work, or the driver itself: why, and when to try them again. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use ax_core::time::{BootTime, Span};
 /// The longest pause before something is tried again.
 const LONGEST_PAUSE: Span = Span::seconds(300);
 
-/// How bad it is.
+/// How a card fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ill {
-    /// It is not to be touched: whoever asks it does not come back.
+    /// It must not be touched: a call about it does not return.
     Hangs,
     /// It answers with an error, or is gone: it may be asked.
     Fails,
@@ -20,20 +20,21 @@ pub(super) enum Ill {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Sick {
     ill: Ill,
-    /// The number under which it must not be touched either: it hung before it had said its UUID.
+    /// The driver's number, which must not be touched either: the card hung before it had told its UUID.
     number: Option<String>,
     why: String,
     pause: Span,
     again: BootTime,
-    /// It is being tried.
+    /// True while it is being tried again.
     tried: bool,
 }
 
-/// All that does not work, by name: a card's UUID, or `#` and the driver's number of one that does not say its UUID.
+/// Everything that does not work, by name: a card's UUID, or `#` and the driver's number if it does not tell its
+/// UUID.
 #[derive(Debug, Default)]
 pub(super) struct Ward {
     cards: BTreeMap<String, Sick>,
-    /// The driver itself, and with it every card.
+    /// The driver, and so every card.
     driver: Option<Sick>,
 }
 
@@ -43,11 +44,11 @@ fn worsen(old: Option<Sick>, ill: Ill, why: &str, first: Span, now: BootTime) ->
 }
 
 impl Ward {
-    /// A card did not do what it should; `first` is the first pause. Whether that is news.
+    /// A card failed; `first` is the first pause. Returns whether that is news.
     pub(super) fn take_card(&mut self, card: &str, ill: Ill, why: &str, first: Span, now: BootTime) -> bool {
         let old = self.cards.remove(card);
         let known = old.as_ref().is_some_and(|old| old.why == why);
-        // One that fails at every look is not tried the later for it.
+        // A card that fails at every look is not tried later because of that.
         let sick = match old {
             Some(old) if ill == Ill::Fails && old.ill == Ill::Fails && !old.tried => {
                 Sick { why: why.to_owned(), ..old }
@@ -58,14 +59,14 @@ impl Ward {
         !known
     }
 
-    /// A card hung when it was known by this number alone.
+    /// A card hung when only this number of it was known.
     pub(super) fn known_as(&mut self, card: &str, number: &str) {
         if let Some(sick) = self.cards.get_mut(card).filter(|_| card != number) {
             sick.number = Some(number.to_owned());
         }
     }
 
-    /// The driver did not do what it should. Whether that is news.
+    /// The driver failed. Returns whether that is news.
     pub(super) fn take_driver(&mut self, why: &str, first: Span, now: BootTime) -> bool {
         let old = self.driver.take();
         let known = old.as_ref().is_some_and(|old| old.why == why);
@@ -73,12 +74,12 @@ impl Ward {
         !known
     }
 
-    /// A card does what it should. Whether that is news.
+    /// A card works. Returns whether that is news.
     pub(super) fn card_is_well(&mut self, card: &str) -> bool {
         self.cards.remove(card).is_some()
     }
 
-    /// The driver does what it should. Whether that is news.
+    /// The driver works. Returns whether that is news.
     pub(super) fn driver_is_well(&mut self) -> bool {
         self.driver.take().is_some()
     }
@@ -96,18 +97,18 @@ impl Ward {
         well
     }
 
-    /// Whether it is being tried again.
+    /// True if it is being tried again.
     pub(super) fn is_tried(&self, card: &str) -> bool {
         self.cards.get(card).is_some_and(|sick| sick.tried)
     }
 
-    /// Who is not to be touched.
+    /// Cards that must not be touched.
     pub(super) fn untouchable(&self) -> Vec<String> {
         let hangs = self.cards.iter().filter(|(_, sick)| sick.ill == Ill::Hangs && !sick.tried);
         hangs.flat_map(|(name, sick)| [Some(name.clone()), sick.number.clone()]).flatten().collect()
     }
 
-    /// When the next one is to be tried again. Nothing is before the driver is.
+    /// When the next is to be tried again. No card is tried before the driver.
     pub(super) fn next_try(&self) -> Option<BootTime> {
         match &self.driver {
             Some(driver) => Some(driver.again),
@@ -115,7 +116,7 @@ impl Ward {
         }
     }
 
-    /// Lets everybody be tried whose time has come; whether there is any.
+    /// Starts to try all whose time has come. Returns whether there are any.
     pub(super) fn try_again(&mut self, now: BootTime) -> bool {
         let mut any = self.driver.as_ref().is_some_and(|driver| driver.again <= now);
         for sick in self.cards.values_mut().filter(|sick| sick.again <= now && !sick.tried) {
@@ -123,6 +124,15 @@ impl Ward {
             any = true;
         }
         any
+    }
+
+    /// How long it was left alone before it was tried; `None`: it was well. A card by its name or number; the driver has
+    /// none.
+    pub(super) fn pause(&self, card: &str) -> Option<Span> {
+        let by_number = || self.cards.values().find(|sick| sick.number.as_deref() == Some(card));
+        let sick =
+            if card.is_empty() { self.driver.as_ref() } else { self.cards.get(card).or_else(by_number) };
+        sick.map(|sick| sick.pause)
     }
 
     /// Why a card is not fit to be used.
@@ -136,7 +146,7 @@ impl Ward {
         self.driver.as_ref().map(|sick| sick.why.as_str())
     }
 
-    /// Whether the driver was tried so often that there will hardly be one.
+    /// True if the driver was tried so often that there hardly is one.
     pub(super) fn driver_is_given_up(&self) -> bool {
         self.driver.as_ref().is_some_and(|sick| sick.pause >= LONGEST_PAUSE)
     }

@@ -1,4 +1,4 @@
-//! What a look has told is taken: who is there, who is well again, who was not asked.
+//! Takes in what a look has told: which cards there are, which work again, which were not asked.
 
 use ax_core::gpu::{CardSeen, Reported, Sample, Unseen};
 use ax_core::time::{BootTime, Span};
@@ -8,8 +8,8 @@ use super::sick::Ill;
 use super::{Cards, Fresh, IDLE_TIMES, News, State};
 
 impl Cards {
-    /// Those that were found, and those that were known: these may come back. `complete`: whoever was asked and is not
-    /// among those found is not there.
+    /// Takes in the cards that were found; cards that are missing may come back. `complete`: a card that was asked
+    /// and was not found is not there.
     pub(super) fn take_inventory(&mut self, fresh: Fresh, complete: bool, now: BootTime) {
         let untouchable = self.ward.untouchable();
         let mut all = fresh.found;
@@ -21,7 +21,7 @@ impl Cards {
                 continue;
             }
             if complete && asked && there(whole) {
-                // Its card is divided otherwise now: that was done on purpose.
+                // Its card was divided differently on purpose.
                 self.ward.card_is_well(&old.uuid);
                 continue;
             }
@@ -34,7 +34,7 @@ impl Cards {
         if complete {
             let failed: Vec<&str> = fresh.unseen.iter().map(|unseen| unseen.uuid.as_str()).collect();
             let well = self.ward.only(&failed, |name| all.iter().any(|found| found.uuid == name));
-            // One that is divided is not looked at any further.
+            // A divided card is not looked at itself any more.
             let whole = all.iter().filter(|found| found.divided && self.ward.is_tried(&found.uuid));
             let whole: Vec<String> = whole.map(|found| found.uuid.clone()).collect();
             let whole = whole.into_iter().filter(|card| self.ward.card_is_well(card)).collect::<Vec<_>>();
@@ -83,7 +83,7 @@ impl Cards {
         self.errors.extend(known.map(|found| Reported { uuid: found.uuid.clone(), xid }));
     }
 
-    /// Those that were not asked because they are sick, or of which nothing was told.
+    /// Adds the cards that were not asked because they are sick, and those of which nothing was told.
     pub(super) fn add_sick(&self, unseen: &mut Vec<Unseen>, seen: &[CardSeen]) {
         for found in self.known.iter().filter(|found| !found.divided) {
             let told = seen.iter().any(|card| card.uuid == found.uuid)

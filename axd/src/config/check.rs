@@ -1,5 +1,5 @@
-//! From a file to a configuration: reads the file within limits, looks at who
-//! may write it, and hands its text on. Prints nothing but in `check`.
+//! From a file to a configuration: reads the file within limits, checks who may write it, and hands its text on.
+//! Prints nothing except in `check`.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};

@@ -1,5 +1,5 @@
-//! The configuration file: from a path to `ax_core::config::Config` or to
-//! findings. What keys mean is said in the core, what YAML is in `ax-config`.
+//! The configuration file: from a path to `ax_core::config::Config` or to findings. The core says what keys mean,
+//! `ax-config` knows YAML.
 
 mod check;
 pub(crate) mod names;

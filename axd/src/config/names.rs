@@ -1,5 +1,5 @@
-//! People and groups that a configuration names and the machine does not know:
-//! a slip of the pen there locks somebody out without a word.
+//! Users and groups in a configuration that the machine does not know: a typing error there would lock somebody out
+//! without a word.
 
 use ax_core::config::{Config, Finding};
 use ax_sys::users;

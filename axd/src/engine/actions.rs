@@ -1,5 +1,5 @@
-//! What somebody wants done to jobs, however many: some at a time, so that others have their turns in between; one
-//! answer when all is done and durable.
+//! Actions of users on any number of jobs: some jobs at a time, so that other requests have their turns in between.
+//! The user gets one answer, when all is done and durable.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,28 +16,28 @@ use crate::api::server::ConnId;
 use crate::people::Person;
 use crate::views;
 
-/// Jobs that are acted on before others have their turn: a few milliseconds.
+/// Jobs that are acted on before other requests have their turn: a few milliseconds.
 const AT_ONCE: usize = 250;
 
-/// Who waits, the body of the request, and whose it is.
+/// The client, the body of its request, and its user.
 type Waiting = (ConnId, Vec<u8>, Person);
 
-/// All actions that are not done yet.
+/// All actions that are not finished.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
-    /// One a user at most, in turns.
+    /// At most one for each user; they take turns.
     under_way: VecDeque<Underway>,
     /// Later ones of those users, in the order in which they came.
     waiting: VecDeque<Waiting>,
 }
 
 impl Actions {
-    /// Whether there is something to go on with.
+    /// True if there is something to go on with.
     pub(super) fn any(&self) -> bool {
         !self.under_way.is_empty() || !self.waiting.is_empty()
     }
 
-    /// A client has gone: what it has not been begun for is not done.
+    /// A client has gone: its actions that have not begun are dropped.
     pub(super) fn gone(&mut self, conn: ConnId) {
         self.waiting.retain(|(of, ..)| *of != conn);
     }
@@ -46,7 +46,7 @@ impl Actions {
         self.under_way.iter().any(|each| each.person.uid == uid)
     }
 
-    /// Whether one of a user's is not done yet.
+    /// True if an action of this user is not finished.
     fn is_of(&self, uid: Uid) -> bool {
         self.is_busy(uid) || self.waiting.iter().any(|(_, _, person)| person.uid == uid)
     }
@@ -67,7 +67,7 @@ struct Underway {
     wish: Wish,
     why: Option<String>,
     targets: std::vec::IntoIter<Target>,
-    /// Each job once, however often it was named.
+    /// The jobs that were acted on, so that a job that was named twice is acted on once.
     seen: BTreeSet<JobId>,
     results: Vec<ActionResult>,
 }
@@ -77,12 +77,12 @@ struct Underway {
 enum Target {
     /// As it was named.
     Named(String),
-    /// One of a selection.
+    /// A job of a selection.
     Selected(JobId),
 }
 
 impl Engine {
-    /// Acts, or waits behind what the same user has asked for before.
+    /// Acts, or waits for the same user's earlier actions.
     pub(super) fn action(&mut self, request: &Request, conn: ConnId, person: &Person) {
         if self.actions.is_of(person.uid) {
             self.actions.waiting.push_back((conn, request.body.clone(), person.clone()));
@@ -119,13 +119,13 @@ impl Engine {
         })
     }
 
-    /// The living jobs that a selection means; of an ordinary user only their own.
+    /// The unfinished jobs that a selection means; for an ordinary user only their own.
     fn select(&self, select: &JobsQuery, person: &Person) -> Result<Vec<JobId>, ApiError> {
         if *select == JobsQuery::default() {
             return Err(error(ErrorClass::Usage, "a selection needs at least one condition"));
         }
         let admin = person.is_admin(self.controller.config());
-        // Silently left out they would seem not to be there.
+        // If they were left out silently, it would look as if there were none.
         if let Some(other) = select.user.iter().find(|user| !admin && **user != *person.name) {
             let text = format!(
                 "only administrators choose jobs of others: {} is not you, {}",
@@ -139,7 +139,7 @@ impl Engine {
         Ok(living.filter(|j| own(j) && views::fits(j, select)).map(|j| j.id).collect())
     }
 
-    /// Goes on with the action whose turn it is, or begins one that waited.
+    /// Goes on with the action whose turn it is, or begins a waiting one.
     pub(super) fn go_on_with_actions(&mut self) {
         let began = now().boot;
         let uid = if let Some((conn, body, person)) = self.actions.next() {
@@ -175,7 +175,7 @@ impl Engine {
                 let found = self.find_job(&name, &action.person);
                 (name, found)
             }
-            // What has ended meanwhile is no longer meant.
+            // A job that has ended meanwhile is no longer meant.
             Target::Selected(id) if self.controller.job(id.number).is_none_or(|j| j.state.is_final()) => {
                 return;
             }

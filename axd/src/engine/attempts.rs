@@ -1,6 +1,5 @@
-//! The supervisors of this node's living attempts, as the loop sees them: a
-//! socket for reports and requests, and a process to be told of its end. What
-//! they report is handed on; nothing is decided here.
+//! The supervisors of this node's running attempts, as the loop sees them: a socket for reports and requests, and a
+//! process whose end is watched. Hands on what they report and decides nothing.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -17,7 +16,7 @@ use ax_sys::{SysError, credentials};
 
 use super::tokens;
 
-/// A supervisor that lives but can't be reached yet is tried again after this, then ever more rarely.
+/// A supervisor that runs but can't be reached yet is tried again after this, then ever more rarely.
 const RETRY: Span = Span(100);
 const LAST_RETRY: Span = Span::seconds(5);
 
@@ -32,9 +31,9 @@ struct Supervisor {
     socket: Option<OwnedFd>,
     /// Requests that could not be sent yet.
     waiting: Vec<Request>,
-    /// Its result came over the socket.
+    /// True if its result came over the socket.
     reported: bool,
-    /// Not adopted, or not connected: when to look again, and the pause before that.
+    /// Set if it is not adopted or not connected: when to look again, and the pause before that.
     look_again: Option<BootTime>,
     pause: Span,
 }
@@ -58,7 +57,7 @@ impl Supervisor {
 pub(super) enum News {
     /// The supervisor says so.
     Reported(AttemptName, Box<Report>),
-    /// The supervisor is gone and had not reported the end: somebody has to find out.
+    /// The supervisor is gone and had not reported the end: that has to be found out.
     Vanished(AttemptName),
     /// The supervisor is gone; its result had come before.
     Finished,
@@ -68,7 +67,7 @@ pub(super) enum News {
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     all: BTreeMap<Epoch, Supervisor>,
-    /// For reports; kept, since there are several a job.
+    /// For reports; kept, since each job sends several.
     buffer: Vec<u8>,
 }
 
@@ -85,7 +84,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Such a supervisor was started: this is its process. It may have had its whole life meanwhile.
+    /// The supervisor was started: this is its process. It may even have ended meanwhile.
     pub(super) fn launched(
         &mut self,
         poller: &Poller,
@@ -98,14 +97,14 @@ impl Attempts {
         Ok(())
     }
 
-    /// Such a supervisor could not be started.
+    /// The supervisor could not be started.
     pub(super) fn abandon(&mut self, poller: &Poller, name: AttemptName) {
         if let Some(socket) = self.all.remove(&name.epoch).and_then(|entry| entry.socket) {
             let _ = poller.remove(&socket);
         }
     }
 
-    /// Puts an entry in; requests that waited for an earlier one of the same attempt go along.
+    /// Stores an entry; requests that waited at an earlier entry of the same attempt go along.
     fn keep(&mut self, poller: &Poller, mut entry: Supervisor) {
         let epoch = entry.name.epoch;
         let earlier = self.all.remove(&epoch);
@@ -117,9 +116,8 @@ impl Attempts {
         self.flush(poller, epoch);
     }
 
-    /// Takes over a supervisor that an earlier daemon started. It must be the very
-    /// process that wrote the record, and root or we must listen on its socket.
-    /// `Ok(false)`: it has ended meanwhile.
+    /// Takes over a supervisor that an earlier daemon started. It must be the very process that wrote the record, and
+    /// its socket must belong to root or us. Returns `Ok(false)` if it has ended meanwhile.
     pub(super) fn adopt(
         &mut self,
         poller: &Poller,
@@ -131,7 +129,7 @@ impl Attempts {
         let mark = started.supervisor;
         let identity = ProcessIdentity { pid: mark.pid, start_ticks: mark.start_ticks };
         let Some(process) = PidFd::open_checked(identity)? else { return Ok(false) };
-        // It has the lease and may not listen yet.
+        // It has the lease, but may not listen yet.
         let Ok(socket) = connect(paths, name) else {
             self.look_again(name, now);
             return Ok(true);
@@ -143,7 +141,7 @@ impl Attempts {
         Ok(true)
     }
 
-    /// An attempt whose supervisor lives but can't be spoken to yet.
+    /// An attempt whose supervisor runs but can't be reached yet.
     pub(super) fn look_again(&mut self, name: AttemptName, now: BootTime) {
         let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor::unknown(name));
         entry.look_again = Some(now + entry.pause);
@@ -170,7 +168,7 @@ impl Attempts {
         self.all.values().filter(|s| s.process.is_some() || s.socket.is_some()).map(|s| s.name)
     }
 
-    /// Asks something of a supervisor, now or as soon as it can be reached: one that an earlier daemon started may
+    /// Sends a request to a supervisor, now or as soon as it can be reached: if an earlier daemon started it, it may
     /// not be known yet.
     pub(super) fn ask(&mut self, poller: &Poller, name: AttemptName, request: Request) {
         let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor::unknown(name));
@@ -178,7 +176,7 @@ impl Attempts {
         self.flush(poller, name.epoch);
     }
 
-    /// Sends what waits. What the socket does not take stays, and is tried when it next says something.
+    /// Sends what waits. What the socket does not take stays, and is tried when the supervisor sends something.
     fn flush(&mut self, poller: &Poller, epoch: Epoch) {
         let Some(entry) = self.all.get_mut(&epoch) else { return };
         let Some(socket) = entry.socket.as_ref().filter(|_| !entry.waiting.is_empty()) else { return };
@@ -189,7 +187,7 @@ impl Attempts {
         let sent = unsent.unwrap_or(entry.waiting.len());
         entry.waiting.drain(..sent);
         let interest = if entry.waiting.is_empty() { Interest::READ } else { Interest::READ_WRITE };
-        // A socket that can't be watched is one whose end the process will tell.
+        // If the socket can't be watched, the end of the process tells its end.
         let _ = poller.modify(socket, tokens::socket_of(epoch), interest);
     }
 
@@ -213,7 +211,7 @@ impl Attempts {
                 Incoming::Closed => {
                     let _ = poller.remove(socket);
                     entry.socket = None;
-                    // It is about to end, or had no patience with us: then it is connected to anew.
+                    // The supervisor is about to end, or has closed a slow connection: connect again.
                     entry.look_again = Some(now + RETRY);
                 }
             }
@@ -223,12 +221,12 @@ impl Attempts {
 
     /// A supervisor's process has ended.
     pub(super) fn process_ended(&mut self, poller: &Poller, epoch: Epoch, now: BootTime) -> Vec<News> {
-        // What it said last may still be in the socket.
+        // Its last message may still be in the socket.
         let mut news = self.socket_ready(poller, epoch, now);
         let Some(entry) = self.all.remove(&epoch) else { return news };
         if let Some(process) = &entry.process {
             let _ = poller.remove(process);
-            // Not ours to reap if an earlier daemon started it.
+            // If an earlier daemon started it, it is not ours to reap.
             let _ = process.reap();
         }
         if let Some(socket) = &entry.socket {
@@ -247,7 +245,7 @@ impl Attempts {
 }
 
 fn connect(paths: &Paths, name: AttemptName) -> Result<OwnedFd, SysError> {
-    // The socket in root's own folder: the one in the user's could be replaced.
+    // The socket in root's folder: a user could replace the one in theirs.
     let folder = Dir::open(paths.attempt_dir(name))?;
     let socket = seqpacket::connect(&folder, "ctl")?;
     let peer = credentials::peer(&socket)?;

@@ -1,5 +1,5 @@
-//! What samples of cards come to: who uses how much, who else holds memory, what is wrong; told to the controller when
-//! it matters.
+//! Weighs samples of cards: which attempt uses how much, which others hold memory, what is wrong. Tells the
+//! controller when that matters.
 
 use ax_core::controller::Event;
 use ax_core::gpu::ledger::{Around, Given, News};
@@ -10,7 +10,7 @@ use ax_core::node::{Card, Inventory};
 use super::{Engine, now};
 
 impl Engine {
-    /// Takes a look at the cards in.
+    /// Takes in a look at the cards.
     pub(super) fn weigh_cards(&mut self, sample: &Sample) {
         let at = now().boot;
         let given = self.given();
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// Whether an attempt was given a card of this node, or a part of it.
+    /// True if an attempt was given a card of this node, or a part of it.
     fn was_given(&self, attempt: AttemptName, uuid: &str) -> bool {
         let Inventory { name, cards, .. } = &self.local.inventory;
         let held = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
@@ -47,7 +47,7 @@ impl Engine {
         here.any(|card| held.cards.iter().any(|share| card.is_of(share, name)))
     }
 
-    /// The cards of this node that can be measured, with what the controller takes them to be.
+    /// The cards of this node that can be measured, with their state in the controller.
     fn given(&self) -> Vec<Given> {
         let name = &self.local.inventory.name;
         let Some(node) = self.controller.nodes().find(|node| node.inventory.name == *name) else {
@@ -63,7 +63,7 @@ impl Engine {
         node.inventory.cards.iter().map(of).collect()
     }
 
-    /// Who holds memory is named: who is not known yet, the next time.
+    /// Looks up the users of holders; a name that is not known yet is there the next time.
     fn learn_names(&mut self, sample: &Sample) {
         let at = now().boot;
         // Jobs may be on cards that they were not given.

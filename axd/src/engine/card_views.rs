@@ -1,4 +1,4 @@
-//! Cards as they are shown: what jobs hold of them, what is seen on them, and what somebody should know.
+//! Cards as they are shown: what jobs hold of them, what is seen on them, and remarks.
 
 use ax_core::api::{CardView, HeldView};
 use ax_core::gpu::frameworks::with_settings;
@@ -35,7 +35,7 @@ impl Engine {
         };
         let held: Vec<HeldView> =
             holders.iter().filter(|(job, ..)| self.may_see(job.id, person)).map(held).collect();
-        // What says of others' work who they are and what they do.
+        // Details of others' work show who they are and what they do.
         let config = self.controller.config();
         let all = !config.cluster.private_jobs || person.is_admin(config);
         let mut view = CardView {
@@ -89,8 +89,8 @@ impl Engine {
         self.controller.active_jobs().filter_map(of).collect()
     }
 
-    /// What can be known of a card's fragmentation from outside: what slices have reserved and do not use, and what is
-    /// in use and no process accounts for. A driver does not tell where free memory lies.
+    /// A card's fragmentation as far as it can be known from outside: what slices have reserved and do not use, and
+    /// what is in use and no process accounts for. No driver tells where free memory lies.
     fn tell_fragmentation(
         &self,
         view: &mut CardView,
@@ -99,7 +99,7 @@ impl Engine {
     ) {
         let mut unused = Megabytes::ZERO;
         for (_, attempt, share) in holders {
-            // Of whole cards, and where the driver does not say who uses what, nothing is known.
+            // For whole cards, and where the driver does not say who uses what, nothing is known.
             let (Some(slice), Some(used)) = (share.slice, used_by(seen, attempt, share)) else { return };
             unused = unused + (slice - used);
         }
@@ -126,7 +126,7 @@ fn used_by(seen: &CardSeen, attempt: &Attempt, share: &CardShare) -> Option<Mega
     memory_of(seen, attempt.name, share.slice.is_none())
 }
 
-/// What beside its health and its jobs keeps a card, or some of it, from being given out.
+/// What, other than its health and its jobs, keeps a card, or a part of it, from being given out.
 fn withheld(node: &Node, card: &Card, state: &CardState, all: bool) -> Option<String> {
     if let Some(why) = node.drained() {
         return Some(format!("{} is drained {why}", node.inventory.name));
@@ -136,7 +136,7 @@ fn withheld(node: &Node, card: &Card, state: &CardState, all: bool) -> Option<St
     some.then(|| if all { state.outside_in_words() } else { sum_of_others(state.outside()).concat() })
 }
 
-/// Strangers, for whom it is nobody's business who they are.
+/// The memory of strangers as a sum, for people who must not see who they are.
 fn sum_of_others(mem: Megabytes) -> Vec<String> {
     (mem > Megabytes::ZERO).then(|| format!("{} held by others", mem.of_card())).into_iter().collect()
 }

@@ -1,4 +1,5 @@
-//! Cards: what is found out about them goes to whom it matters. The loop never waits for a driver.
+//! Passes what is found out about cards on: to the controller, to jobs' stories, to the log. The loop never waits for
+//! a driver.
 
 use ax_core::config::Config;
 use ax_core::controller::Event;
@@ -13,7 +14,7 @@ use crate::cards::{Cards, News, Pace, Tokens};
 use crate::local;
 use crate::log::{Level, Line};
 
-/// What the configuration says of how the cards of this machine are looked at.
+/// How the cards of this machine are looked at, by the configuration.
 pub(super) fn pace(host: &HostName, config: &Config) -> Pace {
     let resources = &config.resources;
     let declared = resources.gpu_nodes.iter().any(|node| node.host == *host && node.gpus > 0);
@@ -28,7 +29,7 @@ pub(super) fn new(host: &HostName, config: &Config, parents: &[String]) -> Cards
 }
 
 impl Engine {
-    /// Lets the cards do something, and takes what they have found out.
+    /// Lets the cards do something, then takes what they have found out.
     pub(super) fn on_cards(&mut self, act: impl FnOnce(&mut Cards, &Poller, BootTime)) {
         let Some(cards) = &mut self.cards else { return };
         act(cards, &self.poller, now().boot);
@@ -40,7 +41,7 @@ impl Engine {
                 News::Sick { card, why } => {
                     let line = Line::new("cards").text("card", &named(&card)).text("suspect", &why);
                     self.log.line(Level::Warning, &line);
-                    // No sample may come for long.
+                    // It may take long until a sample comes.
                     self.weigh_cards(&Sample::default());
                 }
                 News::Deaf { card, why } => {
@@ -55,8 +56,9 @@ impl Engine {
         }
     }
 
-    /// Jobs have come to cards, or have left them. While others are on them, too, it is looked often: whoever waits for
-    /// them to go is not to wait for a look, and whoever comes is to be seen before a card is given out beside him.
+    /// Jobs have come to cards, or have left them. While foreign processes are on cards, these are looked at often, too:
+    /// a job that waits for them to go should not wait for a look, and a new one should be seen before a job is given
+    /// its card.
     pub(super) fn pace_cards(&mut self) {
         let with_cards = |job: &ax_core::job::Job| {
             job.attempt.as_ref().is_some_and(|attempt| !attempt.allocation.cards.is_empty())
@@ -72,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Which cards there are may have changed: then the node registers anew.
+    /// The cards may have changed: then the node registers anew.
     fn on_inventory(&mut self) {
         let known = self.cards.as_ref().map(Cards::known);
         let host = self.local.inventory.name.clone();
@@ -108,7 +110,7 @@ impl Engine {
         self.pace_cards();
     }
 
-    /// Cards that count as declared while the driver does not work are none of those that it was asked about.
+    /// Cards that count as declared while the driver does not work are not among those that it was asked about.
     fn add_unasked(&self, sample: &mut Sample) {
         let Some(cards) = &self.cards else { return };
         for card in &self.local.inventory.cards {
@@ -129,7 +131,7 @@ impl Engine {
     pub(super) fn why_not(&self, node: &Node, card: &Card) -> Option<String> {
         let own = node.inventory.name == self.local.inventory.name;
         let cards = self.cards.as_ref().filter(|_| own)?;
-        // A card that is only declared is no driver's.
+        // A card that is only declared does not belong to the driver.
         let declared = card.uuid == Card::declared_name(&node.inventory.name, card.index);
         let of_driver = || cards.driver_trouble().filter(|_| !declared);
         let why =
@@ -138,7 +140,7 @@ impl Engine {
     }
 }
 
-/// The driver is the one without a name.
+/// The empty name stands for the driver.
 fn named(card: &str) -> &str {
     if card.is_empty() { "all" } else { card }
 }

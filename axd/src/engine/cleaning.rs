@@ -1,5 +1,5 @@
-//! What attempts leave behind goes: on this node as soon as the end is durable, in the spool a while later. What can't
-//! be removed is tried again, ever more rarely, and at last by the next daemon.
+//! Removes what attempts leave behind: on this node as soon as the end is durable, in the spool a while later. What
+//! can't be removed is tried again with growing pauses, and at last by the next daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,25 +11,26 @@ use super::{Engine, now};
 use crate::log::{Level, Line};
 use crate::worker::{Chore, Leftover, Task, Trace};
 
-/// The folders of a finished attempt in the spool go after this.
+/// The folders of a finished attempt in the spool are removed after this.
 const SPOOL_STAYS: Span = Span::seconds(300);
 
 /// What can't be removed is tried again after this, then after twice as long, up to the longest pause.
 const RETRY: Span = Span::seconds(1);
 const LAST_RETRY: Span = Span::seconds(600);
 
-/// Something that can't be removed for two hours is left to the next start.
+/// What can't be removed for two hours is left to the next start.
 const MOST_TRIES: u32 = 20;
 
-/// Whoever waits for the driver of the cards is tried at least so often, for as long as it takes: until then what the
-/// driver keeps of a card for the group is nobody's.
+/// What waits for the driver of the cards is tried at least this often, without end: until then the driver counts
+/// memory of a card for a group that no job has any more.
 const DRIVER_RETRY: Span = Span::seconds(20);
 
 /// What is to be removed later.
 #[derive(Debug, Default)]
 pub(super) struct Chores {
     due: BTreeMap<(BootTime, AttemptName, Trace), Chore>,
-    /// To be cleaned up after once they are no longer being looked at: who finds nothing of an attempt would seal it.
+    /// Attempts to clean up once `settle` no longer looks at them: if it found nothing of an attempt, it would seal
+    /// it.
     after_settling: BTreeSet<AttemptName>,
 }
 
@@ -38,12 +39,12 @@ impl Chores {
         self.due.insert((at, chore.attempt, chore.trace), chore);
     }
 
-    /// When the next is due.
+    /// When the next removal is due.
     pub(super) fn next_due(&self) -> Option<BootTime> {
         self.due.first_key_value().map(|((at, ..), _)| *at)
     }
 
-    /// What is left of an attempt in the spool is not to be removed after all, if it was to be. Whether it was.
+    /// Calls off the removal of an attempt's folder in the spool. Returns whether it was still to come.
     pub(super) fn call_off(&mut self, attempt: AttemptName, at: BootTime) -> bool {
         self.due.remove(&(at, attempt, Trace::Spool)).is_some()
     }
@@ -53,7 +54,7 @@ impl Chores {
         self.due.pop_first().map(|(_, chore)| chore)
     }
 
-    /// Enters what could not be removed for another try. When that is; `None`: no longer in this life of the daemon.
+    /// Schedules another try. Returns the pause; `None` if this daemon does not try again.
     fn again(&mut self, chore: Chore, now: BootTime) -> Option<Span> {
         let tries = chore.tries.saturating_add(1);
         let last = if chore.waits_for_driver { DRIVER_RETRY } else { LAST_RETRY };
@@ -66,7 +67,7 @@ impl Chores {
 }
 
 impl Engine {
-    /// The attempt is settled and that is durable: its traces on this node may go.
+    /// The attempt is settled and that is durable: removes its traces on this node.
     pub(super) fn clean_up(&mut self, attempt: AttemptName) {
         self.attempts.forget(attempt);
         self.nameless.remove(&attempt);
@@ -78,21 +79,21 @@ impl Engine {
         self.settle_spares(attempt, at);
     }
 
-    /// Nobody looks at the attempt any more.
+    /// `settle` no longer looks at the attempt.
     pub(super) fn clean_up_settled(&mut self, attempt: AttemptName) {
         if self.chores.after_settling.remove(&attempt) {
             self.worker.start_task(Task::CleanUp(Chore::new(attempt, Trace::Node)));
         }
     }
 
-    /// What a finished attempt left in the spool is kept for a while. Until when.
+    /// Keeps what a finished attempt left in the spool for a while. Returns until when.
     pub(super) fn spool_goes_later(&mut self, attempt: AttemptName) -> BootTime {
         let at = now().boot + SPOOL_STAYS;
         self.chores.put(at, Chore::new(attempt, Trace::Spool));
         at
     }
 
-    /// Hands over what is due.
+    /// Hands what is due to the worker.
     pub(super) fn remove_what_is_due(&mut self, now: BootTime) {
         let mut leftovers = Vec::new();
         while let Some(chore) = self.chores.pop_due(now) {
@@ -113,7 +114,7 @@ impl Engine {
     /// Something could not be removed.
     pub(super) fn on_not_removed(&mut self, chore: Chore, error: &str) {
         let again = self.chores.again(chore, now().boot);
-        // Nor is every one of many tries said.
+        // Of many tries only some are logged.
         if chore.waits_for_driver && chore.tries > 0 && !chore.tries.is_power_of_two() {
             return;
         }

@@ -1,6 +1,5 @@
-//! From decisions to rows and back: steps are collected in a batch, the batch
-//! is handed to the writer, and its effects and answers wait until it is
-//! durable. A crash at any instant is the same as a delay.
+//! From decisions to rows and back: steps are collected in a batch, the batch is handed to the writer, and its
+//! effects and answers wait until it is durable. So a crash at any instant is the same as a delay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -23,13 +22,14 @@ use crate::store::events::Step;
 use crate::store::{Ack, Batch, Beside, Details, LogKind, LogRow, NewParts, OutputFiles, Reader, Row, Usage};
 use crate::worker::{Listing, Task};
 
-/// The reserve is given up on a full disk, and then most commits succeed after all.
+/// Time for an answer while commits fail: on a full disk the reserve is given up, and then most commits succeed after
+/// all.
 const UNSAVED_WAITS: Span = Span::seconds(2);
 
-/// How often the recorded events get a snapshot of the whole.
+/// How often a snapshot of the controller is added to the recorded events.
 pub(super) const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
 
-/// How often it is written down what jobs were told of their starts, if it changes.
+/// How often forecasts that were told to jobs are written, if they change.
 const FORECASTS_EVERY: Span = Span::seconds(10);
 
 /// What waits for a batch to become durable.
@@ -39,9 +39,9 @@ pub(super) struct Consequences {
     pub(super) answers: Vec<(ConnId, Response)>,
     /// Drops whose jobs are in it.
     pub(super) drops: Vec<TakenId>,
-    /// Lists out of the accounts that it belongs into.
+    /// Lists from the accounts that wait for it.
     pub(super) lists: Vec<Listing>,
-    /// Jobs of whose story a line is in it.
+    /// Jobs to whose story it adds a line.
     noted: Vec<JobNumber>,
 }
 
@@ -50,16 +50,16 @@ pub(super) struct Consequences {
 pub(super) struct OpenBatch {
     batch: Batch,
     then: Consequences,
-    /// Nobody waits for it: it may go together with what comes until then.
+    /// Set if no answer waits for it: until then it may be joined by other rows.
     may_wait_until: Option<BootTime>,
 }
 
-/// How long facts that nobody waits for wait for company: a short job's start and end, and the next submission,
-/// then cost one commit. Until then a crash only makes them be found out again.
+/// How long rows wait for others if no answer depends on them: a short job's start and end, and the next submission,
+/// then cost one commit. After a crash within that time they are only found out again.
 const COMPANY: Span = Span(20);
 
 impl Consequences {
-    /// Whether somebody, or a free slot, waits for this to be durable.
+    /// True if an answer, or a resource that becomes free, depends on this being durable.
     fn is_urgent(&self) -> bool {
         let fact = |decision: &Decision| match decision {
             Decision::Moved { cause, .. } => cause.is_some(),
@@ -72,12 +72,12 @@ impl Consequences {
 }
 
 impl OpenBatch {
-    /// When it has to go at the latest, if it is not to go at once.
+    /// When it must go at the latest, if not at once.
     pub(super) fn deadline(&self) -> Option<BootTime> {
         self.may_wait_until
     }
 
-    /// Enters the boot whose clock all that follows goes by.
+    /// Adds the boot whose clock all later rows refer to.
     pub(super) fn boot(&mut self, id: String) {
         self.batch.rows.push(Row::Boot(id.into()));
     }
@@ -87,14 +87,14 @@ impl OpenBatch {
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     next: u64,
-    /// When it was last written down what jobs were told of their starts.
+    /// When forecasts were last written.
     forecasts_written: BootTime,
-    /// Since when they fail.
+    /// Since when commits fail.
     failing_since: Option<BootTime>,
     under_way: VecDeque<(u64, Consequences)>,
 }
 
-/// What the rows of a step need that the controller does not hold.
+/// What the rows of a step need and the controller does not hold.
 struct Surroundings<'a> {
     parts: &'a mut BTreeMap<JobNumber, NewParts>,
     arriving: Option<NewParts>,
@@ -118,7 +118,7 @@ impl Beside for Surroundings<'_> {
     }
 }
 
-/// Where the attempts that were just decided will write. One whose job can't be read now is left out.
+/// The output files of the attempts that were just decided. An attempt whose job can't be read now is left out.
 fn files_of(
     decisions: &[Decision],
     controller: &Controller,
@@ -133,7 +133,7 @@ fn files_of(
     let file = |decision: &Decision| {
         let Decision::Launch { attempt, number, allocation, .. } = decision else { return None };
         let job = controller.job(attempt.job.number)?;
-        // What arrives is of the job that it becomes: another one may start in the same step.
+        // The submission's parts belong to the job that it became: another job may start in the same step.
         let own = arriving.filter(|_| accepted == Some(attempt.job));
         let stored = || reader.details(attempt.job.number).ok().flatten();
         let details = match parts.get(&attempt.job.number).or(own) {
@@ -156,7 +156,7 @@ impl Engine {
         self.step_with(event, None)
     }
 
-    /// As `step`, with what came along with a submission.
+    /// Like `step`, with what came along with a submission.
     pub(super) fn step_with(&mut self, event: Event, arriving: Option<NewParts>) -> Vec<Decision> {
         let now = now();
         self.answer_questions();
@@ -168,7 +168,7 @@ impl Engine {
         if decisions.is_empty() {
             return decisions;
         }
-        // A new job's own launch may follow in the same step: its parts are not in the map yet.
+        // A new job may be launched in the same step: its parts are not in the map yet.
         let files = files_of(&decisions, &self.controller, &self.parts, arriving.as_ref(), &self.reader);
         self.nameless.extend(decisions.iter().filter_map(|decision| match decision {
             Decision::Launch { attempt, .. } => Some(*attempt).filter(|attempt| !files.contains_key(attempt)),
@@ -180,7 +180,7 @@ impl Engine {
         decisions
     }
 
-    /// Writes down where an attempt writes, if that could not be read when it was decided.
+    /// Writes an attempt's output files down, if they could not be read when it was decided.
     pub(super) fn name_files(&mut self, attempt: AttemptName, number: u32, node: &str, details: &Details) {
         if !self.nameless.remove(&attempt) {
             return;
@@ -202,7 +202,7 @@ impl Engine {
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
         if self.writer.records() && !written::is_nothing(&event, decisions) {
             self.writer.record(now, Step { event, decisions: decisions.to_vec() });
-            // Old events can go only as far as there is a later snapshot to begin from.
+            // Old events can be removed only if there is a later snapshot to begin from.
             if now.boot >= self.next_snapshot {
                 self.next_snapshot = now.boot + SNAPSHOT_EVERY;
                 self.writer.record_snapshot(now, self.controller.snapshot());
@@ -210,7 +210,7 @@ impl Engine {
         }
     }
 
-    /// Sends an answer as soon as all that was decided before it is durable.
+    /// Sends an answer as soon as everything that was decided before is durable.
     pub(super) fn answer_when_durable(&mut self, conn: ConnId, response: Response) {
         match self.not_durable() {
             Some(then) => then.answers.push((conn, response)),
@@ -218,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// Whether something was decided or noted about a job that is not durable yet.
+    /// True if something about a job was decided or noted and is not durable yet.
     pub(super) fn is_unsettled(&self, number: JobNumber) -> bool {
         let open = std::iter::once(&self.batch.then);
         let mut all = open.chain(self.commits.under_way.iter().map(|(_, then)| then));
@@ -226,7 +226,7 @@ impl Engine {
         all.any(|then| then.noted.contains(&number) || then.decisions.iter().any(touches))
     }
 
-    /// Whether somebody waits for a commit.
+    /// True if an answer waits for a commit.
     pub(super) fn commits_wait(&self) -> bool {
         !self.commits.under_way.is_empty() || !self.batch.batch.rows.is_empty()
     }
@@ -239,8 +239,8 @@ impl Engine {
         }
     }
 
-    /// Has a list made once the accounts have all that was decided before it: a job that has just ended is no longer
-    /// among the living, and would be in neither. While commits fail, of what there is.
+    /// Makes a list once the accounts have everything that was decided before: a job that has just ended would be
+    /// neither in memory nor in the accounts. While commits fail, the list is made of what there is.
     pub(super) fn list_when_durable(&mut self, listing: Listing) {
         let failing = self.read_only.is_some();
         match self.not_durable().filter(|_| !failing) {
@@ -249,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// Commits fail: nobody waits for them with a list.
+    /// Commits fail: lists do not wait for them.
     fn list_what_there_is(&mut self) {
         let under_way = self.commits.under_way.iter_mut().map(|(_, then)| then);
         let all = under_way.chain([&mut self.batch.then]);
@@ -259,7 +259,7 @@ impl Engine {
         }
     }
 
-    /// Where something waits for all that was decided before it; `None`: all of it is durable.
+    /// What waits for everything that was decided before; `None` if all of it is durable.
     fn not_durable(&mut self) -> Option<&mut Consequences> {
         if !self.batch.batch.rows.is_empty() {
             return Some(&mut self.batch.then);
@@ -267,7 +267,7 @@ impl Engine {
         self.commits.under_way.back_mut().map(|(_, then)| then)
     }
 
-    /// Hands the open batch to the writer. What leaves no row is done at once.
+    /// Hands the open batch to the writer, unless it may wait. If it has no rows, its effects follow at once.
     pub(super) fn flush(&mut self) {
         if !self.batch.batch.rows.is_empty() && !self.batch.then.is_urgent() && !self.parked.anybody() {
             let now = now().boot;
@@ -278,10 +278,10 @@ impl Engine {
         self.flush_now();
     }
 
-    /// As `flush`, whoever may come.
+    /// Like `flush`, but never waits.
     pub(super) fn flush_now(&mut self) {
         let mut open = std::mem::take(&mut self.batch);
-        // Nobody waits for it, and it may be large: not with each batch, and not for its own sake.
+        // Forecasts may be large and no answer waits for them: they are not added to each batch, and never make one.
         let at = now().boot;
         let due = !open.batch.rows.is_empty() && at - self.commits.forecasts_written >= FORECASTS_EVERY;
         if due || self.stopping {
@@ -298,7 +298,7 @@ impl Engine {
         self.commits.under_way.push_back((id, open.then));
     }
 
-    /// What the writer says of the batches on their way.
+    /// Takes in what the writer reports of batches.
     pub(super) fn on_acks(&mut self) {
         for ack in self.writer.poll() {
             match ack {
@@ -314,7 +314,7 @@ impl Engine {
                 Ack::Pruned(0) => {}
                 Ack::Pruned(jobs) => {
                     self.log.line(Level::Info, &Line::new("pruned").text("jobs", &jobs));
-                    // The database's log has grown: it is folded in when it is quiet.
+                    // The database's log has grown: it is folded in when the daemon is quiet.
                     (self.last_commit, self.quiet_done) = (now().boot, false);
                 }
                 Ack::NotPruned(error) => {
@@ -334,14 +334,14 @@ impl Engine {
         self.answer_reads();
     }
 
-    /// Until when those who asked before commits failed wait for theirs.
+    /// Until when answers wait that were asked before commits failed.
     pub(super) fn answers_due(&self) -> Option<BootTime> {
         let waits = self.commits.under_way.iter().any(|(_, then)| !then.answers.is_empty());
         self.commits.failing_since.filter(|_| waits).map(|since| since + UNSAVED_WAITS)
     }
 
-    /// Nobody waits for a disk for long. What they asked for is decided and becomes true when it can be written down,
-    /// which nobody can promise: to be asked again under the same key.
+    /// Answers the clients that have waited long enough for the disk. What they asked for is decided and takes effect
+    /// if it can be written; that can't be promised, so they are told to ask again with the same key.
     pub(super) fn answer_unsaved(&mut self, now: BootTime) {
         let Some(why) = self.read_only.clone().filter(|_| self.answers_due().is_some_and(|at| at <= now))
         else {
@@ -394,7 +394,7 @@ impl Engine {
             self.log_decision(&decision);
             self.act(decision);
         }
-        // Scripts and environments of jobs that wait are in the store: they may be many and large.
+        // Scripts and environments of waiting jobs stay in the store: they may be many and large.
         for number in new {
             self.parts.remove(&number);
         }
@@ -428,69 +428,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use ax_core::config::Config;
-    use ax_core::controller::Submission;
-    use ax_core::id::{Epoch, JobId, Uid};
-    use ax_core::job::Owner;
-    use ax_core::job::request::Request;
-    use ax_core::node::Allocation;
-    use ax_core::paths::Paths;
-    use ax_core::size::Megabytes;
-    use ax_core::time::WallTime;
-
-    use super::*;
-    use crate::store::Store;
-    use crate::store::testing::TempDir;
-
-    fn submit(controller: &mut Controller, key: u128) -> JobId {
-        let request = Request::plain(1, Megabytes(1));
-        let submission = Submission {
-            key: SubmissionKey(key),
-            owner: Owner { uid: Uid(1000), name: Arc::from("li") },
-            name: "a".into(),
-            thing: None,
-            queue: "default".parse().unwrap(),
-            groups: Vec::new(),
-            year: 2026,
-            request,
-            hold: false,
-        };
-        let now = Now { boot: BootTime(1), wall: WallTime(1) };
-        let decisions = controller.step(now, Event::Submitted(Box::new(submission)));
-        let Decision::Accepted { job, .. } = decisions[0] else { panic!("{decisions:?}") };
-        job
-    }
-
-    #[test]
-    fn what_arrives_says_nothing_of_a_job_that_starts_at_the_same_time() {
-        let dir = TempDir::new();
-        let paths = Paths::under(dir.path());
-        let _store = Store::open(&paths).unwrap();
-        let reader = Reader::open(&paths).unwrap();
-        let mut controller = Controller::new(Config::default());
-        let (waited, arrived) = (submit(&mut controller, 1), submit(&mut controller, 2));
-        let launch = |job, epoch| Decision::Launch {
-            attempt: AttemptName { job, epoch: Epoch(epoch) },
-            number: 1,
-            others: Vec::new(),
-            allocation: Allocation {
-                node: "here".parse().unwrap(),
-                cpus: vec![0],
-                ram: Megabytes(1),
-                cards: Vec::new(),
-            },
-            why: String::new(),
-            passed: 0,
-        };
-        let accepted = Decision::Accepted { key: SubmissionKey(2), job: arrived };
-        let decisions = [accepted, launch(waited, 1), launch(arrived, 2)];
-        let mut arriving = NewParts::default();
-        arriving.details.cwd = "/home/li".to_owned();
-        let files = files_of(&decisions, &controller, &BTreeMap::new(), Some(&arriving), &reader);
-        let files: Vec<_> = files.into_iter().map(|(attempt, files)| (attempt.job, files.stdout)).collect();
-        assert_eq!(files, [(arrived, Some("/home/li/ax-2.out".to_owned()))]);
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! Carrying out durable decisions: ending and signalling attempts, cleaning up
-//! after them; and hearing what became of them.
+//! Carries out durable decisions: ends and signals attempts, cleans up after them. Also takes in what supervisors
+//! report of them.
 
 use ax_core::controller::{Decision, Event};
 use ax_core::id::{AttemptName, JobId};
@@ -56,7 +56,7 @@ impl Engine {
     }
 
     fn terminate(&mut self, attempt: AttemptName, request: Request) {
-        // Not launched yet: then it never will be.
+        // It is not launched yet, and now never will be.
         if let Request::Terminate { message, .. } = &request
             && self.take_back(attempt)
         {
@@ -66,11 +66,11 @@ impl Engine {
         self.attempts.ask(&self.poller, attempt, request);
     }
 
-    /// What a supervisor says.
+    /// Takes in a supervisor's report.
     pub(super) fn on_report(&mut self, attempt: AttemptName, report: Report) {
         match report {
             Report::Started(started) if started.attempt == attempt => {
-                // One that was adopted says it once more.
+                // An adopted supervisor repeats it.
                 if self.state_of(attempt).is_none_or(|state| state == JobState::Starting) {
                     self.happened(Event::AttemptStarted { attempt, at: started.started_at });
                 }
@@ -92,12 +92,12 @@ impl Engine {
         }
     }
 
-    /// The end of an attempt, by its supervisor's word or its record.
+    /// The end of an attempt, as its supervisor or its record says.
     fn on_result(&mut self, result: AttemptResult) {
         let attempt = result.attempt;
         if result.never_started {
             let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
-            // The groups may have been taken away from under us.
+            // The groups may have been removed by others.
             self.launcher.renew_groups();
             if result.limit_refused {
                 self.limit_refused(attempt, &why);
@@ -114,10 +114,10 @@ impl Engine {
         }
     }
 
-    /// An attempt is over and has left its cards.
+    /// The attempt is over, and has left its cards.
     pub(super) fn attempt_over(&mut self, result: AttemptResult) {
         let attempt = result.attempt;
-        // News that comes twice finds no end to be entered with: nobody would take the figures out again.
+        // Ignore a repeated result: no end follows that would consume the usage entry, and it would leak.
         if self.is_living(attempt) {
             let max_gpu_mem = self.ledger.peak(attempt);
             let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem };
@@ -134,7 +134,7 @@ impl Engine {
         self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }
 
-    /// Has it found out what became of an attempt, unless that is known or being found out already.
+    /// Has it found out what became of an attempt, unless that is known or under way.
     pub(super) fn settle(&mut self, attempt: AttemptName) {
         if self.is_living(attempt) && self.settling.insert(attempt) {
             self.worker.start_task(Task::Settle(attempt));
@@ -151,7 +151,7 @@ impl Engine {
         own.is_some_and(|own| own.name == attempt && own.end.is_none())
     }
 
-    /// What was found out about an attempt whose supervisor did not tell.
+    /// What was found out about an attempt whose supervisor did not report.
     pub(super) fn on_settled(&mut self, attempt: AttemptName, answer: Result<Settled, String>) {
         self.settling.remove(&attempt);
         self.clean_up_settled(attempt);
@@ -167,7 +167,7 @@ impl Engine {
                 self.recall_limits(&started);
                 match self.attempts.adopt(&self.poller, &self.paths, &started, now) {
                     Ok(true) => {}
-                    // Ended meanwhile.
+                    // It has ended meanwhile.
                     Ok(false) => self.attempts.look_again(attempt, now),
                     Err(error) => {
                         let line = Line::new("adopt").text("attempt", &attempt).text("error", &error);
@@ -187,8 +187,8 @@ impl Engine {
         }
     }
 
-    /// Nothing of it is on this node. If it is known to have run all the same, its traces were removed, or the
-    /// database is an older one that was put back: how it ended nobody can say.
+    /// Nothing of the attempt is on this node. If it is known to have run, either its traces were removed or an older
+    /// database was put back: how it ended can't be said.
     fn never_started(&mut self, attempt: AttemptName, why: String) {
         if self.state_of(attempt).is_none_or(|state| state == JobState::Starting) {
             return self.happened(Event::NeverStarted { attempt, why });

@@ -1,6 +1,7 @@
-//! No user keeps the loop from the others, nor the threads beside it: what a user's requests cost is charged to them, and
-//! whoever has had their share waits until it has grown again. Cheap requests cost nothing. Questions, which are answered
-//! beside the loop, wait for earlier ones of their user; what wants something done waits for no question.
+//! Keeps one user's requests from delaying others', in the loop and in the threads beside it. The time that requests
+//! take is charged to their user; a user who has used up the allowance waits until it has grown again. Cheap requests
+//! cost nothing. Questions that are answered beside the loop wait for earlier ones of their user; other requests wait
+//! for no question.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,16 +11,16 @@ use ax_core::time::{BootTime, Span};
 use crate::api::http::{Method, Request};
 use crate::api::server::{ConnId, Incoming};
 
-/// Of the loop's time a user gets one part in so many, once the allowance is used up.
+/// A user who has used up the allowance gets one part in so many of the loop's time.
 const SHARE: u64 = 4;
 
-/// What a user may cost at a time, counted with the factor above: a few long lists in a row.
+/// How much a user may use at a time, counted with the factor above: a few long lists in a row.
 const ALLOWANCE: Span = Span::seconds(2);
 
-/// So many questions of a user are answered beside the loop at a time: others who ask wait no longer than for these.
+/// So many questions of a user are answered beside the loop at a time: other users wait for these at most.
 const MOST_UNDER_WAY: u32 = 4;
 
-/// The accounts of all users who cost something lately.
+/// The accounts of all users whose requests took time lately.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
     accounts: HashMap<Uid, Account>,
@@ -27,13 +28,13 @@ pub(super) struct Fairness {
 
 #[derive(Debug, Default)]
 struct Account {
-    /// When all that was charged is paid.
+    /// When everything that was charged is paid.
     paid_at: BootTime,
-    /// Requests that wait for that, in their order.
+    /// Requests that wait until then, in their order.
     waiting: VecDeque<Incoming>,
     /// Questions that are being answered beside the loop.
     under_way: u32,
-    /// Questions that wait for an answer to one of those.
+    /// Further questions, which wait.
     questions: VecDeque<Incoming>,
 }
 
@@ -43,7 +44,7 @@ impl Account {
         BootTime(self.paid_at.0.saturating_sub(ALLOWANCE.0))
     }
 
-    /// The next request, as far as one may be served now.
+    /// The next request, if one may be served now.
     fn next(&mut self, now: BootTime) -> Option<Incoming> {
         if self.free_at() > now {
             return None;
@@ -67,7 +68,7 @@ impl Account {
     }
 }
 
-/// Whether a request is answered beside the loop.
+/// True if a request is answered beside the loop.
 fn is_question(request: &Request) -> bool {
     let path = request.path.trim_matches('/').strip_prefix("api/v1/").unwrap_or_default();
     let about = path.split('/').next().unwrap_or_default();
@@ -75,7 +76,7 @@ fn is_question(request: &Request) -> bool {
 }
 
 impl Fairness {
-    /// The request, if it may be served now; else it waits. Root never waits.
+    /// Returns the request if it may be served now; else it waits. Root never waits.
     pub(super) fn admit(&mut self, uid: Uid, request: Incoming, now: BootTime) -> Option<Incoming> {
         let Some(account) = self.accounts.get_mut(&uid).filter(|_| uid != Uid::ROOT) else {
             return Some(request);
@@ -90,7 +91,7 @@ impl Fairness {
         None
     }
 
-    /// Charges a user for what a request of theirs took.
+    /// Charges a user for the time that a request took.
     pub(super) fn charge(&mut self, uid: Uid, took: Span, now: BootTime) {
         if took > Span(0) {
             let account = self.accounts.entry(uid).or_default();
@@ -98,12 +99,12 @@ impl Fairness {
         }
     }
 
-    /// A request of this user is being answered beside the loop.
+    /// A request of this user is now being answered beside the loop.
     pub(super) fn began(&mut self, uid: Uid) {
         self.accounts.entry(uid).or_default().under_way += 1;
     }
 
-    /// It is answered, and took so long.
+    /// It was answered, and took so long.
     pub(super) fn ended(&mut self, uid: Uid, took: Span, now: BootTime) {
         if let Some(account) = self.accounts.get_mut(&uid) {
             account.under_way = account.under_way.saturating_sub(1);
@@ -118,7 +119,7 @@ impl Fairness {
         due
     }
 
-    /// When the next of them is due, if that is not when an answer beside the loop is there.
+    /// When the next of them is due, unless it waits for an answer beside the loop.
     pub(super) fn next_due(&self) -> Option<BootTime> {
         let may_ask = |account: &Account| account.under_way < MOST_UNDER_WAY && !account.questions.is_empty();
         let waits = |account: &&Account| !account.waiting.is_empty() || may_ask(account);

@@ -1,6 +1,5 @@
-//! Keeps the guard's watchdog there: a process of its own that outlives the
-//! daemon and ends what no living supervisor looks after. Under systemd a unit
-//! keeps it, and stands by where this one was faster; elsewhere the daemon starts
+//! Keeps the watchdog running: a process that outlives the daemon and kills what a supervisor should have ended and
+//! has not. Under systemd a unit runs it, and stands by if the daemon's was there first; elsewhere the daemon starts
 //! it, detached, whenever it is missing.
 
 use std::ffi::CString;
@@ -15,13 +14,13 @@ use ax_sys::socket::{Interest, Poller};
 use super::tokens;
 use crate::log::{Level, Line, Log};
 
-/// One that ends young is started again after this, an older one at once.
+/// A watchdog that ended soon after its start is started again after this pause, an older one at once.
 const PAUSE: Span = Span::seconds(1);
 
-/// Under systemd the unit's own comes first: it runs with more rights to memory and CPU than one of ours.
+/// Under systemd the unit has so long to start its own, which has more rights to memory and CPU.
 const UNIT_FIRST: Span = Span::seconds(5);
 
-/// What `axrun --watchdog` exits with where another one holds its place.
+/// Exit code of `axrun --watchdog` if another one holds its place.
 const TAKEN: Exit = Exit::Code(10);
 
 /// The watchdog, as the daemon knows it.
@@ -29,7 +28,7 @@ const TAKEN: Exit = Exit::Code(10);
 pub(super) struct Guard {
     axrun: PathBuf,
     run: PathBuf,
-    /// How long somebody else has for starting it.
+    /// How long others have to start it.
     patience: Span,
     process: Option<PidFd>,
     since: BootTime,
@@ -37,7 +36,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// A guard that is to be started at the first look; `under_systemd`: where a unit has not done so by then.
+    /// A watchdog that is started at the first look, or, `under_systemd`, if a unit has not started one by then.
     pub(super) fn new(axrun: &Path, run: &Path, under_systemd: bool, now: BootTime) -> Guard {
         let patience = if under_systemd { UNIT_FIRST } else { Span::ZERO };
         let next = Some(now + patience);
@@ -78,7 +77,7 @@ impl Guard {
         Ok(())
     }
 
-    /// It has ended: another one is there and is watched instead, or it was killed and is needed.
+    /// It has ended: if another one is there, that is watched instead; if it was killed, a new one is needed.
     pub(super) fn ended(&mut self, poller: &Poller, now: BootTime) {
         let Some(process) = self.process.take() else { return };
         let _ = poller.remove(&process);
@@ -91,7 +90,7 @@ impl Guard {
         self.next = Some(now + pause.max(self.patience));
     }
 
-    /// Watches the one that an earlier daemon started; it wrote who it is into its lock.
+    /// Watches the one that an earlier daemon started; it wrote its identity into its lock.
     fn adopt(&mut self, poller: &Poller) -> Option<()> {
         let written = Dir::open(&self.run).and_then(|run| run.read("watchdog.lock", 64)).ok()?;
         let identity = String::from_utf8(written).ok()?.trim().parse().ok()?;

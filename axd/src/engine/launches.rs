@@ -1,5 +1,5 @@
-//! From the decision that an attempt starts to its supervisor: who is its user, then the launching thread, then its
-//! outcome.
+//! From the decision that an attempt starts to its supervisor: the user is looked up, the launching thread starts it,
+//! and reports.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ pub(super) struct Launch {
 pub(super) type Queued = VecDeque<Launch>;
 
 impl Engine {
-    /// Starts an attempt, after those that were decided before it.
+    /// Starts an attempt, after those that were decided before.
     pub(super) fn launch(&mut self, launch: Launch) {
         if self.launcher.has_room() && self.launches.is_empty() {
             self.launch_now(launch);
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Starts an attempt, as soon as it is known who its user is.
+    /// Starts an attempt as soon as its user is known.
     fn launch_now(&mut self, launch: Launch) {
         let Some(job) = self.controller.job(launch.attempt.job.number) else { return };
         let uid = job.owner.uid;
@@ -59,8 +59,8 @@ impl Engine {
         }
     }
 
-    /// Hands an attempt to the launching thread. Its supervisor can be spoken to from now on: what is said is read when
-    /// it is there.
+    /// Hands an attempt to the launching thread. Requests to its supervisor are possible from now on: it reads them
+    /// when it runs.
     fn order(&mut self, launch: Launch, person: Person) {
         let Launch { attempt, number, allocation } = launch;
         let Some(job) = self.controller.job(attempt.job.number).cloned() else { return };
@@ -97,13 +97,13 @@ impl Engine {
         });
     }
 
-    /// How long its living attempt may run.
+    /// How long its running attempt may take.
     fn limit_of(&self, job: &Job) -> Option<Span> {
         let start = job.attempt.as_ref().map_or_else(|| now().wall, |attempt| attempt.assigned_at);
         self.controller.limit_from(job, start)
     }
 
-    /// Hears what came of launches, and goes on with those that wait for room.
+    /// Takes in what became of launches, and goes on with those that wait for room.
     pub(super) fn on_launched(&mut self) {
         while let Some(news) = self.launcher.next() {
             match news {
@@ -133,13 +133,13 @@ impl Engine {
 
     fn watch(&mut self, attempt: AttemptName, process: PidFd) {
         if let Err(error) = self.attempts.launched(&self.poller, attempt, process) {
-            // It runs all the same; the records say how it goes on.
+            // It runs all the same; its records will say how it goes on.
             self.log.line(Level::Error, &Line::new("watch").text("attempt", &attempt).text("error", &error));
             self.settle(attempt);
         }
     }
 
-    /// What the job was told of its cards becomes part of its story.
+    /// Adds to the job's story what the job was told of its cards.
     fn tell_of_cards(&mut self, attempt: AttemptName, told: Option<String>) {
         let Some(text) = told else { return };
         let line = Line::new("cards").text("attempt", &attempt).text("what", &text);
@@ -147,7 +147,7 @@ impl Engine {
         self.note(attempt.job.number, text);
     }
 
-    /// Said of the node, and logged once, until a job with cards is fenced.
+    /// Shown with the node, and logged once, until a job with cards is fenced.
     fn cards_unfenced(&mut self, why: Option<String>, has_cards: bool) {
         match why {
             Some(why) => {
@@ -162,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// Forgets a launch that the launching thread does not have yet, if it is one.
+    /// Takes a launch back that the launching thread does not have yet. Returns whether there was one.
     pub(super) fn take_back(&mut self, attempt: AttemptName) -> bool {
         let before = self.launches.len() + self.parked.launches.len();
         self.launches.retain(|launch| launch.attempt != attempt);
@@ -170,7 +170,7 @@ impl Engine {
         self.launches.len() + self.parked.launches.len() < before
     }
 
-    /// This node could not: a full disk, no process to be had. That is no fault of the job's, which waits again.
+    /// This node could not start it: a full disk, no free process. That is not the job's fault, and it waits again.
     pub(super) fn not_started(&mut self, attempt: AttemptName, why: String) {
         let line = Line::new("not_started").text("attempt", &attempt).text("error", &why);
         self.log.line(Level::Error, &line);

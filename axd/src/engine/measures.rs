@@ -1,4 +1,4 @@
-//! How the scheduler fares: how long its passes take, what they come to. For people: nothing is decided from it.
+//! Figures about the scheduler for people: how long passes take, and what they do. Nothing is decided from them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::forecasts::Forecasts;
 use crate::people::Person;
 use crate::views::About;
 
-/// So many of the last passes are known by their length.
+/// The length of so many last passes is kept.
 const PASSES: usize = 1024;
 
 /// Counts since the start of the daemon.
@@ -22,13 +22,13 @@ const PASSES: usize = 1024;
 pub(super) struct Measures {
     since: WallTime,
     passes: u64,
-    /// Lengths of the last passes in microseconds, going round.
+    /// Lengths of the last passes in microseconds, as a ring.
     lengths: Vec<u32>,
     starts: u64,
     backfilled: u64,
     evictions: u64,
     ends: u64,
-    /// When jobs were told that they would start.
+    /// The expected starts that jobs were told.
     pub(super) forecasts: Forecasts,
 }
 
@@ -38,7 +38,7 @@ impl Measures {
         Measures { since, passes, lengths, starts: 0, backfilled: 0, evictions: 0, ends: 0, forecasts }
     }
 
-    /// An event was answered.
+    /// An event was answered by a pass.
     pub(super) fn pass(&mut self, now: WallTime, took: Duration, decisions: &[Decision]) {
         let length = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
         match self.lengths.get_mut(self.passes as usize % PASSES) {
@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// What the measures say; queues and kept places come later.
+    /// The figures so far; queues and kept places are added later.
     fn begin_diag(&self, person: &Person) -> Result<DiagView, ApiError> {
         let (config, measures) = (self.controller.config(), &self.measures);
         if !person.is_admin(config) {

@@ -1,7 +1,6 @@
-//! The daemon's one loop: it owns the controller, takes what happens from
-//! sockets, supervisors, threads and timers, feeds it to `Controller::step`, and
-//! carries out what was decided once that is durable. No locks: nobody else
-//! holds any of this.
+//! The daemon's one loop: it owns the controller, takes what happens from sockets, supervisors, threads and timers,
+//! feeds it to `Controller::step`, and carries out what was decided once that is durable. No locks: nothing else has
+//! access to any of this.
 
 mod actions;
 mod attempts;
@@ -86,38 +85,38 @@ use written::Written;
 
 pub(crate) use start::{Setup, StartError};
 
-/// Quiet this long, the database's log is folded in.
+/// After so long without activity, the database's log is folded in.
 const QUIET_AFTER: Span = Span::seconds(60);
 
-/// How often what has had its time is removed from the accounts.
+/// How often old jobs are removed from the accounts.
 const PRUNE_EVERY: Span = Span::seconds(3600);
 
-/// So often the rules of the clock are read anew.
+/// How often the rules of the time zone are read anew.
 const ZONE_EVERY: Span = Span::seconds(24 * 3600);
 
-/// So far ahead they have to be the same to count as the same.
+/// Rules count as unchanged if they agree for so long ahead.
 const ZONE_AHEAD: Span = Span::seconds(10 * 365 * 24 * 3600);
 
-/// A daemon that stops waits so long for launches that have begun. What is not done by then the next one finds out.
+/// How long a daemon that stops waits for launches that have begun. The next daemon finds out about the rest.
 const LAST_LAUNCHES: Duration = Duration::from_secs(3);
 
 /// The daemon.
 pub(crate) struct Engine {
     paths: Paths,
     config_file: Option<PathBuf>,
-    /// What is known of the cards; absent where none are given out.
+    /// The cards of this machine; `None` if none are given out.
     cards: Option<Cards>,
-    /// What they were last seen to do.
+    /// The last sample of the cards.
     sample: Sample,
-    /// What all samples come to.
+    /// The window of samples.
     ledger: Ledger,
     log: Log,
     calendar: Calendar,
     controller: Controller,
     local: Local,
-    /// Who holds jobs to their slices of this node's cards.
+    /// How jobs are held to their slices on each card.
     rungs: Rungs,
-    /// What jobs are seen to do on them.
+    /// What jobs were seen to do on cards.
     card_watch: CardWatch,
     self_checks: SelfChecks,
     /// Where attempts have their groups, as records name that.
@@ -127,7 +126,7 @@ pub(crate) struct Engine {
     reader: Reader,
     commits: Commits,
     batch: OpenBatch,
-    /// Why nothing is accepted or started, as long as commits fail.
+    /// Why nothing is accepted or started: set while commits fail.
     read_only: Option<String>,
     /// What happened meanwhile and can't be refused.
     deferred: VecDeque<Event>,
@@ -138,46 +137,46 @@ pub(crate) struct Engine {
     worker: Worker,
     watched: Watched,
     launcher: Launcher,
-    /// Launches that the launcher has no room for.
+    /// Launches for which the launcher has no room.
     launches: Queued,
-    /// Why jobs are not kept from other cards, as far as they should be.
+    /// Why jobs are not fenced off from other cards, if they should be.
     unfenced: Option<String>,
     spool: Spool,
-    /// What is known of submissions that are no jobs.
+    /// Submissions in the spool that are no jobs.
     tickets: Tickets,
     people: People,
     parked: Parked,
     fairness: Fairness,
-    /// What was asked since something happened last.
+    /// Questions that were asked since something last happened.
     questions: Vec<Question>,
     actions: Actions,
     attempts: Attempts,
-    /// Attempts that the worker is finding out about.
+    /// Attempts about which the worker is finding out.
     settling: BTreeSet<AttemptName>,
     guard: Guard,
-    /// What came with submissions that are not durable yet.
+    /// Parts of submissions that are not durable yet.
     parts: BTreeMap<JobNumber, NewParts>,
     name_check: NameCheck,
-    /// Attempts of which it is not written down yet where they write.
+    /// Attempts whose output files are not written down yet.
     nameless: BTreeSet<AttemptName>,
     /// Jobs that could not be read: id and reason.
     set_aside: Vec<(String, String)>,
-    /// What jobs that are not over have in the store.
+    /// What unfinished jobs have in the store.
     stored: Stored,
     written: Written,
     usage: BTreeMap<AttemptName, Usage>,
     measures: Measures,
     chores: Chores,
-    /// Folders of ended attempts that others may have.
+    /// Folders of ended attempts that others may use.
     spares: Spares,
     next_rescan: BootTime,
     next_snapshot: BootTime,
     next_prune: BootTime,
-    /// When the rules of the clock are read anew.
+    /// When the rules of the time zone are read next.
     next_zone: BootTime,
     last_commit: BootTime,
     quiet_done: bool,
-    /// An administrator wants it to stop, with the jobs or without them.
+    /// An administrator has asked it to stop, with or without the jobs.
     leaving: bool,
     ends_jobs: bool,
     stopping: bool,
@@ -214,7 +213,7 @@ impl Engine {
             .line(Level::Info, &Line::new("stopped").text("jobs_go_on", &self.attempts.watched().count()));
         let nothing_runs_on = self.nothing_runs_on();
         self.launcher.finish(LAST_LAUNCHES);
-        // The jobs' parent groups. A supervisor on its way to make its own needs them.
+        // A supervisor that is about to make its own group needs the jobs' parent groups.
         if nothing_runs_on {
             containment::clear(&self.paths);
         }
@@ -236,7 +235,7 @@ impl Engine {
         let by_wall = wake.wall.map(|at| now.boot + (at - now.wall));
         let server = self.server.next_deadline().map(BootTime);
         let quiet = (!self.quiet_done).then(|| self.last_commit + QUIET_AFTER);
-        // With nothing that could be missed there is no need to look.
+        // If nothing can be missed, there is no need to wake up.
         let watches = self.attempts.watched().next().is_some() || self.launcher.is_busy();
         let awaited = self.commits_wait() || self.worker.is_busy();
         let busy = watches || awaited || !self.deferred.is_empty();
@@ -282,9 +281,9 @@ impl Engine {
         }
     }
 
-    /// Threads have something for us.
+    /// Takes in what threads have reported.
     fn on_wake(&mut self) {
-        // A waker that can't be drained wakes us again: slower, not wrong.
+        // If the waker can't be drained it wakes the loop again: slower, not wrong.
         let _ = self.waker.drain();
         self.on_acks();
         self.on_spool();
@@ -329,7 +328,7 @@ impl Engine {
         }
     }
 
-    /// Whatever was due at some time.
+    /// Does everything that is due by the clock.
     fn on_time(&mut self) {
         let now = now();
         self.server.sweep(&self.poller, now.boot.0);
@@ -350,7 +349,7 @@ impl Engine {
         self.remove_what_is_due(now.boot);
         if now.boot >= self.next_rescan {
             self.next_rescan = now.boot + self.controller.config().policy.scheduling_interval;
-            // Whatever a wake-up that did not come would have told.
+            // In case a wake-up was lost.
             self.on_wake();
             self.happened(Event::Tick);
         }
@@ -367,7 +366,7 @@ impl Engine {
         }
     }
 
-    /// Has the rules read by which the clock of this place goes: whoever looks after the machine may have changed them.
+    /// Has the rules of the time zone read: the administrator may have updated them.
     fn read_zone(&mut self, now: BootTime) {
         self.next_zone = now + ZONE_EVERY;
         self.worker.start_task(Task::ReadZone);
@@ -389,7 +388,7 @@ impl Engine {
         if self.read_only.is_some() {
             return;
         }
-        // Whatever is old enough to go must have left memory: nothing may be written about it any more.
+        // A job that is old enough to be removed must have left memory: nothing may be written about it any more.
         self.happened(Event::Tick);
         self.writer.prune(now.wall, self.controller.config().accounting.keep);
     }
@@ -404,7 +403,7 @@ impl Engine {
         }
     }
 
-    /// A fact: it can't be refused. While commits fail it waits.
+    /// A fact, which can't be refused. While commits fail it waits.
     fn happened(&mut self, event: Event) {
         if self.read_only.is_some() {
             if event != Event::Tick {
@@ -415,7 +414,7 @@ impl Engine {
         self.step(event);
     }
 
-    /// A wish: refused while commits fail.
+    /// A wish, which is refused while commits fail.
     fn wished(&mut self, event: Event) -> Result<Vec<Decision>, ApiError> {
         self.accepts()?;
         Ok(self.step(event))

@@ -1,6 +1,5 @@
-//! Warns of people and groups that the configuration names and the machine does
-//! not know. The name service may hang: a thread of its own asks it, once a
-//! configuration, and the loop waits for nothing.
+//! Warns of people and groups in the configuration that the machine does not know. The name service may hang, so a
+//! thread of its own asks it, once for each configuration; the loop does not wait.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,15 +20,15 @@ pub(super) struct NameCheck {
 }
 
 impl NameCheck {
-    /// Begins to ask about this configuration; whatever was asked before is of no interest any more.
+    /// Asks about this configuration; the answer about an earlier one is dropped.
     pub(super) fn begin(file: PathBuf, config: Config, waker: Arc<Waker>) -> NameCheck {
         let (to, from) = channel();
         let ask = move || {
             let heard = to.send(config::lines(&file, &names::unknown(&config)));
-            // Who does not hear it at once finds it at the next waking.
+            // If the loop is not woken, it finds the answer at the next waking.
             let _ = heard.is_ok().then(|| waker.wake());
         };
-        // Without a thread nobody is warned, and that is all.
+        // Without a thread there are no warnings, and nothing else is lost.
         let asking = thread::Builder::new().name("names".to_owned()).spawn(ask);
         NameCheck { from: asking.ok().map(|_| from) }
     }
@@ -40,14 +39,14 @@ impl NameCheck {
 }
 
 impl Engine {
-    /// Says who is not there, once that is known.
+    /// Logs the unknown names, once the answer is there.
     pub(super) fn warn_of_names(&mut self) {
         for line in self.name_check.take() {
             self.log.line(Level::Warning, &Line::new("notice").text("text", &line));
         }
     }
 
-    /// Has it found out who of the configuration in force is not there.
+    /// Has the names in the present configuration looked up.
     pub(super) fn check_names(&mut self) {
         let file = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());
         let config = self.controller.config().clone();

@@ -1,5 +1,5 @@
-//! What waits for something else than the disk: requests and launches for an
-//! answer of the name service, long polls for the end of a job.
+//! What waits for something other than the disk: requests and launches for the name service, long polls for the end
+//! of a job.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::api::server::{ConnId, Incoming};
 use crate::people::Person;
 use crate::spool::Arrival;
 
-/// Who asks about a job.
+/// The person who asks about a job.
 #[derive(Debug)]
 pub(super) struct Asker {
-    /// Whose request it is.
+    /// Their user number.
     pub(super) uid: Uid,
-    /// The same, if they want advice.
+    /// The person, if they want advice.
     pub(super) advised: Option<Person>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Parked {
     reads: Vec<(ConnId, JobNumber, Asker)>,
 }
 
-/// Somebody who waits for the end of a job.
+/// A client that waits for the end of a job.
 #[derive(Debug, Clone, Copy)]
 struct Waiter {
     job: JobNumber,
@@ -62,12 +62,12 @@ impl Parked {
         self.requests.retain(|(_, request)| request.conn != conn);
     }
 
-    /// Whether anybody waits for the end of a job, or for something of it to be durable.
+    /// True if a client waits for the end of a job, or for something about it to be durable.
     pub(super) fn anybody(&self) -> bool {
         !self.waiters.is_empty() || !self.reads.is_empty()
     }
 
-    /// When the first long poll has waited long enough.
+    /// When the first long poll times out.
     pub(super) fn next_deadline(&self) -> Option<BootTime> {
         self.waiters.values().map(|waiter| waiter.until).min()
     }
@@ -103,8 +103,8 @@ impl Engine {
         }
     }
 
-    /// Everything about a job: as soon as what was decided about it is durable, so that
-    /// memory and accounts say the same; at once while commits fail.
+    /// Tells everything about a job, as soon as what was decided about it is durable, so that memory and accounts
+    /// agree; at once while commits fail.
     pub(super) fn tell(&mut self, conn: ConnId, job: JobNumber, asker: Asker) {
         if self.read_only.is_none() && self.is_unsettled(job) {
             self.parked.reads.push((conn, job, asker));
@@ -113,7 +113,7 @@ impl Engine {
         self.show_job(conn, job, asker);
     }
 
-    /// Questions that waited for a commit.
+    /// Answers questions that waited for a commit.
     pub(super) fn answer_reads(&mut self) {
         for (conn, job, asker) in std::mem::take(&mut self.parked.reads) {
             self.tell(conn, job, asker);
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Long polls that have waited long enough are told how things stand.
+    /// Answers long polls that have timed out with the present state.
     pub(super) fn answer_late_waiters(&mut self, at: Now) {
         for (conn, waiter) in self.parked.take_waiters(|waiter| waiter.until <= at.boot) {
             self.tell(conn, waiter.job, Asker { uid: waiter.uid, advised: None });

@@ -1,5 +1,5 @@
-//! Reads: jobs, nodes, cards, the daemon itself. From memory as far as it
-//! holds them, from the accounts otherwise. Nothing is changed here.
+//! Reads: jobs, nodes, cards, the daemon itself; from memory if they are there, else from the accounts. Changes
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
     Ok(query)
 }
 
-/// What is said of a text that names no job. Elements and steps are written in forms that will name some.
+/// The error for a text that names no job. Elements of arrays and steps already have their form, and will name some.
 fn no_job(text: &str) -> String {
     let is_job = |text: &str| text.parse::<JobId>().is_ok() || text.parse::<u32>().is_ok();
     let part_of = |separator| text.split_once(separator).is_some_and(|(job, _)| is_job(job));
@@ -83,7 +83,7 @@ impl Engine {
         Some(answer.unwrap_or_else(|error| Response::error(&error)))
     }
 
-    /// The job that somebody means by an id, a number or a ticket.
+    /// The job that an id, a number or a ticket means.
     pub(super) fn find_job(&self, text: &str, person: &Person) -> Result<JobId, ApiError> {
         let unknown = || refused(format!("there is no job {}", quoted(text)));
         let unknown_or_gone = |number| self.forgotten(number, text).unwrap_or_else(unknown);
@@ -115,8 +115,8 @@ impl Engine {
         }
     }
 
-    /// What is said of a number that was given, and is in the accounts no more. Where jobs are private, nobody learns
-    /// which numbers were.
+    /// The error for a number that was given and is no longer in the accounts. Where jobs are private it is not told
+    /// which numbers were given.
     fn forgotten(&self, number: JobNumber, text: &str) -> Option<ApiError> {
         let config = self.controller.config();
         let keep = config.accounting.keep.filter(|_| !config.cluster.private_jobs)?;
@@ -129,7 +129,7 @@ impl Engine {
         })
     }
 
-    /// Everybody sees all jobs, unless the cluster keeps them private.
+    /// True if the person may see a job: everybody may, unless the cluster keeps jobs private.
     pub(super) fn may_see(&self, id: JobId, person: &Person) -> bool {
         if !self.controller.config().cluster.private_jobs || person.is_admin(self.controller.config()) {
             return true;
@@ -164,7 +164,7 @@ impl Engine {
         });
     }
 
-    /// What somebody who asks for this list should know: it may be empty for another reason than they think.
+    /// Warnings about a list: it may be empty for another reason than the person thinks.
     fn warnings_of(&self, query: &JobsQuery, person: &Person) -> Vec<String> {
         let config = self.controller.config();
         let unknown = query.queue.iter().filter(|queue| config.queue(queue).is_none());
@@ -182,7 +182,7 @@ impl Engine {
         warnings
     }
 
-    /// In a cluster that keeps jobs private, everybody sees their own; `None`: only others were asked for.
+    /// Limits a query to the person's own jobs where jobs are private; `None` if it asked only for others' jobs.
     fn allowed(&self, mut query: JobsQuery, person: &Person) -> Option<JobsQuery> {
         if self.controller.config().cluster.private_jobs && !person.is_admin(self.controller.config()) {
             let own = person.name.to_string();
@@ -194,7 +194,7 @@ impl Engine {
         Some(query)
     }
 
-    /// Tells everything about a job; with advice for somebody who asks for it.
+    /// Tells everything about a job, with advice if that is asked for.
     pub(super) fn show_job(&mut self, conn: ConnId, number: JobNumber, asker: Asker) {
         let stored = self.reader.view(number, now().wall);
         let response = match (stored, self.controller.job(number)) {
@@ -213,14 +213,14 @@ impl Engine {
         self.respond(conn, &response);
     }
 
-    /// Has something answered beside the loop, about how things stand now.
+    /// Has a question about the present state answered beside the loop.
     pub(super) fn view(&mut self, uid: Uid, conn: ConnId, about: About) {
         self.fairness.began(uid);
         self.questions.push(Question { uid, conn, at: now(), about });
     }
 
-    /// Has the questions answered that were asked since something happened last, all out of one copy. The jobs
-    /// themselves are shared.
+    /// Has the questions answered that were asked since something last happened, all from one copy. The jobs
+    /// themselves are shared with it.
     pub(super) fn answer_questions(&mut self) {
         let questions = std::mem::take(&mut self.questions);
         if !questions.is_empty() {
@@ -228,7 +228,7 @@ impl Engine {
         }
     }
 
-    /// What was asked about jobs that wait is answered, but for what has to come out of the accounts.
+    /// A question about waiting jobs was answered, except for what comes from the accounts.
     pub(super) fn on_viewed(&mut self, answer: Answer) {
         self.fairness.ended(answer.uid, answer.took, now().boot);
         for (job, expected) in answer.expected {
@@ -243,11 +243,11 @@ impl Engine {
         }
     }
 
-    /// The queues that the owner of a job may use, as far as somebody who asks about it can know.
+    /// The queues that the owner of a job may use, as far as the asking person can know.
     fn usable_queues(&self, job: &Job, person: &Person) -> BTreeSet<QueueName> {
         let usable = |queue: &&Queue| match person.uid == job.owner.uid {
             true => may_use(queue, person).is_ok(),
-            // Of whose groups nothing is known here.
+            // The groups of other users are not known here.
             false => {
                 let open = queue.users.is_empty() && queue.groups.is_empty();
                 open || job.owner.uid == Uid::ROOT || queue.users.iter().any(|user| **user == *job.owner.name)
@@ -257,7 +257,7 @@ impl Engine {
         queues.map(|queue| queue.name.clone()).collect()
     }
 
-    /// Tells somebody what would become of a submission of a person's.
+    /// Tells a person what would become of a submission.
     pub(super) fn foretell(&mut self, uid: Uid, conn: ConnId, checked: Checked, person: &Person) {
         let usable = |queue: &&Queue| may_use(queue, person).is_ok();
         let queues = self.controller.config().queues.iter().filter(usable);
@@ -306,7 +306,7 @@ impl Engine {
         let unknown = || refused(format!("there is no node {}; 'ax node list' shows them", quoted(name)));
         let node = self.controller.nodes().find(|node| node.inventory.name.as_str() == name);
         let Some(node) = node else {
-            // One that is declared and was never here is in the list too.
+            // A declared node that was never here is in the list, too.
             let absent = self.nodes(person).into_iter().find(|node| node.name == name).ok_or_else(unknown)?;
             let show = NodeShow { node: absent, cards: Vec::new(), decisions: Vec::new() };
             return Ok(Response::json(200, &show));
@@ -355,7 +355,7 @@ impl Engine {
         }
     }
 
-    /// The jobs that hold something of a node, as far as this person sees them.
+    /// The jobs that hold something of a node, as far as this person may see them.
     fn jobs_on(
         &self,
         node: &Node,

@@ -49,12 +49,12 @@ impl Engine {
     pub(super) fn reload(&mut self, who: &str) -> Result<ReloadAnswer, ApiError> {
         self.accepts()?;
         if self.leaving {
-            // It would open again the queues from which nothing is to be started any more.
+            // A reload would open the queues again, which are stopped for the end.
             let error = "the daemon is being stopped".to_owned();
             return Err(ApiError { class: ErrorClass::TryAgain, error });
         }
         let loaded = read(self.config_file.as_deref(), &self.paths.config)?;
-        // One that waits for a person's answer may be told to run again.
+        // A job that waits for a person's answer may be told to run again.
         let may_run = |job: &&Job| !job.state.is_final() || job.state == JobState::FailedUnknownState;
         let in_use: Vec<_> =
             self.controller.jobs().filter(may_run).map(|j| (j.id, j.queue.clone())).collect();
@@ -74,7 +74,7 @@ impl Engine {
         Ok(ReloadAnswer { changes, warnings })
     }
 
-    /// Tells the controller, and registers this node anew, since it may be declared otherwise now.
+    /// Tells the controller, and registers this node anew, since it may be declared differently now.
     fn go_by(&mut self, config: Config) {
         let host = self.local.inventory.name.clone();
         let pace = super::cards::pace(&host, &config);
@@ -85,7 +85,7 @@ impl Engine {
         self.step(Event::ConfigLoaded(Box::new(config)));
         self.step(Event::NodeRegistered(self.local.inventory.clone()));
         self.check_names();
-        // What is kept for how long may have changed.
+        // `accounting.keep` may have changed.
         self.next_prune = now().boot;
         self.read_zone(now().boot);
     }

@@ -1,6 +1,5 @@
-//! What clients ask: routes, who may, and the changes that they want. The
-//! caller is the socket's peer, as the kernel says; nothing in a request
-//! changes that.
+//! Requests of clients: the routes, who may use them, and the changes that they ask for. The caller is the socket's
+//! peer, as the kernel says; nothing in a request changes that.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ pub(super) fn error(class: ErrorClass, text: impl Into<String>) -> ApiError {
     ApiError { class, error: text.into() }
 }
 
-/// The answer where a person is needed and there is none: final only if the name service knows nobody.
+/// The error if a person is unknown: final only if the name service says that there is no such user.
 fn no_person(why: &NoPerson, if_unknown: ErrorClass) -> ApiError {
     let class = match why {
         NoPerson::Unknown(_) => if_unknown,
@@ -33,15 +32,15 @@ fn no_person(why: &NoPerson, if_unknown: ErrorClass) -> ApiError {
     error(class, why.to_string())
 }
 
-/// What a submission comes to.
+/// The result of a submission.
 enum Submitted {
-    /// A job, or one that there is already.
+    /// A job, new or submitted before with the same key.
     As(u16, SubmitAnswer),
-    /// A question, of whose job it would be.
+    /// A question, and whose job it would be.
     Only(Box<Checked>, Person),
 }
 
-/// The part of a submission that says for whom it is.
+/// The part of a submission that names the user for whom it is.
 #[derive(serde::Deserialize)]
 struct Subject {
     uid: Option<u32>,
@@ -63,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Answers a request, now or later: one of a user who has had their share of the loop waits.
+    /// Answers a request, now or later: it waits if its user has used up the allowance.
     pub(super) fn on_request(&mut self, incoming: Incoming) {
         crash_point!("request read");
         let uid = Uid(incoming.peer.uid);
@@ -86,7 +85,7 @@ impl Engine {
         self.fairness.charge(uid, ended - began, ended);
     }
 
-    /// Answers a request; one of a user who is not known yet waits for that.
+    /// Answers a request; it waits if its user is not known yet.
     fn answer(&mut self, incoming: Incoming) {
         let uid = Uid(incoming.peer.uid);
         match self.people.get(uid, now().boot).cloned() {
@@ -108,13 +107,13 @@ impl Engine {
         }
     }
 
-    /// For whom root submits, if the name service has to be asked about them first.
+    /// The user for whom root submits, if the name service has to be asked about them first.
     fn stranger(&self, request: &Request, person: &Person) -> Option<Uid> {
         let submits = person.uid == Uid::ROOT && request.method == Method::Post;
         if !submits || request.path.trim_matches('/') != "api/v1/jobs" {
             return None;
         }
-        // What is no submission is answered where it is read as one.
+        // A body that is no submission is refused where it is read as one.
         let uid = Uid(serde_json::from_slice::<Subject>(&request.body).ok()?.uid?);
         self.people.get(uid, now().boot).is_none().then_some(uid)
     }
@@ -193,7 +192,7 @@ impl Engine {
             .map(|(status, id)| Submitted::As(status, accepted(id, understood, warnings)))
     }
 
-    /// Puts a checked submission before the controller.
+    /// Gives a checked submission to the controller.
     pub(super) fn accept(&mut self, checked: Checked, warnings: &[String]) -> Result<(u16, JobId), ApiError> {
         self.accepts()?;
         let mut details = checked.details;
@@ -220,7 +219,7 @@ impl Engine {
             .unwrap_or_else(|| Err(error(ErrorClass::TryAgain, "nothing was decided about this submission")))
     }
 
-    /// Nobody submits as somebody else, except root with `--uid`.
+    /// The owner of the job: the caller, or the user that root names with `--uid`.
     fn on_behalf(&mut self, request: &SubmitRequest, person: &Person) -> Result<Person, ApiError> {
         let Some(uid) = request.uid.map(Uid).filter(|uid| *uid != person.uid) else {
             return Ok(person.clone());
@@ -231,12 +230,12 @@ impl Engine {
         }
         match self.people.get(uid, now().boot) {
             Some(known) => known.clone().map_err(|why| no_person(&why, ErrorClass::Refused)),
-            // Such requests are parked before they come here; an answer may have grown old just now.
+            // Such requests are parked before they come here; the answer may have expired just now.
             None => Err(error(ErrorClass::TryAgain, format!("user {uid} is being looked up; ask again"))),
         }
     }
 
-    /// The job that a key became, in memory or in the accounts.
+    /// The job that a key became, from memory or the accounts.
     pub(super) fn known_key(&self, uid: Uid, key: SubmissionKey) -> Result<Option<JobId>, ApiError> {
         if let Some(id) = self.controller.job_of_key(uid, key) {
             return Ok(Some(id));
@@ -249,7 +248,7 @@ impl Engine {
         submission::check(request, person, &self.rules())
     }
 
-    /// What submissions are checked against.
+    /// The rules that submissions are checked against.
     pub(super) fn rules(&self) -> Rules<'_> {
         Rules {
             config: self.controller.config(),
@@ -288,7 +287,7 @@ fn accepted(id: JobId, understood: Vec<String>, warnings: Vec<String>) -> Submit
     }
 }
 
-/// For requests that bring no key: they can't be repeated safely, which is the caller's choice.
+/// For requests without a key: they can't be repeated safely, which is the caller's choice.
 fn new_key() -> Result<SubmissionKey, ApiError> {
     let chance = random::bytes().map_err(|e| error(ErrorClass::TryAgain, e.to_string()))?;
     Ok(SubmissionKey::new(u64::try_from(clock::wall_ms()).unwrap_or(0), chance))

@@ -1,5 +1,5 @@
-//! Who holds jobs to their slices on each card of this node: found out at the start, kept through reloads, and lowered
-//! where it turns out not to work.
+//! How jobs are held to their slices on each card of this node: found out at the start, kept through reloads, and
+//! lowered if it turns out not to work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -16,23 +16,23 @@ use crate::card_limit::{self, Prober, Tried};
 use crate::log::{Level, Line};
 use crate::worker::Task;
 
-/// Which cards the driver limits, of those that have been tried; of the others why not.
+/// Which of the tried cards the driver limits; for the others, why not.
 #[derive(Debug, Default)]
 pub(super) struct Rungs {
     driver: Tried,
     prober: Prober,
-    /// Attempts that began on cards before it was known that the driver limits these, of this daemon or an earlier one: there
-    /// they are not limited.
+    /// Attempts, each with a card, that began before it was known that the driver limits the card: they are not
+    /// limited there.
     before: BTreeSet<(AttemptName, String)>,
     /// Cards whose driver does not list processes: there is nobody to be watched.
     unlisted: BTreeSet<String>,
     /// By card, the users for whom MPS could not be had there since the configuration was read.
     without_mps: BTreeMap<String, BTreeSet<Uid>>,
-    /// MPS can be had, as far as that is known without trying; else why not.
+    /// Whether MPS is available, as far as that is known without trying, or why not; `None` if no queue wants it.
     mps: Option<Result<(), String>>,
 }
 
-/// What is said where the folders of MPS daemons can't have a file system of their own.
+/// The warning if the folders of MPS daemons can't have a file system of their own.
 const UNBOUNDED: &str = "queues ask for MPS, and axd may not mount here: nothing but the memory of their jobs bounds what \
                          users write to the folders of MPS daemons below /run (CAP_SYS_ADMIN would)";
 
@@ -58,7 +58,7 @@ pub(super) fn is_measured(card: &ax_core::node::Card) -> bool {
 }
 
 impl Rungs {
-    /// Tries out the driver's limit on every card that is there and no part of another. May take some seconds.
+    /// Tries the driver's limit on every card that is there and is no part of another. May take some seconds.
     pub(super) fn probe(inventory: &Inventory, prober: Prober) -> Rungs {
         let mut this = Rungs { prober, ..Rungs::default() };
         let cards = this.untried(inventory);
@@ -68,13 +68,13 @@ impl Rungs {
         this
     }
 
-    /// The cards that are there, no part of another, and were never tried.
+    /// The cards that are there, are no part of another, and were never tried.
     fn untried(&self, inventory: &Inventory) -> Vec<String> {
         let cards = inventory.cards.iter().filter(|card| is_measured(card) && card.hardware.mig.is_none());
         cards.map(|card| card.uuid.clone()).filter(|uuid| !self.driver.contains_key(uuid)).collect()
     }
-    /// Looks anew whether MPS can be had: the configuration was read. Whether there is something to say: why it can't, or
-    /// what is to be known of it.
+    /// Looks again whether MPS is available, because the configuration was read. Returns whether there is something
+    /// to report.
     pub(super) fn look_for_mps(&mut self, config: &Config, parents: &[String]) -> Option<String> {
         self.without_mps.clear();
         self.mps = mps_offer(config, parents);
@@ -85,7 +85,7 @@ impl Rungs {
         }
     }
 
-    /// Writes down on each card who holds jobs to their slices of it.
+    /// Enters on each card how jobs are held to their slices of it.
     pub(super) fn mark(&self, inventory: &mut Inventory) {
         for card in &mut inventory.cards {
             card.hardware.limit = match self.driver.get(&card.uuid) {
@@ -116,7 +116,7 @@ impl Rungs {
         by_reason.into_iter().map(|(why, cards)| format!("{}: {why}", cards.join(", "))).collect()
     }
 
-    /// The driver would not limit these cards when it mattered: it is not relied on any more. Those that it had limited.
+    /// The driver failed to limit these cards, so it is not relied on any more. Returns those that it had limited.
     fn falls(&mut self, cards: impl Iterator<Item = String>, why: &str) -> Vec<String> {
         let mut fallen = Vec::new();
         for card in cards {
@@ -130,7 +130,7 @@ impl Rungs {
 }
 
 impl Engine {
-    /// Cards that were found after the start are tried, beside the loop; until then nobody relies on the driver for them.
+    /// Tries cards that were found after the start, beside the loop; until then the driver is not relied on for them.
     pub(super) fn try_new_cards(&mut self) {
         let cards = self.rungs.untried(&self.local.inventory);
         if cards.is_empty() {
@@ -174,7 +174,7 @@ impl Engine {
         self.happened(Event::NodeRegistered(self.local.inventory.clone()));
     }
 
-    /// An attempt that began before this daemon: who held it to its slices then holds it to them now.
+    /// For an attempt that began before this daemon: it is held to its slices as it was then.
     pub(super) fn recall_limits(&mut self, started: &Started) {
         let job = self.controller.job(started.attempt.job.number).and_then(|job| job.attempt.as_deref());
         let Some(held) = job.filter(|held| held.name == started.attempt) else { return };
@@ -184,31 +184,31 @@ impl Engine {
         self.rungs.before.extend(others.into_iter().map(|uuid| (started.attempt, uuid)));
     }
 
-    /// Whether the driver holds an attempt to its slice of a card that it limits.
+    /// True if the driver holds an attempt to its slice of a card.
     pub(super) fn is_limited_by_driver(&self, attempt: AttemptName, card: &str) -> bool {
         !self.rungs.before.contains(&(attempt, card.to_owned()))
     }
 
-    /// Looks anew whether MPS can be had, and says why not.
+    /// Looks again whether MPS is available, and says why not.
     pub(super) fn look_for_mps(&mut self, config: &Config) {
         if let Some(text) = self.rungs.look_for_mps(config, &self.cgroup_parents) {
             self.log.line(Level::Warning, &Line::new("notice").text("text", &text));
         }
     }
 
-    /// What the driver is to make sure of for an attempt.
+    /// What the driver has to enforce for an attempt.
     pub(super) fn driver_grants(&self, allocation: &Allocation) -> Vec<Grant> {
         let all = slices(allocation, &self.local.inventory.cards);
         all.filter(|(_, rung)| *rung == Rung::Driver).map(|(grant, _)| grant).collect()
     }
 
-    /// The card on which a slice is under MPS.
+    /// The card on which a slice runs under MPS.
     pub(super) fn mps_card(&self, allocation: &Allocation) -> Option<String> {
         let mut all = slices(allocation, &self.local.inventory.cards);
         all.find(|(_, rung)| *rung == Rung::Mps).map(|(grant, _)| grant.uuid)
     }
 
-    /// The living attempts whose slices of a card are under MPS.
+    /// The running attempts whose slices of a card are under MPS.
     pub(super) fn under_mps(&self, card: &str) -> Vec<AttemptName> {
         let living = self.controller.active_jobs().filter_map(|job| job.attempt.as_deref());
         let living = living.filter(|attempt| attempt.end.is_none());
@@ -216,7 +216,7 @@ impl Engine {
         there.map(|attempt| attempt.name).collect()
     }
 
-    /// An attempt never started, as its slices could not be limited. They are limited by other means from now on.
+    /// An attempt never started because its slices could not be limited. They are held in another way from now on.
     pub(super) fn limit_refused(&mut self, attempt: AttemptName, why: &str) {
         let Some(job) = self.controller.job(attempt.job.number) else { return };
         let Some(held) = job.attempt.as_deref().filter(|held| held.name == attempt) else { return };
@@ -225,7 +225,7 @@ impl Engine {
             let line =
                 Line::new("limit_fell").text("cards", &card).text("from", &Rung::Mps).text("uid", &user);
             self.log.line(Level::Warning, &line.text("error", &why));
-            // For this user alone: who spoils it for himself does not spoil it for others.
+            // Only for this user: a user must not be able to spoil it for others.
             self.rungs.without_mps.entry(card).or_default().insert(user);
             self.rungs.mark(&mut self.local.inventory);
             self.happened(Event::NodeRegistered(self.local.inventory.clone()));

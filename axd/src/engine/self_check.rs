@@ -1,5 +1,5 @@
-//! An administrator drains a node or a card, or gives it back. Whether a card is fit for that is asked of the driver, and
-//! not of what was seen last, which may be old: who resumes one is answered after a look at it that began later.
+//! An administrator drains a node or a card, or resumes it. Whether a card is fit is asked of the driver anew, since
+//! what was seen last may be old: a resume is answered after a look at the card that began later.
 
 use ax_core::api::{ApiError, ErrorClass, NodeAction, NodeAnswer, NodeRequest};
 use ax_core::controller::{Decision, Event, NodeWish};
@@ -15,11 +15,11 @@ use crate::api::server::ConnId;
 use crate::people::Person;
 use crate::submission::MAX_COMMENT;
 
-/// A look that does not come to its end is waited for so long: longer than a driver that hangs is, by default, and than
-/// another takes to be started; shorter than who asks waits for an answer.
+/// How long a look is waited for that does not end: longer than a driver may hang by default and another process
+/// takes to start; shorter than clients wait for an answer.
 const PATIENCE: Span = Span::seconds(30);
 
-/// What somebody wants of a node or of one of its cards.
+/// What an administrator wants of a node or of one of its cards.
 #[derive(Debug, Clone)]
 struct Asked {
     person: Person,
@@ -28,7 +28,7 @@ struct Asked {
     wish: NodeWish,
 }
 
-/// Somebody who waits for a look.
+/// A request that waits for a look.
 #[derive(Debug)]
 struct Waiting {
     conn: ConnId,
@@ -37,17 +37,17 @@ struct Waiting {
     since: BootTime,
 }
 
-/// All who wait for a look at a card that they want to give back.
+/// All requests to resume a card that wait for a look.
 #[derive(Debug, Default)]
 pub(super) struct SelfChecks(Vec<Waiting>);
 
 impl SelfChecks {
-    /// A client has gone: what it asked for is not done.
+    /// A client has gone: its request is dropped.
     pub(super) fn gone(&mut self, conn: ConnId) {
         self.0.retain(|each| each.conn != conn);
     }
 
-    /// When the first has waited long enough.
+    /// When the first request has waited long enough.
     pub(super) fn next_due(&self) -> Option<BootTime> {
         self.0.iter().map(|each| each.since + PATIENCE).min()
     }
@@ -60,7 +60,7 @@ impl SelfChecks {
 }
 
 impl Engine {
-    /// Answers who wants something of a node or a card: at once, or after a look.
+    /// Answers a request about a node or a card: at once, or after a look.
     pub(super) fn node_action(&mut self, request: &Request, conn: ConnId, person: &Person) {
         let asked = match read(&request.body, person) {
             Ok(asked) => asked,
@@ -75,15 +75,15 @@ impl Engine {
         }
     }
 
-    /// The card of this machine that must be looked at before it is given back; nothing: there is nothing to be given
-    /// back, or nobody to look at it.
+    /// The card of this machine that must be looked at before it is resumed; `None` if nothing is to be resumed, or
+    /// the card can't be looked at.
     fn to_be_looked_at(&self, asked: &Asked) -> Option<String> {
         let is_back = matches!(asked.wish, NodeWish::Resume) && asked.node == self.local.inventory.name;
         let admin = asked.person.is_admin(self.controller.config());
         let wanted = asked.card.as_ref().filter(|_| is_back && admin)?;
         let node = self.controller.nodes().find(|node| node.inventory.name == asked.node)?;
         let card = self.local.inventory.cards.iter().find(|card| wanted.is(card))?;
-        // One that does not work is not waited for.
+        // A driver that does not work is not waited for.
         if self.cards.as_ref()?.driver_trouble().is_some() {
             return None;
         }
@@ -91,7 +91,7 @@ impl Engine {
         (unfit && card.hardware.limit != Rung::None).then(|| card.uuid.clone())
     }
 
-    /// A look at the cards that was begun at this time is over: whoever waited for it is answered.
+    /// A look at the cards that began at this time is over: answers the requests that waited for it.
     pub(super) fn check_cards(&mut self, begun: BootTime, sample: &Sample) {
         let told = |uuid: &str| {
             sample.cards.iter().any(|seen| seen.uuid == uuid)
@@ -100,13 +100,13 @@ impl Engine {
         for each in self.self_checks.take(|each| begun > each.since && told(&each.uuid)) {
             self.act_on_node(each.conn, &each.asked);
         }
-        // Another card was the matter, or it began too early.
+        // The look was about another card, or began too early.
         if !self.self_checks.0.is_empty() {
             self.look_at_cards_now();
         }
     }
 
-    /// Who has waited long enough for a look.
+    /// Answers requests that have waited long enough for a look.
     pub(super) fn answer_unchecked(&mut self, at: BootTime) {
         for each in self.self_checks.take(|each| each.since + PATIENCE <= at) {
             let why = self.ledger.trouble(&each.uuid).map_or(String::new(), |why| format!(": {why}"));
@@ -140,7 +140,7 @@ impl Engine {
         Ok(NodeAnswer { done: said.unwrap_or_else(|| Ok("nothing changed".to_owned()))? })
     }
 
-    /// Whether the last look at a card found anything that speaks against giving it back.
+    /// Fails if the last look at a card found something that speaks against giving it back.
     fn self_check(&self, node: &HostName, card: &CardName) -> Result<(), ApiError> {
         if *node != self.local.inventory.name {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Folders in the spool that ended attempts left as they were given to them: the next attempt of the same user has them
-//! instead of new ones. A folder is either to be removed or lent, never both: its removal is called off while it is lent,
-//! and called for again unless whoever borrowed it made it its own.
+//! Folders in the spool that ended attempts left untouched: the next attempt of the same user gets them instead of
+//! new ones. A folder is either to be removed or lent, never both: its removal is called off while it is lent, and
+//! scheduled again afterwards, unless the borrower has used it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use ax_sys::statfs;
 
 use super::Engine;
 
-/// More are not kept: so many begin before the first of them has ended.
+/// At most so many are kept: so many attempts begin before the first of them has ended.
 const MOST: usize = 256;
 
 /// The folders of an ended attempt.
@@ -28,13 +28,13 @@ struct Folders {
 /// All such folders.
 #[derive(Debug)]
 pub(super) struct Spares {
-    /// Whether the file system's times can be compared with this machine's.
+    /// True if the file system's times can be compared with this machine's.
     possible: bool,
     /// Of attempts whose end is not durable yet.
     ending: BTreeMap<AttemptName, (Uid, Untouched)>,
-    /// The latest last.
+    /// The folders that may be lent, the latest last.
     free: VecDeque<Folders>,
-    /// By who has them now.
+    /// Lent folders, by the attempt that has them.
     lent: BTreeMap<AttemptName, Folders>,
 }
 
@@ -46,15 +46,16 @@ impl Spares {
         Spares { possible, ending: BTreeMap::new(), free: VecDeque::new(), lent: BTreeMap::new() }
     }
 
-    /// An attempt is over, and nobody knows it yet.
+    /// An attempt is over, which is not durable yet.
     fn ends(&mut self, attempt: AttemptName, owner: Uid, work: Untouched) {
         if self.possible {
             self.ending.insert(attempt, (owner, work));
         }
     }
 
-    /// Its end is durable: it has given back what it had, and what it leaves may be had, if its job is over. Removed at this
-    /// time otherwise. Whose folders it had and left where they were: to be removed from there.
+    /// An attempt's end is durable: it returns what it had borrowed, and its own folders may be lent if its job is
+    /// over; otherwise they are removed at this time. Returns whose folders it had borrowed and left in place: these
+    /// must be removed there.
     fn settle(&mut self, attempt: AttemptName, job_over: bool, goes_at: BootTime) -> Option<AttemptName> {
         let left = self.ending.remove(&attempt);
         let borrowed = self.lent.remove(&attempt);
@@ -64,12 +65,12 @@ impl Spares {
             }
             self.free.push_back(Folders { attempt, owner, work, goes_at });
         }
-        // One that did something to them has them all the same; then there is nothing to be found.
+        // If it has used them, they are its own, and nothing is found in the old place.
         borrowed.filter(|had| left.is_none_or(|(_, work)| work != had.work)).map(|had| had.attempt)
     }
 
-    /// The latest of a user's: what the kernel has at hand, and the others go when it is their time. `is_called_off`:
-    /// whether their removal could be; one that has begun is nobody's any more.
+    /// Lends the user's latest folders, which the kernel still has in its caches; older ones are left to be removed.
+    /// `is_called_off` calls their removal off; if it has begun, the folders are not lent.
     fn lend(
         &mut self,
         to: AttemptName,
@@ -88,8 +89,8 @@ impl Spares {
 }
 
 impl Engine {
-    /// An attempt is over, and nobody knows it yet. Its job's folder can go to another job only if it is the only one in
-    /// it.
+    /// An attempt is over, which is not durable yet. Its job's folder can go to another job only if the attempt's
+    /// folder is the only one in it.
     pub(super) fn may_become_spare(&mut self, result: &AttemptResult) {
         let job = self.controller.job(result.attempt.job.number);
         let job = job.filter(|job| job.attempt.as_ref().is_some_and(|own| own.number == 1));
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Folders for an attempt, whose job has none yet.
+    /// Borrows folders for an attempt whose job has none yet.
     pub(super) fn lend_spare(&mut self, attempt: AttemptName, number: u32) -> Option<Spare> {
         let owner = self.controller.job(attempt.job.number).filter(|_| number == 1)?.owner.uid;
         let call_off = |attempt, at| self.chores.call_off(attempt, at);

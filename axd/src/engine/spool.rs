@@ -1,6 +1,5 @@
-//! Drops on their way to being jobs: the same checks and the same accepting as
-//! for requests on the socket. What can't be accepted is said to the spool,
-//! and kept for whoever asks by the ticket.
+//! Turns drops in the spool into jobs, with the same checks as requests on the socket. A refusal is told to the
+//! spool, and kept for people who ask by the ticket.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::people::{NoPerson, Person};
 use crate::spool::{Arrival, Content, News, TakenId, Verdict};
 use crate::submission::{self, Script};
 
-/// News that are heard before others have their turn.
+/// Messages of the spool that are handled before other things have their turn.
 const AT_ONCE: usize = 50;
 
 /// Tickets that are remembered; the oldest are forgotten.
@@ -39,7 +38,7 @@ impl Tickets {
         self.known.remove(&key);
     }
 
-    /// The answer to somebody who asks about a ticket that is no job.
+    /// The answer to a question about a ticket that is no job.
     pub(super) fn about(&self, key: SubmissionKey, person: &Person, config: &Config) -> String {
         let ticket = key.ticket();
         let known = self.known.get(&key).filter(|(uid, _)| *uid == person.uid || person.is_admin(config));
@@ -58,7 +57,7 @@ fn refused(error: impl Into<String>) -> ApiError {
 }
 
 impl Engine {
-    /// Hears what the spool's thread has to tell.
+    /// Takes in what the spool's thread tells.
     pub(super) fn on_spool(&mut self) {
         for _ in 0..AT_ONCE {
             match self.spool.next() {
@@ -68,11 +67,11 @@ impl Engine {
                 Some(News::Said(level, line)) => self.log.line(level, &line),
             }
         }
-        // There may be more: after the others.
+        // There may be more: it follows after other things.
         let _ = self.waker.wake();
     }
 
-    /// Makes a job of a drop, as soon as it is known who its user is.
+    /// Makes a job of a drop, as soon as its user is known.
     pub(super) fn on_arrival(&mut self, arrival: Arrival) {
         let uid = submitter(&arrival);
         let (id, key, owner) = (arrival.id.clone(), arrival.key, arrival.uid);
@@ -82,9 +81,9 @@ impl Engine {
                 self.worker.look_up(uid);
                 return self.parked.drops.push((uid, arrival));
             }
-            // As on the socket: root named somebody who is not there.
+            // As on the socket: root named a user who does not exist.
             Some(Err(why @ NoPerson::Unknown(_))) if uid != owner => Err(refused(why.to_string())),
-            // A name service that is down may say the same as one that knows nobody: nothing is lost by waiting.
+            // A name service that is down may look like one that knows no such user: nothing is lost by waiting.
             Some(Err(why)) => Err(ApiError { class: ErrorClass::TryAgain, error: why.to_string() }),
             Some(Ok(person)) => self.try_take(arrival, &person),
         };
@@ -150,7 +149,7 @@ impl Engine {
     }
 }
 
-/// Whose job it is to be: the drop's owner, but root may name somebody.
+/// The user of the job: the drop's owner, or the user that root names.
 fn submitter(arrival: &Arrival) -> Uid {
     match &arrival.content {
         Content::Request(request) if arrival.uid == Uid::ROOT => request.uid.map_or(Uid::ROOT, Uid),

@@ -1,6 +1,5 @@
-//! Bringing the daemon up: folders, store, the jobs as they were, the node as
-//! it is; then every attempt that was alive is settled: adopted, ended, or
-//! sealed so that it never starts. The socket opens when all that is known.
+//! Brings the daemon up: folders, store, the jobs as they were, the node as it is. Then each attempt that was running
+//! is settled: adopted, ended, or sealed so that it never starts. The socket opens when all that is known.
 
 use std::fs::DirBuilder;
 use std::os::fd::AsFd;
@@ -54,25 +53,25 @@ use crate::worker::Worker;
 /// How the daemon is to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// Where things lie, before the configuration moves them.
+    /// Where files lie, before the configuration moves them.
     pub paths: Paths,
-    /// A configuration file that was named.
+    /// The configuration file that was named, if any.
     pub config_file: Option<PathBuf>,
     /// The supervisor's program.
     pub axrun: PathBuf,
-    /// Whether cards are given out at all.
+    /// True if cards are given out at all.
     pub cards: bool,
     /// Whether the log is copied to standard error.
     pub log_to_stderr: bool,
 }
 
-/// Why it can't.
+/// Why the daemon can't start.
 #[derive(Debug, Error)]
 pub(crate) enum StartError {
-    /// The configuration is wrong: its lines.
+    /// The configuration is wrong: the findings as lines.
     #[error("{0}")]
     Config(String),
-    /// Something that it needs can't be had.
+    /// Something that it needs is not available.
     #[error("cannot {doing}: {why}")]
     System {
         /// What it was about to do.
@@ -87,7 +86,7 @@ fn failed<E: std::fmt::Display>(doing: &'static str) -> impl FnOnce(E) -> StartE
 }
 
 impl Engine {
-    /// Brings it up; jobs that ran while it was away are on their way to be adopted.
+    /// Brings the daemon up; jobs that ran meanwhile are on their way to be adopted.
     pub(crate) fn start(setup: Setup) -> Result<Engine, StartError> {
         let loaded = reload::read(setup.config_file.as_deref(), &setup.paths.config)
             .map_err(|error| StartError::Config(error.error))?;
@@ -100,7 +99,7 @@ impl Engine {
             doing: "make the daemon's folders",
             why: format!("{}: {error}", path.display()),
         })?;
-        // Supervisors' children read it before they run anything: it must be there before the first.
+        // The supervisors' children read it before they run anything, so it must be there before the first.
         Dir::open(&paths.run)
             .and_then(|run| FenceWriter::open(&run, "guard"))
             .map_err(failed("make the guard's shared words"))?;
@@ -215,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Opens the doors and settles what was alive.
+    /// Opens the socket and the spool, and settles the attempts that were running.
     fn begin(
         &mut self,
         at: Now,
@@ -241,7 +240,7 @@ impl Engine {
         if self.paths.mps().exists() {
             self.sweep_mps();
         }
-        // Durable together with the ends that a new boot brings, or a crash in between would lose those.
+        // Durable together with the ends that a new boot brings: a crash in between would lose those.
         self.batch.boot(boot.id);
         self.happened(Event::Tick);
         self.check_names();
@@ -249,10 +248,10 @@ impl Engine {
         Ok(())
     }
 
-    /// An attempt of an earlier daemon. Whoever was to end it may have died before it was asked to.
+    /// Takes up an attempt of an earlier daemon, which may have died before it asked a supervisor to end it.
     fn take_up(&mut self, attempt: Attempt) {
         if let Some((outcome, message)) = attempt.wants_ending() {
-            // What was promised before the end of idle cards is not cut short.
+            // The warning time that was promised before the end for idle cards is not cut short.
             let warned = attempt.idle.ended;
             let at_once = attempt.cancelled == Cancelled::Again;
             let request = Request::Terminate { outcome, message, at_once, warned };
@@ -261,7 +260,7 @@ impl Engine {
         self.settle(attempt.name);
     }
 
-    /// Nothing of an earlier boot runs any more.
+    /// An attempt of an earlier boot does not run any more.
     fn ended_by_reboot(&mut self, attempt: AttemptName, state: JobState) {
         let message = match state {
             JobState::Starting => "the machine was restarted before its start was confirmed",
@@ -282,7 +281,7 @@ impl Engine {
 struct Boot {
     /// As the kernel says it.
     id: String,
-    /// Whether the jobs were recorded in it.
+    /// True if the jobs were recorded in this boot.
     is_the_same: bool,
 }
 
@@ -316,7 +315,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Looks; at its cards only where a loop will hear of them.
+    /// Looks at the machine; at its cards only if a loop will take in what is found.
     fn look(
         host: &HostName,
         config: &Config,
@@ -364,7 +363,7 @@ fn controller(
     })
 }
 
-/// A boot clock of an earlier boot says nothing: what it held back is due.
+/// A time of an earlier boot's clock means nothing: what it held back is due.
 fn in_this_boot(mut job: Job, same_boot: bool) -> Job {
     if !same_boot && job.rare.backoff_until.is_some() {
         job.rare.change(|rare| rare.backoff_until = Some(BootTime(0)));
@@ -411,7 +410,7 @@ fn listen(paths: &Paths, as_root: bool) -> Result<Server, StartError> {
     Server::bind(&paths.socket(), mode, Limits::default(), tokens::SERVER).map_err(failed("open the socket"))
 }
 
-/// Folders with their permissions; those that are there keep them, but for `incoming`.
+/// Makes folders with their permissions; existing ones keep theirs, except `incoming`.
 fn make_folders(paths: &Paths, as_root: bool) -> Result<(), (PathBuf, std::io::Error)> {
     let (open, passed) = if as_root { (0o755, 0o711) } else { (0o700, 0o700) };
     let incoming = if as_root { 0o1733 } else { 0o700 };
@@ -439,6 +438,6 @@ fn make_folder(path: &Path, mode: u32) -> std::io::Result<()> {
         return Ok(());
     }
     DirBuilder::new().mode(0o755).recursive(true).create(path)?;
-    // Whatever the mask of whoever started us.
+    // Independent of the caller's mask.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }

@@ -1,6 +1,5 @@
-//! How much each user has in the store: scripts, environments and options of
-//! jobs that wait or run, each content once however many jobs have it. Nobody may
-//! fill the disk of all with what they submit.
+//! How much each user has in the store: scripts, environments and options of waiting and running jobs, each content
+//! once, however many jobs have it. It bounds what one user's submissions may take of the disk.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,19 +31,19 @@ struct Share {
     contents: Contents,
 }
 
-/// What one job has, in few bytes, since there may be very many jobs: the places of its contents among its user's.
+/// What one job has, in few bytes, since there may be very many jobs: positions among its user's contents.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     contents: [u32; 2],
     details: u32,
 }
 
-/// The contents of one user, each with how many times it is there.
+/// The contents of one user, each with the number of jobs that have it.
 #[derive(Debug, Default)]
 struct Contents {
     places: HashMap<Content, u32>,
     all: Vec<(Content, u32)>,
-    /// Places that are free.
+    /// Free positions.
     unused: Vec<u32>,
 }
 
@@ -67,7 +66,7 @@ impl Contents {
         place
     }
 
-    /// What was there, and goes with the last of those that have it.
+    /// Removes a job's content. Returns it if no other job has it.
     fn remove(&mut self, place: u32) -> Option<Content> {
         let (content, times) = self.all.get_mut(place as usize)?;
         *times = times.saturating_sub(1);
@@ -93,13 +92,13 @@ impl Share {
         let [Some(script), Some(environment)] = kept.contents.map(|place| self.contents.remove(place)) else {
             return;
         };
-        // What it would be with the job again is more by what the job had alone.
+        // With the job it would be as much more as the job has alone.
         let footprint = Footprint { contents: [script, environment], details: u64::from(kept.details) };
         let more = self.with(&footprint).saturating_sub(self.bytes);
         self.bytes = self.bytes.saturating_sub(more);
     }
 
-    /// How much it would be with this, too.
+    /// How much it would be with this added.
     fn with(&self, footprint: &Footprint) -> u64 {
         let new = |content: &Content| match self.contents.places.contains_key(content) {
             true => 0,
@@ -134,7 +133,7 @@ impl Stored {
         }
     }
 
-    /// Whether a user may have this, too.
+    /// True if a user may have this in addition.
     fn admits(&self, uid: Uid, footprint: &Footprint, most: Megabytes) -> Result<(), ApiError> {
         let most = most.bytes();
         let alone = Share::default().with(footprint);
@@ -157,7 +156,7 @@ impl Stored {
 }
 
 impl Engine {
-    /// Whether there is room for what a submission brings.
+    /// True if there is room for a submission's parts.
     pub(super) fn has_room(&self, uid: Uid, parts: &NewParts) -> Result<Footprint, ApiError> {
         let footprint = parts.footprint();
         self.may_have_written(uid)?;
@@ -175,7 +174,7 @@ impl Engine {
         self.has_room(checked.submission.owner.uid, &parts).err().map(|error| error.error)
     }
 
-    /// Enters what a new job has.
+    /// Adds what a new job has.
     pub(super) fn store(&mut self, job: JobNumber, uid: Uid, footprint: Footprint) {
         let bytes = |stored: &Stored| stored.users.get(&uid).map_or(0, |share| share.bytes);
         let before = bytes(&self.stored);
@@ -183,7 +182,7 @@ impl Engine {
         self.has_written(uid, ROWS + bytes(&self.stored).saturating_sub(before));
     }
 
-    /// Jobs that are over count no more. One that waits for a person's answer may run again.
+    /// Removes jobs that are over. One that waits for a person's answer stays, since it may run again.
     pub(super) fn release(&mut self, decisions: &[Decision]) {
         for decision in decisions {
             if let Decision::Moved { job, to, .. } = decision

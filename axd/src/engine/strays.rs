@@ -1,7 +1,6 @@
-//! What earlier lives of the daemon left on this node: traces of attempts that
-//! are closed, to be cleaned up, and supervisors of attempts that the database
-//! does not know, after an older one was put back. Those must be ended before
-//! anything is started, or a job could run twice.
+//! Handles what earlier daemons left on this node: traces of attempts that are over, to be cleaned up, and
+//! supervisors of attempts that the database does not know because an older one was put back. Those must be ended
+//! before anything is started, or a job could run twice.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,10 +16,10 @@ use crate::settle;
 use crate::worker::{Chore, Task, Trace};
 
 impl Engine {
-    /// Ends and removes what belongs to none of the living attempts.
+    /// Ends and removes what belongs to none of the running attempts.
     ///
     /// # Errors
-    /// When something of an unknown attempt can't be ended, in one line.
+    /// If something of an unknown attempt can't be ended, in one line.
     pub(super) fn end_strays(&mut self, living: &BTreeSet<AttemptName>) -> Result<(), String> {
         for stray in on_this_node(&self.paths).difference(living) {
             let line = Line::new("stray").text("attempt", stray);
@@ -30,7 +29,7 @@ impl Engine {
                     self.log.line(Level::Warning, &line.text("text", &text));
                 }
                 Ok(false) => {}
-                // Its job can't run twice for that: what is left of it is tried again like anything that can't be removed.
+                // Its job can't run twice because of that: it is tried again like anything that can't be removed.
                 Err(error) if self.is_closed(*stray) => {
                     self.log.line(Level::Error, &line.text("error", &error));
                 }
@@ -43,13 +42,13 @@ impl Engine {
             self.spool_goes_later(*stray);
         }
         for (_, folder) in empty.into_iter().filter(|(job, _)| self.is_over(job.number)) {
-            // One that is no longer empty stays.
+            // A folder that is not empty stays.
             let _ = std::fs::remove_dir(folder);
         }
         Ok(())
     }
 
-    /// Whether the accounts have the end of an attempt.
+    /// True if the accounts have the end of an attempt.
     fn is_closed(&self, attempt: AttemptName) -> bool {
         let view = self.reader.view(attempt.job.number, now().wall).ok().flatten();
         let ended = |view: &JobView| {
@@ -63,12 +62,12 @@ impl Engine {
 fn on_this_node(paths: &Paths) -> BTreeSet<AttemptName> {
     let folders = [paths.leases(), paths.attempts(), paths.run.join("jobs")];
     let all = folders.iter().flat_map(|folder| names(folder));
-    // One that was being made is hidden by a dot.
+    // A folder that was being made has a dot before its name.
     let recorded = all.filter_map(|name| name.trim_start_matches('.').parse().ok());
     recorded.chain(containment::with_groups(paths)).collect()
 }
 
-/// Folders of attempts, and folders of jobs with no attempt in them.
+/// Folders of attempts, and folders of jobs without any attempt.
 fn in_the_spool(paths: &Paths) -> (BTreeSet<AttemptName>, Vec<(JobId, PathBuf)>) {
     let buckets = paths.spool.join("jobs");
     let (mut attempts, mut empty) = (BTreeSet::new(), Vec::new());
@@ -88,7 +87,7 @@ fn in_the_spool(paths: &Paths) -> (BTreeSet<AttemptName>, Vec<(JobId, PathBuf)>)
     (attempts, empty)
 }
 
-/// What can't be listed is looked for again at the next start.
+/// The names in a folder. If it can't be listed, it is looked at again at the next start.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()

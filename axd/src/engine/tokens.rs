@@ -1,5 +1,5 @@
-//! The numbers under which the poll loop knows its descriptors: the highest
-//! byte says whose it is, the rest which one.
+//! The numbers by which the poll loop knows its descriptors: the highest byte says what a descriptor belongs to, the
+//! rest which one it is.
 
 use ax_core::id::Epoch;
 
@@ -15,13 +15,13 @@ pub(super) const SIGNALS: u64 = 3 << TOKEN_BITS;
 pub(super) const GUARD: u64 = 4 << TOKEN_BITS;
 const SOCKETS: u64 = 5 << TOKEN_BITS;
 const PROCESSES: u64 = 6 << TOKEN_BITS;
-/// The process that asks the driver has told something.
+/// The process that asks the driver has sent something.
 pub(super) const CARDS: u64 = 7 << TOKEN_BITS;
-/// One that did so has ended; its number is below.
+/// Such a process has ended; its number is below.
 pub(super) const CARDS_ENDED: u64 = 8 << TOKEN_BITS;
 const KIND: u64 = u64::MAX << TOKEN_BITS;
 
-/// Whose descriptor an event is of.
+/// To what a descriptor belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     /// The server's.
@@ -34,7 +34,7 @@ pub(super) enum Source {
     Guard,
     /// The process that asks the driver.
     Cards,
-    /// The end of one that did.
+    /// The end of such a process.
     CardsEnded,
     /// The socket of a supervisor.
     Socket(Epoch),

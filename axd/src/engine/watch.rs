@@ -1,5 +1,5 @@
-//! What jobs do on cards, look by look: who uses more than their slice is warned of and ended, an attempt is over only
-//! when nothing of it is left on its cards, and what one that is over has left there is ended.
+//! Follows attempts on cards, look by look: an attempt that uses more than its slice is warned and ended; an attempt
+//! is over only when nothing of it is left on its cards; what an attempt has left there after its end is ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,44 +17,44 @@ use super::{Engine, now, rungs};
 use crate::log::{Level, Line};
 use crate::worker::Task;
 
-/// What is remembered from look to look.
+/// What is remembered between looks.
 #[derive(Debug, Default)]
 pub(super) struct CardWatch {
     watch: Watch,
     leavings: Leavings,
-    /// How those ended whose cards are not clean yet.
+    /// Results of attempts whose cards are not clean yet.
     results: BTreeMap<AttemptName, AttemptResult>,
-    /// Left-overs that are being ended.
+    /// Left-over processes that are being ended.
     ending: BTreeSet<(i32, u64)>,
-    /// Processes of MPS daemons that were for nobody in the last look.
+    /// MPS daemons that served no attempt in the last look.
     idle_mps: BTreeSet<(i32, Option<u64>)>,
     sweeps: Sweeps,
 }
 
-/// When MPS daemons that nobody uses are ended.
+/// When MPS daemons that no attempt uses are ended.
 #[derive(Debug, Default)]
 struct Sweeps {
-    /// One is under way.
+    /// True while a sweep is under way.
     under_way: bool,
-    /// The next: something is left to do.
+    /// When the next sweep is due, if something is left to do.
     next: Option<BootTime>,
-    /// How long the last one was waited for.
+    /// The pause before the last one.
     pause: Span,
 }
 
-/// A sweep that failed is repeated after this, and after twice that each time, up to a bound.
+/// A sweep that failed is repeated after this pause, which doubles up to a bound.
 const SWEEP_AGAIN: Span = Span::seconds(1);
 const SWEEP_SELDOM: Span = Span::seconds(600);
 
 impl CardWatch {
-    /// Why a card should not be given out, for what an attempt has left there.
+    /// Why a card should not be given out, because of what an attempt left there.
     pub(super) fn trouble(&self, card: &str) -> Option<&str> {
         self.leavings.trouble(card)
     }
 }
 
 impl Engine {
-    /// Says whose the processes are that are dying, and for whom MPS daemons are; those that are for nobody are ended.
+    /// Attributes processes that are exiting, and MPS daemons, to attempts; has MPS daemons ended that serve none.
     pub(super) fn recognize(&mut self, sample: &mut Sample) {
         self.card_watch.leavings.recognize(sample);
         let idle = attribute_mps(sample, |card| self.under_mps(card));
@@ -67,7 +67,7 @@ impl Engine {
         self.card_watch.idle_mps = there;
     }
 
-    /// Has MPS daemons ended that nobody uses, whoever should have done it.
+    /// Has MPS daemons ended that no attempt uses.
     pub(super) fn sweep_mps(&mut self) {
         let sweeps = &mut self.card_watch.sweeps;
         if sweeps.under_way {
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// A look at the cards that was begun at this time.
+    /// Takes in a look at the cards that began at this time.
     pub(super) fn watch_cards(&mut self, begun: BootTime, sample: &Sample) {
         self.watch_slices(sample);
         self.end_leftovers(sample);
@@ -129,7 +129,7 @@ impl Engine {
         all.filter(|attempt| attempt.end.is_none())
     }
 
-    /// The slices of an attempt that nobody else holds it to for certain.
+    /// An attempt's slices to which nothing else holds it for certain.
     fn watched(&self, attempt: &Attempt) -> Option<Watched> {
         let cards = &self.local.inventory.cards;
         let held = slices(&attempt.allocation, cards).filter(|(grant, rung)| {
@@ -140,7 +140,7 @@ impl Engine {
         (!slices.is_empty()).then_some(Watched { attempt: attempt.name, slices })
     }
 
-    /// Whether the end of an attempt has to wait: its cards can be looked at, and were not since it ended.
+    /// True if the end of an attempt has to wait, because its cards can be looked at and were not since it ended.
     pub(super) fn waits_for_cards(&mut self, result: &AttemptResult) -> bool {
         let attempt = result.attempt;
         if !self.is_living(attempt) || self.card_watch.leavings.is_leaving(attempt) {
@@ -159,7 +159,7 @@ impl Engine {
         true
     }
 
-    /// The cards of an attempt that the driver can be asked about.
+    /// The cards of an attempt about which the driver can be asked.
     fn measured_cards(&self, attempt: AttemptName) -> Vec<String> {
         let held = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
         let Some(held) = held.map(|held| &held.allocation) else { return Vec::new() };
@@ -174,12 +174,12 @@ impl Engine {
         theirs.map(|card| card.uuid.clone()).collect()
     }
 
-    /// When somebody has waited long enough for cards to be clean.
+    /// When the first attempt has waited long enough for its cards to be clean.
     pub(super) fn cards_due(&self) -> Option<BootTime> {
         self.card_watch.leavings.next_due(self.controller.config().resources.gpu_clean_wait)
     }
 
-    /// Whoever has waited long enough is over; what it left is the trouble of its cards.
+    /// An attempt that has waited long enough is over; what it left makes its cards unclean.
     pub(super) fn give_up_cards(&mut self, at: BootTime) {
         if self.cards_due().is_none_or(|due| due > at) {
             return;
@@ -196,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// Before anything else is started on it; the next look finds the same.
+    /// Makes a card suspect before anything else is started on it; the next look finds the same.
     fn suspect(&mut self, uuid: String, why: String) {
         let node = self.local.inventory.name.clone();
         let here = self.controller.nodes().find(|each| each.inventory.name == node);
@@ -207,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Whether the cards can be looked at at all.
+    /// True if the cards can be looked at at all.
     fn can_look_at_cards(&self) -> bool {
         self.cards.is_some()
     }
@@ -224,9 +224,9 @@ impl Engine {
         }
     }
 
-    /// Processes in groups of attempts that are over.
+    /// Ends processes in groups of attempts that are over.
     fn end_leftovers(&mut self, sample: &Sample) {
-        // One that is leaving had its group proved empty.
+        // The group of an attempt that is leaving was proved empty.
         let lives = |attempt| self.is_living(attempt) && !self.card_watch.results.contains_key(&attempt);
         let left: Vec<Leftover> = leftovers(sample, lives);
         let there: BTreeSet<(i32, u64)> = left.iter().map(|each| (each.pid, each.start_ticks)).collect();

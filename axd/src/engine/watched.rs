@@ -1,5 +1,5 @@
-//! What samples of cards are kept for: the latest, for whoever asks now; the database, for whoever asks later; and since
-//! when the cards of jobs do nothing, which the controller is told.
+//! Keeps samples of cards: the latest in memory, all of them in the database. Tells the controller since when the
+//! cards of jobs do nothing.
 
 use ax_core::api::{ApiError, CardHistory, ErrorClass};
 use ax_core::gpu::Sample;
@@ -16,21 +16,21 @@ use crate::api::server::ConnId;
 use crate::people::Person;
 use crate::samples::{Asked, Look, Question, Samples, Series, What};
 
-/// What was seen longer ago than so many times the pace of samples says nothing of now.
+/// A sample that is older than so many times the pace says nothing about now.
 const FRESH: u64 = 30;
-/// How often idle cards are told, or sooner where the first limit is shorter.
+/// How often idle cards are told, or more often if the first limit is shorter.
 const TELL_IDLE: Span = Span::seconds(60);
-/// Of a job that was started without end only the last attempts are told.
+/// Of a job that was started over and over only the last attempts are told.
 const MOST_ATTEMPTS: usize = 50;
-/// Most points of a card's history, and its longest span: what is kept by the hour.
+/// Most points of a card's history, and its longest span: the time for which hours are kept.
 const MOST_POINTS: u32 = 400;
 const LONGEST_SPAN: u64 = 366 * 86_400;
 
-/// All that is kept of samples in memory.
+/// The samples that are kept in memory.
 pub(super) struct Watched {
     samples: Samples,
     idle: IdleWatch,
-    /// When the last one came.
+    /// When the last sample came.
     last: Option<BootTime>,
 }
 
@@ -39,7 +39,7 @@ impl Watched {
         Watched { samples, idle: IdleWatch::default(), last: None }
     }
 
-    /// Writes what waits to be written.
+    /// Writes what is not written yet.
     pub(super) fn finish(&mut self) {
         self.samples.finish();
     }
@@ -83,13 +83,13 @@ impl Engine {
         }
     }
 
-    /// Whether the last sample says something of now.
+    /// True if the last sample says something about now.
     pub(super) fn sees_now(&self) -> bool {
         let every = self.controller.config().resources.gpu_sample.max(Span::seconds(1));
         self.watched.last.is_some_and(|last| now().boot - last <= Span(every.0.saturating_mul(FRESH)))
     }
 
-    /// The cards of this node's running jobs. One that is on its way up or down is not expected to use them.
+    /// The cards of this node's running jobs. Jobs that are starting or ending are not expected to use theirs.
     fn held_cards(&self) -> Vec<Held> {
         let node = &self.local.inventory.name;
         let running = self.controller.active_jobs().filter(|job| job.state == JobState::Running);
@@ -108,7 +108,7 @@ impl Engine {
         };
         let step_s = u32::try_from(span.div_ceil(u64::from(points))).unwrap_or(u32::MAX).max(1);
         let grain = ax_core::gpu::thin::Grain::reaching(span).seconds();
-        // A whole number of what is kept: else some stretches would have more in them than others.
+        // A whole number of kept stretches: otherwise some points would cover more of them than others.
         let step_s = step_s.div_ceil(grain) * grain;
         let until = now().wall;
         let since = WallTime(until.0.saturating_sub_unsigned(span * 1000));
@@ -129,7 +129,7 @@ impl Engine {
         self.watched.samples.ask(Question { uid: person.uid, conn, what });
     }
 
-    /// Has it read what a job's attempts used.
+    /// Has the usage of a job's attempts read.
     pub(super) fn job_usage(&mut self, job: &str, conn: ConnId, person: &Person) {
         let asked = self.find_job(job, person).and_then(|id| {
             let epochs = self.epochs_of(id.number)?;

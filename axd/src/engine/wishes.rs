@@ -1,5 +1,5 @@
-//! What somebody wants done to jobs: an action as it was asked for, checked and
-//! read once, whatever the number of jobs; an event for each of them follows.
+//! An action on jobs as it was asked for: checked and read once, however many jobs it is for; each of them then gets
+//! an event.
 
 use ax_core::api::{Action, ActionRequest, ApiError, ErrorClass};
 use ax_core::controller::{Change, Wish};
@@ -17,10 +17,10 @@ use crate::submission;
 /// Most jobs that one request may act on one by one.
 const MOST_JOBS: usize = 100_000;
 
-/// A longer time than any that is allowed; in milliseconds it still is a number.
+/// Longer than any time that is allowed, and small enough to be counted in milliseconds.
 const MOST_SECONDS: u64 = u32::MAX as u64;
 
-/// What can be said of an action before any job is looked up: a bad one must cost nothing.
+/// Checks what can be checked before any job is looked up: a bad request must cost nothing.
 fn check(request: &ActionRequest) -> Result<(), ApiError> {
     if request.jobs.is_empty() && request.select.is_none() {
         return Err(error(ErrorClass::Usage, "no job is named"));
@@ -29,7 +29,7 @@ fn check(request: &ActionRequest) -> Result<(), ApiError> {
         let text = format!("{} jobs are too many at once, at most {MOST_JOBS}", request.jobs.len());
         return Err(error(ErrorClass::Usage, text));
     }
-    // It travels to the supervisor in one message and is shown with the job for ever.
+    // It travels to the supervisor in one message, and is shown with the job for ever.
     match request.why.as_ref().map_or(0, String::len) {
         long if long > submission::MAX_COMMENT => {
             let most = submission::MAX_COMMENT;
@@ -39,10 +39,10 @@ fn check(request: &ActionRequest) -> Result<(), ApiError> {
     }
 }
 
-/// What a job can be without.
+/// What can be taken away from a job.
 const MAY_GO: [&str; 3] = ["begin", "window", "deadline"];
 
-/// Takes out the options that say `none` of what a job can be without; the last of each counts.
+/// Takes out the options whose value is `none`, for what can be taken away; the last of each counts.
 fn taken_away(options: &mut Vec<RawOption>) -> Vec<&'static str> {
     let none =
         |option: &RawOption| option.value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case("none"));
@@ -56,7 +56,7 @@ fn taken_away(options: &mut Vec<RawOption>) -> Vec<&'static str> {
 }
 
 impl Engine {
-    /// Reads and checks what is asked, before any job is looked up: a bad wish must cost nothing.
+    /// Reads and checks a request before any job is looked up: a bad one must cost nothing.
     pub(super) fn wish(&self, request: &ActionRequest, person: &Person) -> Result<Wish, ApiError> {
         check(request)?;
         match &request.action {
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Options as on a command line, those that a waiting job can change.
+    /// Reads options as on a command line; only those that a waiting job can change.
     fn change_of(&self, options: &[String], person: &Person) -> Result<Change, ApiError> {
         let size: usize = options.iter().map(|o| o.len() + 1).sum();
         if size > submission::MAX_ARGUMENTS {
@@ -105,7 +105,7 @@ impl Engine {
         }
         spec.name.as_deref().map_or(Ok(()), submission::check_name)?;
         let config = self.controller.config();
-        // As at the submission: no way into a queue leads around its rule.
+        // As at the submission: an update must not lead around a queue's rules.
         if let Some(queue) = spec.queue.as_deref().and_then(|name| config.queue(name))
             && !person.is_admin(config)
         {

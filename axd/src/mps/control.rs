@@ -1,5 +1,5 @@
-//! The control program of MPS: it becomes the daemon, and it is what the daemon is asked with. It runs as the user, in the
-//! group of the daemon, and has its time.
+//! Runs NVIDIA's MPS control program: to start a card's daemon, and to ask it something. The program runs as the
+//! user, in the daemon's group, with a deadline.
 
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -20,20 +20,20 @@ use ax_sys::{SysError, memory_file, signals};
 use super::Order;
 use super::seat::Seat;
 
-/// How long the daemon may take until it can be asked, and a question.
+/// How long the daemon may take until it answers, and how long a question may take.
 const START: Duration = Duration::from_secs(8);
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// So much of what it says is kept.
+/// So much of its output is kept.
 const MOST_SAID: u64 = 4096;
 
-/// Starts the daemon, and waits until clients find it.
+/// Starts the daemon, and waits until clients can find it.
 pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
     let end = Instant::now() + START;
     let group = seat.furnish(order)?;
     run(seat, order, &group, &["-d"], "", START)?;
     ax_sys::crash_point!("mps started");
-    // Whoever looks for it before that is there goes without MPS, silently.
+    // A client that looks for it earlier silently runs without MPS.
     while !seat.is_open()? {
         if !seat.lives()? {
             return Err("the MPS daemon ended at once".to_owned());
@@ -46,13 +46,13 @@ pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks the daemon.
+/// Asks the daemon a question.
 pub(super) fn ask(seat: &Seat, order: &Order, question: &str) -> Result<(), String> {
     let group = seat.group()?.ok_or("there is no MPS daemon")?;
     run(seat, order, &group, &[], question, ANSWER)
 }
 
-/// Runs the program with these words, and with this to read.
+/// Runs the program with these arguments and this input.
 fn run(
     seat: &Seat,
     order: &Order,
@@ -68,7 +68,8 @@ fn run(
     let join = group.join_handle().map_err(failed)?;
     let parent = std::process::id();
     let started = process::fork_child(Some(&join), |to_parent| {
-        // The child's copy only: while it is open nobody else gets to the card, whatever becomes of us.
+        // Closes the child's copy of the lock: while a copy is open no other process gets to the card, even if we
+        // have died.
         seat.let_go();
         child.run(to_parent, parent, &reads, &said)
     });
@@ -101,7 +102,7 @@ fn files(input: &str) -> Result<(File, File), String> {
     Ok((said, reads))
 }
 
-/// What it said of its failure, or how it ended.
+/// The reason of a failure: its output, or how it ended.
 fn why(mut said: File, how: Option<Exit>) -> String {
     let mut text = Vec::new();
     let read = said.rewind().and_then(|()| said.take(MOST_SAID).read_to_end(&mut text));
@@ -109,7 +110,7 @@ fn why(mut said: File, how: Option<Exit>) -> String {
     if read.is_ok() && !text.is_empty() { text } else { format!("it ended with {how:?}") }
 }
 
-/// What the child needs, made before the fork.
+/// What the child needs, prepared before the fork.
 struct Program<'a> {
     user: &'a UserRecord,
     program: CString,
@@ -122,11 +123,11 @@ impl Program<'_> {
         let text = |bytes: &[u8]| CString::new(bytes).map_err(|error| error.to_string());
         let program = text(order.control.as_os_str().as_bytes())?;
         let words = [Ok(program.clone())].into_iter().chain(words.iter().map(|word| text(word.as_bytes())));
-        // The server is beside it.
+        // The server's program lies beside it.
         let folder = order.control.parent().unwrap_or(Path::new("/"));
         let mut variables = vec![
             ("PATH", format!("{}:/usr/bin:/bin", folder.display())),
-            // By UUID here and in the jobs: by number it would count otherwise than they do.
+            // Here and in the jobs the card is named by UUID: numbers would be counted differently.
             ("CUDA_VISIBLE_DEVICES", order.card.clone()),
         ];
         variables.extend(visible::mps_folders(&order.folder.to_string_lossy()));
@@ -154,7 +155,7 @@ impl Program<'_> {
             ax_sys::credentials::become_user(user.uid.0, user.gid.0, &groups, || to_parent.user_is_next())
                 .map_err(failed("user"))?;
         }
-        // Who can't be waited for must not go on. A daemon that it starts is no child of ours, and lives.
+        // If no process waits for it, it must not go on. A daemon that it starts is no child of ours, and stays.
         process::set_parent_death_signal(signals::Signal::KILL).map_err(failed("parent"))?;
         if std::os::unix::process::parent_id() != parent {
             return Err(ChildError { step: "parent".to_owned(), errno: 0, text: "it is gone".to_owned() });

@@ -1,6 +1,6 @@
-//! The MPS daemon of a card: one for all slices that are under MPS there, which are one user's. It runs as that user, in a
-//! group of its own, and is there from before the first of them runs until the last has gone. Supervisors start and stop
-//! it by the command lines that are made here; whoever ends it knows it by its group, and by nothing that a user says.
+//! The MPS daemon of a card: one for all slices under MPS there, which belong to one user. It runs as that user, in a
+//! group of its own, from before the first of them runs until the last has gone. Supervisors start and stop it with
+//! the command lines made here. It is identified by its group, never by what a user says.
 
 mod control;
 mod seat;
@@ -19,22 +19,22 @@ use serde::{Deserialize, Serialize};
 
 use seat::Seat;
 
-/// How long a supervisor waits for it to be started or stopped: the driver may have to be loaded.
+/// How long a supervisor waits for a start or stop: the driver may have to be loaded.
 const PATIENCE: Span = Span::seconds(15);
 
-/// What such a process does.
+/// What such a process is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Deed {
-    /// The attempt comes to the card: its daemon is started if it does not run.
+    /// The attempt comes to the card: start its daemon if it does not run.
     Start,
-    /// The attempt has gone: if it was the last, the daemon goes, too.
+    /// The attempt has gone: stop the daemon if it was the last.
     Stop,
 }
 
-/// All that such a process has to know. It is a record of root's.
+/// Everything that such a process has to know. Only root can write it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Who comes or goes.
+    /// The attempt that comes or goes.
     pub(crate) attempt: AttemptName,
     /// The card.
     pub(crate) card: String,
@@ -42,13 +42,13 @@ pub(crate) struct Order {
     pub(crate) folder: PathBuf,
     /// The control program.
     pub(crate) control: PathBuf,
-    /// Whose slices they are.
+    /// The user of the slices.
     pub(crate) user: UserRecord,
     /// Where attempts have their leases.
     pub(crate) leases: PathBuf,
     /// Where jobs have their groups.
     pub(crate) parents: Vec<String>,
-    /// Which devices the daemon may open, as the jobs.
+    /// The devices that the daemon may open: those of the jobs.
     pub(crate) devices: Vec<DeviceRule>,
     /// Most processes and threads of it.
     pub(crate) processes: u64,
@@ -81,7 +81,7 @@ pub(crate) fn run(deed: Deed, order: &str) -> ExitCode {
     }))
 }
 
-/// The process that may hang where a folder is unmounted in which users can mount.
+/// The process that unmounts a folder in which users can mount: it may hang.
 pub(crate) fn unmount(folder: &Path) -> ExitCode {
     ended(ax_sys::mount::detach(folder).map(drop).map_err(|error| error.to_string()))
 }
@@ -98,19 +98,19 @@ fn ended(done: Result<(), String>) -> ExitCode {
 
 fn start(order: &Order) -> Result<(), String> {
     let seat = Seat::take(&order.folder, &order.parents)?;
-    // First: whoever finds nobody here ends the daemon.
+    // This comes first: a stop that finds no attempt here ends the daemon.
     seat.enter(order.attempt)?;
     ax_sys::crash_point!("mps entered");
     let done = serve_the_living(&seat, order);
     if done.is_err() {
-        // The supervisor says that the attempt has gone, too; whoever is next should not have to wait for that.
+        // The supervisor will also say that the attempt has gone; the next attempt should not have to wait for that.
         let _ = seat.leave(order.attempt).and_then(|()| clear_if_last(&seat));
     }
     done
 }
 
-/// Those whose supervisors have died don't come any more: nobody would say that they have gone. Also this one may have died
-/// before all this began to wait for its turn.
+/// Removes attempts whose supervisors have died without saying that they have gone, then serves this one. It may have
+/// died itself before its turn came.
 fn serve_the_living(seat: &Seat, order: &Order) -> Result<(), String> {
     let leases = Dir::open(&order.leases).map_err(|error| error.to_string())?;
     dismiss_ended(seat, &leases)?;
@@ -120,10 +120,10 @@ fn serve_the_living(seat: &Seat, order: &Order) -> Result<(), String> {
     serve(seat, order)
 }
 
-/// Attempts whose supervisor has let its lease go are over, whether or not anybody has said so.
+/// An attempt whose supervisor has let its lease go is over, whether or not anybody has said so.
 fn dismiss_ended(seat: &Seat, leases: &Dir) -> Result<(), String> {
     for user in seat.users()? {
-        // Where nobody can say, it counts as alive.
+        // If that can't be found out, it counts as running.
         if matches!(lease::probe(leases, &user.to_string()), Ok(Probe::Free | Probe::Absent)) {
             seat.leave(user)?;
         }
@@ -131,7 +131,7 @@ fn dismiss_ended(seat: &Seat, leases: &Dir) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes sure that the card's daemon runs, for this user.
+/// Makes sure that the card's daemon runs for this user.
 fn serve(seat: &Seat, order: &Order) -> Result<(), String> {
     let ours = seat.owner() == Some(order.user.uid);
     let other = seat.users()?.into_iter().find(|user| *user != order.attempt);
@@ -139,7 +139,7 @@ fn serve(seat: &Seat, order: &Order) -> Result<(), String> {
         return Ok(());
     }
     match other {
-        // One that does not answer was stopped by its own user, who has it again when the last job there is over.
+        // It does not answer because its own user stopped it: they have one again when the last job there is over.
         Some(_) if ours => return Ok(()),
         Some(other) => {
             return Err(format!("the MPS daemon of {} is another user's, for {}", order.card, other.job));
@@ -153,7 +153,7 @@ fn stop(order: &Order) -> Result<(), String> {
     let Some(seat) = Seat::find(&order.folder, &order.parents)? else { return Ok(()) };
     seat.leave(order.attempt)?;
     if seat.users()?.is_empty() && seat.lives()? {
-        // In vain where it hangs: then it is killed.
+        // If it hangs, this is in vain, and it is killed below.
         let _ = control::ask(&seat, order, "quit\n");
         seat.wait_empty();
     }
@@ -162,13 +162,13 @@ fn stop(order: &Order) -> Result<(), String> {
 
 fn clear_if_last(seat: &Seat) -> Result<(), String> {
     if end_if_last(seat)? {
-        // What can't be removed now is in nobody's way, and gone when the next daemon of the card goes, or at a start of axd.
+        // What can't be removed now delays nothing: it goes with the card's next daemon, or at a start of axd.
         let _ = seat.remove();
     }
     Ok(())
 }
 
-/// Whether nobody uses it any more.
+/// Ends the daemon if no attempt uses it any more. Returns whether that was so.
 fn end_if_last(seat: &Seat) -> Result<bool, String> {
     let last = seat.users()?.is_empty();
     if last {
@@ -177,7 +177,7 @@ fn end_if_last(seat: &Seat) -> Result<bool, String> {
     Ok(last)
 }
 
-/// Ends the daemons that nobody uses. What was ended, and what could not be, in words.
+/// Ends the daemons that no attempt uses. Returns in words what was ended, and what could not be.
 pub(crate) fn sweep(paths: &Paths, parents: &[String]) -> Vec<Result<String, String>> {
     let Ok(leases) = Dir::open(paths.leases()) else { return Vec::new() };
     let entries = std::fs::read_dir(paths.mps()).into_iter().flatten().flatten();

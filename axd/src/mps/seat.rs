@@ -1,5 +1,5 @@
-//! What is kept of a card's MPS daemon: who uses it, whose it is, where it has its pipes, and its group. One process at a
-//! time looks at that. Folder and records are root's; the two folders that are the user's are never looked into.
+//! What is kept of a card's MPS daemon: its users, its owner, its pipes and its group, under a lock, so that one
+//! process at a time handles it. Folder and records belong to root. The user's two folders are never looked into.
 
 use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -20,19 +20,20 @@ use ax_sys::process::{ErrandError, errand};
 
 use super::{Order, group_of};
 
-/// How long the daemon has to go by itself, and then to be dead.
+/// How long the daemon has to exit by itself, and then to be dead after a kill.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// So many bytes of RAM a daemon and its server may use: some times what they do. It is on no job's account.
+/// RAM that a daemon and its server may use: several times what they need. No job is charged for it.
 const MEMORY: u64 = 4 << 30;
 
-/// So much the user may put into its folders: hundreds of times what daemons do. They are below `/run`, which others need.
+/// How much the user may put into its folders: hundreds of times what daemons need. They lie below `/run`, which
+/// others need.
 const ROOM: Bound = Bound { bytes: 32 << 20, entries: 4096 };
 
-/// Permission bits of what is above them: to be passed through by the user, not listed.
+/// Permissions of the folders above: the user may pass through them, not list them.
 const PASS: u32 = 0o711;
 
-/// Its folders for pipes and for logs, and the pipe that is there as soon as it answers.
+/// Its folders for pipes and logs, and the pipe that exists as soon as it answers.
 const PIPE: &str = "pipe";
 const LOG: &str = "log";
 const DOOR: &str = "control";
@@ -47,10 +48,10 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 /// What daemons that have ended left behind.
 const REMAINS: &str = "remains";
 
-/// So much of it is removed at once: others wait meanwhile, and there is another time.
+/// So much is removed at once, since others wait meanwhile; the rest is removed another time.
 const MOST: u64 = 100_000;
 
-/// The place of a card's daemon, as long as nobody else may look at it.
+/// The place of a card's daemon, locked for this process.
 pub(super) struct Seat {
     folder: PathBuf,
     parents: Vec<String>,
@@ -61,7 +62,7 @@ fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(std::io::Error) -> Stri
     move |error| format!("{doing} {}: {error}", path.display())
 }
 
-/// The lock is beside the folder, which comes and goes.
+/// The lock lies beside the folder, which comes and goes.
 fn lock(folder: &Path) -> Result<File, String> {
     let path = folder.with_added_extension("lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -78,7 +79,7 @@ fn make_folder(path: &Path, mode: u32) -> Result<(), String> {
 }
 
 impl Seat {
-    /// Takes it, as soon as nobody else looks; makes it if there is none.
+    /// Locks it, waiting for its turn; makes it if there is none.
     pub(super) fn take(folder: &Path, parents: &[String]) -> Result<Seat, String> {
         make_folder(folder.parent().unwrap_or(folder), PASS)?;
         let lock = lock(folder)?;
@@ -87,7 +88,7 @@ impl Seat {
         Ok(Seat { folder: folder.to_owned(), parents: parents.to_vec(), lock: Cell::new(Some(lock)) })
     }
 
-    /// Takes it, if there is one.
+    /// Locks it, if there is one.
     pub(super) fn find(folder: &Path, parents: &[String]) -> Result<Option<Seat>, String> {
         if !folder.is_dir() {
             return Ok(None);
@@ -97,7 +98,7 @@ impl Seat {
         Ok(folder.is_dir().then_some(seat))
     }
 
-    /// In a child, which looks at nothing: its copy of the lock goes, and the lock is where it was.
+    /// For a child that does not look at the seat: closes its copy of the lock; the parent keeps the lock.
     pub(super) fn let_go(&self) {
         drop(self.lock.take());
     }
@@ -115,7 +116,7 @@ impl Seat {
         }
     }
 
-    /// Who uses it.
+    /// The attempts that use it.
     pub(super) fn users(&self) -> Result<Vec<AttemptName>, String> {
         let path = self.folder.join("users");
         let entries = match fs::read_dir(&path) {
@@ -125,30 +126,30 @@ impl Seat {
         Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// Whose it is.
+    /// The user it belongs to.
     pub(super) fn owner(&self) -> Option<Uid> {
         fs::read_to_string(self.folder.join("owner")).ok()?.trim().parse().ok().map(Uid)
     }
 
-    /// Where it has the folders that are the user's: as each daemon finds it new, nobody can leave anything in it that is
-    /// in the way of the next.
+    /// Parent of the user's folders. Each daemon gets it new, so that nothing left in it can be in the next one's
+    /// way.
     fn home(&self) -> PathBuf {
         self.folder.join("daemon")
     }
 
-    /// What clients find it by.
+    /// The pipe by which clients find it.
     pub(super) fn door(&self) -> PathBuf {
         self.home().join(PIPE).join(DOOR)
     }
 
-    /// Whether clients can find it. Its folder is the user's, who may have mounted there what never answers: that is not
-    /// asked, and as little is a link followed.
+    /// True if clients can find it. The folder is the user's, who may have mounted something there that never
+    /// answers: that is not asked, and no link is followed.
     pub(super) fn is_open(&self) -> Result<bool, String> {
         let pipe = Dir::open(self.home()).and_then(|home| home.open_dir_unmounted(PIPE));
         pipe.and_then(|pipe| pipe.has_unmounted(DOOR)).map_err(|error| error.to_string())
     }
 
-    /// New folders for it, which are the user's, and its group, fenced off as the jobs are.
+    /// Makes new folders, which belong to the user, and its group, fenced off as the jobs are.
     pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup, String> {
         self.names_are_short_enough()?;
         let home = self.home();
@@ -206,13 +207,13 @@ impl Seat {
         Ok(JobGroup::find(&hierarchy, &place, &group_of(&self.folder)))
     }
 
-    /// Whether anything of it runs.
+    /// True if any process of it runs.
     pub(super) fn lives(&self) -> Result<bool, String> {
         let Some(group) = self.group()? else { return Ok(false) };
         group.populated().map_err(|error| error.to_string())
     }
 
-    /// Gives it time to go.
+    /// Gives it time to exit.
     pub(super) fn wait_empty(&self) {
         let end = Instant::now() + PATIENCE;
         while self.lives() == Ok(true) && Instant::now() < end {
@@ -220,7 +221,7 @@ impl Seat {
         }
     }
 
-    /// Ends what there is of it, and takes its group and folders away.
+    /// Ends its processes, and removes its group and folders.
     pub(super) fn end(&self) -> Result<(), String> {
         if let Some(group) = self.group()? {
             let gone = group.kill_until_empty(PATIENCE).map_err(|error| error.to_string())?;
@@ -240,9 +241,9 @@ impl Seat {
         self.set_aside()
     }
 
-    /// The folders that were the user's go, with what they lie on and whatever is mounted there. Where they lie on nothing
-    /// of their own they are root's from now on, and where only root gets. Moved they can be whatever is in them, and
-    /// whatever is mounted there; that they can be removed is up to what the user has put there.
+    /// Unmounts the user's folders, with whatever is mounted there. If there was no file system of their own, they
+    /// are given to root and moved aside. Renaming always works; removal may fail because of what the user left
+    /// inside, so rename first and remove later.
     fn set_aside(&self) -> Result<(), String> {
         let home = self.home();
         uncover(&home)?;
@@ -251,7 +252,7 @@ impl Seat {
             return Ok(());
         }
         for name in [PIPE, LOG] {
-            // Not by name: what is mounted there may answer never.
+            // Not by name: what is mounted there may never answer.
             if let Ok(folder) = dir.open_dir_unmounted(name) {
                 let _ = own(&folder);
             }
@@ -262,7 +263,7 @@ impl Seat {
         fs::rename(&home, remains.join(name)).map_err(failed("setting aside", &home))
     }
 
-    /// Nobody uses it, and it has ended. What can't be removed now is in nobody's way.
+    /// Removes it; no attempt uses it and it has ended. What can't be removed now delays nothing.
     pub(super) fn remove(&self) -> Result<(), String> {
         let (Some(parent), Some(name)) = (self.folder.parent(), self.folder.file_name()) else {
             return Ok(());
@@ -279,7 +280,7 @@ fn uncover(home: &Path) -> Result<(), String> {
     }
     let words = [OWN_PROGRAM, "--unmount", &home.to_string_lossy()].map(str::to_owned);
     match errand(&words, PATIENCE) {
-        // It is unmounted then; what has not ended is up to the user's own file system.
+        // It is unmounted then; what has not finished depends on the user's own file system.
         Ok(_) | Err(ErrandError::Late { .. }) => Ok(()),
         Err(error) => Err(error.to_string()),
     }

@@ -1,5 +1,6 @@
-//! What was seen of cards and attempts over time: a thread with a database of its own, so that neither the loop nor the
-//! accounts ever wait for it. Losing it does no harm: nothing is decided from it, and a broken one is begun anew.
+//! What was seen of cards and attempts over time: a thread with a database of its own, so that neither the loop nor
+//! the accounts wait for it. Losing the database does no harm: nothing is decided from it, and a broken one is begun
+//! anew.
 
 mod read;
 mod store;

@@ -1,5 +1,6 @@
-//! The database of samples: series of figures, thinned out as they come. Each figure goes into its second, its minute and
-//! its hour at once, so that nothing is left to do when those are over, and a crash loses some seconds of each.
+//! The database of samples: series of figures, thinned out as they come. Each figure is entered for its second, its
+//! minute and its hour at once, so that nothing is left to do when those are over, and a crash loses some seconds of
+//! each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
-//! What was refused does not stay for ever: it is its user's to look at, not
-//! to be kept. Old entries go, and of too many the oldest; a bit at a time.
+//! Removes what was refused after a while: its user may look at it, but it is not kept for ever. Old entries are
+//! removed, and of too many the oldest, a few at a time.
 //!
-//! An entry's age counts from its last change of any kind, which its renaming was: the
-//! time that a user may set says nothing. Folders are left alone, for what is in them is
-//! the user's business and may be a file system of their own.
+//! An entry's age counts from its last change of any kind, which was its renaming: the user can't set that time.
+//! Folders stay, since what is in them is the user's business and may be a file system of their own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,5 +1,5 @@
-//! A user's folder in `incoming/`: opened without following anything, believed
-//! only by what the kernel says of the open descriptor, read a bit at a time.
+//! A user's folder in `incoming/`: opened without following links, believed only by what the kernel says of the open
+//! descriptor, read a few names at a time.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,5 @@
-//! The spool's thread: waits for hints, verdicts and the time of the next
-//! rescan; takes what may be taken; does with each drop what the loop said.
-//! One step of it never lasts long, whatever lies in the folders.
+//! The spool's thread: waits for hints, verdicts and the time of the next rescan, takes files, and does with each
+//! drop what the loop said. Each step is short, whatever lies in the folders.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};

@@ -1,10 +1,8 @@
-//! The door for submissions without a conversation: files that users put into
-//! folders of their own under `incoming/`.
+//! Submissions by files that users put into their own folders under `incoming/`, without a conversation.
 //!
-//! A thread of its own looks, takes and reads them, since any of that may be
-//! slow and all of it is input of strangers. What it took goes to the loop as
-//! an [`Arrival`]; the loop's [`Verdict`] says whether the file may go, belongs
-//! into `refused/`, or has to wait. It decides nothing about jobs.
+//! A thread of its own looks at, takes and reads them, since that may be slow and all of it is input of strangers. It
+//! hands each drop to the loop as an [`Arrival`]; the loop's [`Verdict`] says whether the file is removed, moved to
+//! `refused/`, or has to wait. The thread decides nothing about jobs.
 
 mod aging;
 mod complaints;

@@ -1,5 +1,5 @@
-//! Names of drops: in `taken/`, in `refused/`, in messages. What a user called
-//! a file is data: it is kept where it is theirs and made harmless elsewhere.
+//! Names of drops in `taken/`, in `refused/` and in messages. A file's name is the user's data: it is kept in the
+//! user's folders and made harmless elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,6 +1,6 @@
-//! One pass: folders are looked at, files taken one from each in turn, all of
-//! them made durable in `taken/`, then read and handed to the loop. And the
-//! rescan, which makes every folder due now and then, hints or not.
+//! One pass: looks at folders, takes one file from each in turn, makes all of them durable in `taken/`, then reads
+//! them and hands them to the loop. Also the rescan, which makes every folder due from time to time, with or without
+//! hints.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;

@@ -1,5 +1,5 @@
-//! The folders of the spool, held open. They are opened anew for each rescan,
-//! so that an administrator may move or remake them under a running daemon.
+//! The folders of the spool, held open. They are opened anew for each rescan, so that an administrator may move or
+//! remake them while the daemon runs.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;

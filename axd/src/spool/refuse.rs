@@ -1,6 +1,6 @@
-//! What can't become a job goes to `refused/<uid>/`, which is the user's, with
-//! a `.why` beside it. It is only renamed: never opened, its owner and mode
-//! never changed, for it may be anything that a user can put into a folder.
+//! Moves what can't become a job to `refused/<uid>/`, which is the user's, with a `.why` beside it. It is only
+//! renamed, never opened, and its owner and mode are never changed: it may be anything that a user can put into a
+//! folder.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;

@@ -1,6 +1,5 @@
-//! Taking a drop: renamed into `taken/` first, where its owner can no longer
-//! exchange it, then looked at, then read once. By a descriptor that was kept
-//! open its owner can still write to it; what was read is what counts.
+//! Takes a drop: renames it into `taken/`, where its owner can no longer exchange it, then checks it, then reads it
+//! once. The owner may still write through a descriptor that was kept open; what was read is what counts.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,6 +1,5 @@
-//! Who may have how much taken: so many files and bytes under way for each
-//! user, so that nobody's flood delays another's drop, and a pause for those
-//! who were told to come later. Knows no files; folders are names that wait.
+//! Bounds how much is taken of each user: so many files and bytes under way, so that no user's flood delays another's
+//! drop, and a pause for those who were told to come later. Knows no files; folders are names that wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

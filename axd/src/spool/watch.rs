@@ -1,6 +1,5 @@
-//! Being told that somebody put something. What is told are only hints, kept
-//! as a set of folders to look at; that nothing is missed is the business of
-//! the rescan. So events may come twice, late, about the wrong folder, or not.
+//! Hints that a user has put something into a folder, kept as a set of folders to look at. The rescan makes sure that
+//! nothing is missed, so hints may come twice, late, about the wrong folder, or not at all.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,6 +1,5 @@
-//! Which folders are watched. Watches cost the kernel memory, and anybody may
-//! make folders: so many for each user, so many in all. Folders beyond that
-//! are found by the rescan.
+//! Which folders are watched. Watches cost the kernel memory, and every user may make folders, so there is a bound
+//! for each user and for all. The rescan finds what is in the other folders.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

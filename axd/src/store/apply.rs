@@ -1,5 +1,4 @@
-//! Rows to SQL. Cached statements, every value bound; runs inside the writer's
-//! transaction and nowhere else.
+//! Writes rows by SQL: cached statements, every value bound. Runs only inside the writer's transaction.
 
 use std::collections::HashMap;
 

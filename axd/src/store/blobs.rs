@@ -1,5 +1,4 @@
-//! Scripts and environments: kept once for each content, deflated where that
-//! saves something.
+//! Scripts and environments: each content is kept once, and deflated if that saves something.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,4 @@
-//! `axd --db-check`: whether the database is whole, for SQLite and for ax.
-//! Reads only; may run beside the daemon.
+//! `axd --db-check`: checks the database by SQLite's rules and ax's. Only reads; may run beside the daemon.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,5 @@
-//! What launching and showing a job need but the controller does not. Kept
-//! beside the core's record and never changed after the submission, except by
-//! a new record as a whole.
+//! What launching and showing a job need and the controller does not. Kept beside the core's record, and after the
+//! submission only replaced as a whole.
 
 use ax_core::job::spec::JobSpec;
 use ax_core::size::Megabytes;

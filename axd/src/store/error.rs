@@ -1,5 +1,4 @@
-//! What can go wrong with the store: each error says what was being done to
-//! which file, in one line that can be shown as it is.
+//! Errors of the store: each says what was being done to which file, in one line that can be shown as it is.
 
 use std::io;
 use std::path::{Path, PathBuf};

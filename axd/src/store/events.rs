@@ -1,6 +1,5 @@
-//! The ring of recorded events: snapshots of the controller and what happened
-//! to it since, for `axctl db events` and for replay. A file of its own, not
-//! flushed for each event and never in the way: where it can't be written,
+//! The ring of recorded events: snapshots of the controller and what happened since, for `axctl db events` and for
+//! replay. It has a file of its own, is not flushed for each event, and delays nothing: if it can't be written,
 //! events are left out and a gap says so. Nothing is decided from it.
 
 use std::path::{Path, PathBuf};

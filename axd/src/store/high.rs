@@ -1,9 +1,9 @@
-//! High-water marks of job number, epoch and term in the spool, so that no
-//! number is given twice, whatever becomes of the database. A mark is written
-//! and synced before a number up to it is used; ranges make that rare.
+//! High-water marks of job number, epoch and term in the spool, so that no number is given twice, whatever becomes of
+//! the database. A mark is written and synced before a number up to it is used; it covers a range, so that this is
+//! rare.
 //!
-//! A token, new with every start, stands in both the file and the database. Where
-//! both have the same, the database is the one that the numbers were last given from.
+//! Each start writes a new token into both the file and the database. If both have the same token, the database is
+//! the one from which numbers were last given.
 
 use std::path::{Path, PathBuf};
 

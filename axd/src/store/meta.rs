@@ -1,5 +1,5 @@
-//! The few single values of the database: token of the last start, term, where
-//! the numbers go on, the boot whose clock the jobs refer to.
+//! The single values of the database: token of the last start, term, next numbers, and the boot whose clock the jobs
+//! refer to.
 
 use std::path::Path;
 

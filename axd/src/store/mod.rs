@@ -1,9 +1,8 @@
 //! The store: the truth about every job, in SQLite in the state directory.
 //!
-//! One writer thread commits batches of rows and says which are durable;
-//! readers have connections of their own that can't write. Nothing here decides
-//! anything about a job: it writes down what the controller decided and gives
-//! it back. `core` in the table of jobs is what a restart goes by.
+//! One writer thread commits batches of rows and says which are durable; readers have connections of their own that
+//! can't write. The store decides nothing about jobs: it records what the controller decided and gives it back. A
+//! restart reads the column `core` of the table of jobs.
 
 pub mod backup;
 pub mod check;

@@ -1,5 +1,5 @@
-//! What is known of nodes and cards beyond what jobs hold: who drained them and why, which card is not fit or held by
-//! others, and the story of all that.
+//! What is known of nodes and cards beyond what jobs hold: who drained them and why, which cards are not fit or are
+//! held by others, and the story of all that.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! Where the numbers go on at a start: database and spool are brought together,
-//! the larger numbers hold, and both get a new token.
+//! Where numbers go on at a start: database and spool are compared, the larger numbers hold, and both get a new
+//! token.
 //!
-//! Job numbers go on without a gap as long as the database is provably the one that they were
-//! last given from. Epochs are fencing tokens, so they always go on behind the reserved range:
-//! not even a database put back from a raw copy of the same run can repeat one.
+//! Job numbers go on without a gap if the database is provably the one from which they were last given. Epochs are
+//! fencing tokens, so they always go on after the reserved range: even a database restored from a raw copy of the
+//! same run can't repeat one.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;

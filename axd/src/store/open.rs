@@ -1,5 +1,5 @@
-//! Opening the store: one daemon a state directory, a database that is whole
-//! and of this format, numbers that go on where the spool says they stood.
+//! Opens the store: one daemon for each state directory, a database that is whole and of this format, and numbers
+//! that go on where the spool says.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,5 +1,5 @@
-//! What the last runs of each user's things took: written down with each run, and read at a start. A database from
-//! before there were such rows gets them once, from its accounts.
+//! What the last runs of each user's things took: written with each run, read at a start. An older database, without
+//! such rows, gets them once from its accounts.
 
 use ax_core::id::Uid;
 use ax_core::job::Job;

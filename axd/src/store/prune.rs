@@ -1,10 +1,9 @@
-//! What goes out of the accounts: jobs that ended long ago, with all that was
-//! written about them, and keys of submissions that nobody repeats any more.
+//! Removes from the accounts jobs that ended long ago, with everything that was written about them, and keys of
+//! submissions that will not be repeated any more.
 //!
-//! A little at a time, each a transaction of its own, so that no commit waits
-//! for long behind it and a crash in between leaves a database that is whole. The
-//! freed pages are used again for what comes; the file is not made smaller, for
-//! that would move other pages about, a write each, and it would soon grow again.
+//! It removes a few jobs in each transaction, so that no commit waits long and a crash leaves a database that is
+//! whole. Freed pages are used again. The file is not made smaller: that would move other pages about, a write each,
+//! and it would soon grow again.
 
 use std::path::Path;
 

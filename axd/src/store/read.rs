@@ -1,5 +1,5 @@
-//! Readers: connections that can't write, each with a view of its own of what
-//! is durable. They answer what the controller no longer, or never, holds.
+//! Readers: connections that can't write, each with its own view of what is durable. They answer what the controller
+//! does not hold, or no longer holds.
 
 use std::path::PathBuf;
 use std::sync::Arc;

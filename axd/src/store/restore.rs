@@ -1,5 +1,5 @@
-//! What a restart gets back: the jobs that are not over, and where the numbers
-//! go on. A record that can't be read is set aside, and the daemon goes on.
+//! What a restart reads: the jobs that are not over, and where numbers go on. A record that can't be read is set
+//! aside, and the daemon goes on.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What is written down: batches of rows. A batch is what one step of the
-//! controller left behind; it becomes durable as a whole or not at all.
+//! Batches of rows. A batch is what one step of the controller has to record; it becomes durable as a whole or not at
+//! all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! The tables, and how a database of an older format becomes one of this.
-//! A migration is only ever added: what was released is never edited. A newer
-//! database is refused by name, and a copy is made before anything is changed.
+//! The tables, and how a database of an older format becomes one of this. Migrations are only added: a released one
+//! is never edited. A newer database is refused by name, and a copy is made before anything is changed.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! A job as shown, put together from the core's record and from what the store
-//! has beside it. Each part is added by itself, so that lists stay cheap.
+//! A job as it is shown, put together from the core's record and what the store has beside it. Each part is added
+//! separately, so that lists stay cheap.
 
 use std::collections::BTreeMap;
 

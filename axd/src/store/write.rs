@@ -1,9 +1,9 @@
-//! The writer: one thread, one connection, group commit. Whatever has queued
-//! while a commit ran goes into the next one; a batch is never split.
+//! The writer: one thread, one connection, group commit. Whatever was queued during a commit goes into the next one;
+//! a batch is never split.
 //!
-//! A commit that fails is repeated, and nothing later is written before it. On
-//! a full disk the reserve is given up, so that what must be recorded can be;
-//! "recovered" is said only when commits succeed and the reserve is there again.
+//! A commit that fails is repeated, and nothing later is written before it. On a full disk the reserve is given up,
+//! so that what must be recorded can be; "recovered" is logged only when commits succeed and the reserve is there
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};

@@ -1,8 +1,9 @@
-//! The driver's memory limit on a control group, a card at a time (drivers from 615 on). Not in the bindings that are
-//! used otherwise: its two functions are looked up in the loaded library, and may be missing.
+//! The NVIDIA driver's memory limit on a control group, one card at a time (drivers from 615 on). The bindings used
+//! elsewhere do not have its two functions: they are looked up in the loaded library, and may be missing.
 //!
-//! The driver keeps sums for all groups above the one that is limited, and lowers them only when the limit is taken away
-//! through it: [`LimitCalls::clear`] before the group is removed. For the same reason `dmem.*` is never written by hand.
+//! The driver keeps sums for all groups above a limited one, and lowers them only when the limit is taken away
+//! through it: call [`LimitCalls::clear`] before the group is removed. For the same reason `dmem.*` is never written
+//! by hand.
 
 use std::ffi::CString;
 use std::os::raw::{c_char, c_uint, c_void};
@@ -25,9 +26,9 @@ const GPU_NOT_FOUND: c_uint = 28;
 /// How much of a card a group may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CardLimit {
-    /// So much it can have in any case, bytes.
+    /// The group can always have this much, bytes.
     pub soft: u64,
-    /// More than this it never gets, bytes.
+    /// The group never gets more than this, bytes.
     pub hard: u64,
 }
 
@@ -48,7 +49,7 @@ pub enum LimitError {
     /// The library could not be asked.
     #[error(transparent)]
     Nvml(#[from] NvmlError),
-    /// The driver says no.
+    /// The driver refuses.
     #[error("cannot {doing} on {card} for group {group}: {why}")]
     Refused {
         /// What was asked.
@@ -62,7 +63,7 @@ pub enum LimitError {
         /// The driver's number.
         code: u32,
     },
-    /// What was set is not what is read afterwards.
+    /// What is read afterwards differs from what was set.
     #[error("the limit on {card} was set to {set:?} and reads {read:?}")]
     Differs {
         /// Which card.
@@ -94,7 +95,7 @@ struct GetLimits {
 type Set = unsafe extern "C" fn(*mut c_void, *mut SetLimits) -> c_uint;
 type Get = unsafe extern "C" fn(*mut c_void, *mut GetLimits) -> c_uint;
 
-/// The two functions of a loaded library.
+/// The two functions in the loaded library.
 #[derive(Debug)]
 pub struct LimitCalls<'a> {
     session: &'a Session,
@@ -122,7 +123,7 @@ impl<'a> LimitCalls<'a> {
         }
     }
 
-    /// Limits what the processes in `group`, the full path of a control group, have of a card together.
+    /// Limits the memory of a card that the processes in `group`, the full path of a control group, have together.
     ///
     /// # Errors
     /// What the driver says: not permitted to ordinary users, not possible outside of a unified tree.
@@ -135,7 +136,7 @@ impl<'a> LimitCalls<'a> {
         said("set the memory limit", card, group, code)
     }
 
-    /// What is set.
+    /// Returns the limit that is set.
     ///
     /// # Errors
     /// What the driver says.
@@ -149,7 +150,8 @@ impl<'a> LimitCalls<'a> {
         Ok(CardLimit { soft: found.soft, hard: found.hard })
     }
 
-    /// Takes a limit away, so that what it held for the group is free again. A card that is gone holds nothing.
+    /// Takes a limit away, so that what it held for the group is free again. If the card is gone, there is nothing to
+    /// do.
     ///
     /// # Errors
     /// What the driver says.
@@ -161,8 +163,8 @@ impl<'a> LimitCalls<'a> {
         }
     }
 
-    /// Whether a limit on this card does what it should: set on a group that is there for this alone, read again, and
-    /// taken away.
+    /// Tries whether a limit on this card works: sets one on a group made for this purpose, reads it, and takes it
+    /// away.
     ///
     /// # Errors
     /// Why it can't be relied on.
@@ -182,7 +184,7 @@ impl<'a> LimitCalls<'a> {
 
     fn is_divided(&self, card: &str) -> Result<bool, LimitError> {
         let device = self.session.raw().device_by_uuid(card).map_err(|source| call("open", card, source))?;
-        // Cards that can't be divided say so with an error.
+        // Cards that can't be divided answer with an error.
         Ok(device.mig_mode().is_ok_and(|mode| mode.current != 0))
     }
 
@@ -201,7 +203,7 @@ fn is_gone(error: &Raw) -> bool {
     matches!(error, Raw::NotFound | Raw::GpuLost)
 }
 
-/// A path with a NUL names nothing, nor does an empty one.
+/// A path with a NUL, or an empty one, names nothing.
 fn c_path(group: &Path) -> CString {
     CString::new(group.as_os_str().as_encoded_bytes()).unwrap_or_default()
 }

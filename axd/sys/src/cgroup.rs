@@ -1,9 +1,10 @@
-//! Control groups: holding a job's processes together, limiting, counting and ending them.
+//! Control groups: they hold a job's processes together, limit, count and end them.
 //!
-//! [`Hierarchy`] says what this machine has mounted, [`Place`] where our groups go, [`JobGroup`] is the groups of one
-//! job, [`Containment`] is that or, for users who may write no group, a [`ProcessTree`] found through `/proc`.
-//! On hybrid machines every job is in a group of the unified tree as well: freezing, killing and emptiness are
-//! asked there and v1 groups only limit. Nothing here decides when to kill, nor removes what it did not make.
+//! [`Hierarchy`] says what this machine has mounted, [`Place`] where our groups go. [`JobGroup`] is the groups of one
+//! job. [`Containment`] is that or, for users who may write no group, a [`ProcessTree`] found through `/proc`. On
+//! hybrid machines every job is in a group of the unified tree as well, where it is frozen, killed and found empty;
+//! there the v1 groups only limit. This module does not decide when to kill, and removes nothing that it did not
+//! make.
 
 mod containment;
 mod control;

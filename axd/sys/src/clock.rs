@@ -18,11 +18,11 @@ pub fn wall_ms() -> i64 {
     read_ms(libc::CLOCK_REALTIME)
 }
 
-/// Whether files that change from now on bear another time than this one, in seconds and nanoseconds since 1970. File
-/// systems of this machine take it from a clock that moves every few milliseconds.
+/// True if files that change from now on get a later time stamp than this one, in seconds and nanoseconds since 1970.
+/// File systems of this machine take it from a clock that moves every few milliseconds.
 pub fn stamps_are_past(seconds: i64, nanoseconds: i64) -> bool {
     let now = read(libc::CLOCK_REALTIME_COARSE);
-    // One without parts of seconds comes from a file system that has none, or once in ten million times.
+    // A stamp without fractions comes from a file system that has none, or once in ten million times.
     nanoseconds != 0 && (now.tv_sec, now.tv_nsec) > (seconds, nanoseconds)
 }
 

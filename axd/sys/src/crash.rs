@@ -19,7 +19,7 @@ macro_rules! crash_point {
     };
 }
 
-/// What names the point, for whoever is started with nothing else of the environment.
+/// The variables that name the point, for a process that is started with nothing else of the environment.
 #[cfg(feature = "crash-points")]
 pub(crate) fn variables() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
     ["AX_CRASH_POINT", "AX_CRASH_LOG"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))

@@ -43,7 +43,7 @@ pub fn own() -> (u32, u32) {
 /// Any refusal of the kernel, and a proof that failed (then without an error number).
 pub fn become_user(uid: u32, gid: u32, groups: &[u32], before: impl FnOnce()) -> Result<()> {
     keyring::begin_session()?;
-    // Not where there is no audit, or whoever started the daemon may not be taken for another.
+    // Fails where there is no audit, or where the user who started the daemon may not be replaced by another.
     let _ = std::fs::write("/proc/self/loginuid", uid.to_string());
     let list: Vec<Gid> = groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
     nix::unistd::setgroups(&list).doing("take the groups of uid", uid)?;

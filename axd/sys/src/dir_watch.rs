@@ -1,5 +1,5 @@
-//! Being told that names in a directory came or went (inotify), for one that is mostly quiet.
-//! Says only that something changed: look then. Sees local changes alone, none of other NFS clients.
+//! Watches the names in a directory (inotify), for directories that are mostly quiet. Says only that something
+//! changed: look then. Sees only changes made on this machine, not those of other NFS clients.
 
 use crate::error::{Doing, Result};
 use nix::errno::Errno;
@@ -7,8 +7,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// A watch on the names of directories; readable when something changed. The removal of a directory that somebody
-/// holds open shows in the one above it only.
+/// A watch on the names in directories; readable when something changed. The removal of a directory that a process
+/// holds open shows only in its parent.
 #[derive(Debug)]
 pub struct DirWatch {
     inotify: Inotify,

@@ -1,11 +1,11 @@
-//! Reading files that the kernel makes up while they are read: `/proc`, control groups. They have no size that could be
-//! asked for, and nearly all are short.
+//! Reads files that the kernel generates while they are read: `/proc`, control groups. They do not tell their size,
+//! and nearly all are short.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// All of such a file.
+/// Reads all of such a file.
 pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut content = Vec::new();
@@ -20,7 +20,7 @@ pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The same, of a text.
+/// The same, as text.
 pub(crate) fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(io::Error::other)
 }

@@ -1,19 +1,21 @@
-//! The keyring in which a session keeps its secrets (session-keyring(7)). Whoever is born into one possesses it, whoever
-//! they become: what they put there others read, and destroy, unless each has a session of its own.
+//! The session keyring (session-keyring(7)), in which a login session keeps its secrets. A process possesses the
+//! keyring that it is born into, whichever user it becomes. Jobs that share one can read and destroy each other's
+//! secrets, so each job gets a keyring of its own.
 
 use crate::error::{Doing, Result, SysError, check_long};
 use std::io;
 
-/// A possessor may do everything but link it elsewhere or say who else may: so it is gone with its last process. It is on
-/// the account of who made it, which others would fill by keeping many. What the owner may is as the kernel has it.
+/// The possessor may do everything but link the keyring elsewhere or change its permissions: so it is gone with its
+/// last process. It is charged to the user who made it, which others could fill by keeping many. The owner's rights
+/// are the kernel's default.
 const PERMISSIONS: libc::c_ulong = 0x0f03_0000;
 
-/// From here on this process, and all that it starts, has a session keyring of its own, empty, which ends with the last
-/// of them. To be called before a change of user: it counts as whose the process is then. A machine that refuses all
-/// keyrings, as containers do, has none to share.
+/// Gives this process, and everything that it starts, an empty session keyring of its own, which ends with the last
+/// of them. Call it before a change of user: the keyring belongs to the present user. On a machine that refuses all
+/// keyrings, as containers do, there is none to share.
 ///
 /// # Errors
-/// EDQUOT when there may be no more, and any refusal that leaves this process where it was, with a keyring in reach.
+/// EDQUOT when there may be no more, and any refusal that leaves this process with a keyring in reach.
 pub(crate) fn begin_session() -> Result<()> {
     const WHAT: &str = "a session keyring";
     const NO_NAME: libc::c_long = 0;
@@ -26,7 +28,7 @@ pub(crate) fn begin_session() -> Result<()> {
     }
 }
 
-/// Whether this refusal is of all keyrings, by the kernel's build or by a filter.
+/// True if all keyrings are refused, by the kernel's build or by a filter.
 fn has_none(refusal: &io::Error) -> bool {
     let errno = refusal.raw_os_error();
     matches!(errno, Some(libc::ENOSYS | libc::EPERM | libc::EACCES))
@@ -39,7 +41,7 @@ fn close() -> io::Result<()> {
     check_long(unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_SETPERM, own, PERMISSIONS) }).map(drop)
 }
 
-/// Which keyring this process has.
+/// The keyring of this process.
 fn own() -> io::Result<libc::c_long> {
     let own = libc::KEY_SPEC_SESSION_KEYRING;
     // SAFETY: takes two integers; the last says that none is to be made.

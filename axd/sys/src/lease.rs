@@ -1,8 +1,8 @@
-//! Lease files: a file that appears locked and only once, and can be asked whether its holder lives.
+//! Lease files: a lease file appears locked and only once, and shows whether its holder lives.
 //!
-//! The lock is flock(2): the kernel lets it go when the last descriptor of its holder is closed, so the
-//! descriptor is close-on-exec and must reach no job. A file that is there and not locked says that its holder
-//! is dead, for it never was there without being locked, unless it was [sealed](seal).
+//! The lock is flock(2): the kernel releases it when the holder's last descriptor is closed, so the descriptor is
+//! close-on-exec and must reach no job. If a lease file exists and is not locked, its holder is dead: it never
+//! existed without being locked, unless it was [sealed](seal).
 
 use crate::atomic_file::temporary_name;
 use crate::error::{Doing, Result, SysError, check};
@@ -69,8 +69,8 @@ pub fn seal(dir: &Dir, name: &str, content: &[u8]) -> std::result::Result<(), Le
     make(dir, name, content, false).map(drop)
 }
 
-/// Asks whether a lease is held. Probers lock shared, so that they never look like holders to each other, and
-/// a maker locks before its file has a name, so that no prober is ever in its way.
+/// Asks whether a lease is held. Probers take a shared lock, so they do not take each other for holders. A maker
+/// locks before its file has a name, so no prober can be in its way.
 ///
 /// # Errors
 /// When the file can't be opened for another reason than that it is missing.
@@ -100,7 +100,7 @@ pub fn wait_lock(file: &File, what: &str) -> Result<()> {
     lock(file, libc::LOCK_EX).doing("lock", what).map(drop)
 }
 
-/// Lets the lock of an open file go, whatever copies of its descriptor there are.
+/// Releases the lock of an open file, however many copies of its descriptor there are.
 ///
 /// # Errors
 /// What flock(2) says.
@@ -166,7 +166,7 @@ fn taken(error: SysError, dir: &Dir, name: &str) -> LeaseError {
 mod tests {
     use super::*;
 
-    /// What file systems without nameless files get; the tests from outside run on some that have them.
+    /// The way for file systems without nameless files; the other tests may run on one that has them.
     #[test]
     fn the_way_of_nfs_makes_one_too() {
         let path = std::env::temp_dir().join(format!("ax-sys-{}", crate::random::name().unwrap()));

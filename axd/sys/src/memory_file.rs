@@ -1,4 +1,4 @@
-//! Files without a name or a file system, for programs that lie where nothing may be executed.
+//! Files without a name, in memory: for programs that lie where nothing may be executed.
 
 use crate::error::{Doing, Result};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -6,7 +6,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::{self, Seek};
 
-/// A copy of `content` in memory that nobody can change any more, close-on-exec. `name` is what ps(1) and /proc show.
+/// Returns a copy of `content` in memory that can't be changed any more, close-on-exec. `name` is what ps(1) and
+/// /proc show.
 ///
 /// # Errors
 /// When there is no room, or this machine refuses such files.

@@ -1,4 +1,4 @@
-//! Small file systems in memory, for folders that are somebody else's to fill.
+//! Small file systems in memory, mounted on folders that users fill, to bound what they write.
 
 use crate::error::{Doing, Result};
 use nix::errno::Errno;
@@ -14,13 +14,13 @@ pub struct Bound {
     pub entries: u64,
 }
 
-/// So many may be mounted upon each other.
+/// At most so many may be mounted upon each other.
 const LAYERS: u32 = 16;
 
 /// The bit of CAP_SYS_ADMIN among a process's capabilities.
 const SYS_ADMIN: u32 = 21;
 
-/// Whether this process has the right to mount. Where not, [`of_memory`] says EPERM.
+/// True if this process has the right to mount. If not, [`of_memory`] fails with EPERM.
 pub fn is_allowed() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -29,8 +29,9 @@ pub fn is_allowed() -> bool {
         .is_some_and(|set| set >> SYS_ADMIN & 1 == 1)
 }
 
-/// Mounts a new file system on a folder of ours. It lies in memory, as what is written to it does not outlive the machine
-/// in any case; nothing on it is a device, executed, or set-id. Its top has these permission bits and is root's.
+/// Mounts a new file system on a folder of ours. It lies in memory, since what is written there need not outlive the
+/// machine. Devices, execution and set-id bits have no effect on it. Its top belongs to root and has these permission
+/// bits.
 ///
 /// # Errors
 /// What mount(2) says: EPERM where it is not allowed.
@@ -40,7 +41,8 @@ pub fn of_memory(folder: &Path, bound: Bound, mode: u32) -> Result<()> {
     mount(Some("ax"), folder, Some("tmpfs"), flags, Some(data.as_str())).doing("mount on", folder.display())
 }
 
-/// Takes away what is mounted on a folder of ours, if nobody uses it. Whether nothing is mounted there any more.
+/// Unmounts what is mounted on a folder of ours, if it is not in use. Returns whether nothing is mounted there any
+/// more.
 ///
 /// # Errors
 /// What umount2(2) says.
@@ -48,9 +50,9 @@ pub fn take_away(folder: &Path) -> Result<bool> {
     unmount(folder, MntFlags::empty())
 }
 
-/// Takes away what is mounted on a folder of ours, with all that is mounted below; what somebody has open there stays until
-/// it is closed. It is gone at once, but this may not return: of a file system of some user's that nobody else uses, the
-/// kernel waits here until all is written. So only a process that may hang calls it.
+/// Unmounts what is mounted on a folder of ours, and everything below; files that are open there stay until they are
+/// closed. It disappears at once, but this call may not return: the kernel may wait here until a user's file system
+/// has written everything. So only a process that may hang calls it.
 ///
 /// # Errors
 /// What umount2(2) says.
@@ -63,7 +65,7 @@ fn unmount(folder: &Path, flags: MntFlags) -> Result<bool> {
         match umount2(folder, flags | MntFlags::UMOUNT_NOFOLLOW) {
             Ok(()) => {}
             Err(Errno::EINVAL | Errno::ENOENT) => return Ok(true),
-            // Who may not mount has nothing mounted.
+            // If it may not mount, it has mounted nothing.
             Err(Errno::EPERM) if !is_allowed() => return Ok(true),
             Err(Errno::EBUSY) => return Ok(false),
             Err(errno) => return Err(errno).doing("unmount", folder.display()),

@@ -1,5 +1,5 @@
-//! Processes by descriptor, and their identity across restarts of ours.
-//! A process number alone is never trusted: together with the time its process started it is unique for a boot.
+//! Processes by descriptor, and their identity across restarts of ours. Never trust a process number alone: only
+//! together with the time at which the process started is it unique for a boot.
 
 use crate::error::{Doing, Result, SysError, check, check_long};
 use crate::kernel_file;
@@ -59,7 +59,7 @@ impl PidFd {
             Err(error) if error.is(libc::ESRCH) => return Ok(None),
             other => other?,
         };
-        // Read after opening: if the number has changed hands before, the start time tells.
+        // Read after opening: if the number was given to another process before, the start time shows it.
         let same = ProcessIdentity::read(identity.pid)? == Some(identity);
         Ok(same.then_some(opened))
     }
@@ -93,7 +93,7 @@ impl PidFd {
         wait_for(self.fd.as_fd(), libc::POLLIN, limit).doing("wait for process", self.pid)
     }
 
-    /// How the process ended, and takes its zombie away; `None` while it runs. Only for children of this process.
+    /// Reaps the process and returns how it ended; `None` while it runs. Only for children of this process.
     ///
     /// # Errors
     /// ECHILD for others' children and after the first answer.

@@ -1,8 +1,8 @@
-//! Starting processes and what one may set on oneself.
+//! Starts processes, and sets what a process may set on itself.
 //!
-//! Three ways to start one, each for its caller: [`fork_child`] for the single-threaded supervisor, which
-//! must do much between fork and exec; [`Spawn`] for the daemon, whose memory is too large to fork; `exec` for
-//! the child itself. Everything else here changes this process only.
+//! There are three ways to start one: [`fork_child`] for the single-threaded supervisor, which has much to do between
+//! fork and exec; [`Spawn`] for the daemon, whose memory is too large to fork; `exec` for the child itself.
+//! Everything else here changes this process only.
 
 mod command_line;
 mod descriptors;
@@ -31,11 +31,11 @@ use std::path::Path;
 /// When `/proc` can't be read.
 pub fn thread_count() -> Result<usize> {
     const TASKS: &str = "/proc/self/task";
-    // Each has a folder there, which counts as a link like any folder's: two are the folder's own.
+    // Each thread has a folder there, which counts as a link of the parent folder; two links are the folder's own.
     let links = std::fs::metadata(TASKS).doing("look at", TASKS)?.nlink();
     match links.checked_sub(2) {
         Some(threads @ 1..) => Ok(usize::try_from(threads).unwrap_or(usize::MAX)),
-        // What only looks like Linux may not count them.
+        // Systems that only look like Linux may not count them.
         _ => Ok(std::fs::read_dir(TASKS).doing("list", TASKS)?.count()),
     }
 }
@@ -154,8 +154,8 @@ pub fn signal_child(pid: i32, signal: Signal) -> Result<()> {
     check(unsafe { libc::kill(pid, signal.number()) }).doing("signal process", pid).map(drop)
 }
 
-/// Reaps any child that has ended: its number, or `None` when none has. For a subreaper, which
-/// inherits strangers. Reap known children through their [`crate::pidfd::PidFd`] first, or their exit is lost.
+/// Reaps any child that has ended and returns its number, or `None` if none has. For a subreaper, which inherits
+/// unknown children. Reap known children through their [`crate::pidfd::PidFd`] first, or their exit is lost.
 ///
 /// # Errors
 /// Only unexpected ones; "no children" is `None`.

@@ -1,18 +1,19 @@
-//! The start of a program that is started so often that the standard library's own counts: before `main` it looks for the
-//! stack in `/proc/self/maps` and makes another one for the case that this one overflows, which takes 16 system calls.
+//! The entry point of programs that start so often that the standard library's own start-up matters: before `main` it
+//! looks for the stack in `/proc/self/maps` and makes another one in case this one overflows, which takes 16 system
+//! calls.
 
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, Signal, signal};
 
-/// The rest of what the standard library does: nothing that is opened may be taken for standard input, output or error,
-/// and a reader who has gone away is an error of the write.
+/// Does the rest of the standard library's start-up: makes sure that descriptors 0 to 2 are open, so that no file is
+/// taken for standard input, output or error, and ignores SIGPIPE, so that writing to a closed pipe is an error.
 pub fn begin() {
     if any_is_closed() {
         let opened =
             || nix::fcntl::open("/dev/null", nix::fcntl::OFlag::O_RDWR, nix::sys::stat::Mode::empty());
-        // The lowest number that is free is taken each time, until it is none of the three.
+        // Each open takes the lowest free number, until that is above the three.
         while let Ok(fd) = opened() {
             if fd.as_raw_fd() > 2 {
                 break;
@@ -34,7 +35,7 @@ fn any_is_closed() -> bool {
     poll(&mut standard, PollTimeout::ZERO).is_err() || standard.iter().any(closed)
 }
 
-/// Makes a function that returns an exit code the whole of a program (`#![no_main]`).
+/// Makes a function that returns an exit code the `main` of a program (`#![no_main]`).
 #[macro_export]
 macro_rules! lean_main {
     ($run:path) => {
@@ -42,7 +43,7 @@ macro_rules! lean_main {
         #[unsafe(no_mangle)]
         extern "C" fn main() -> i32 {
             $crate::program::begin();
-            // Not by a mere return: what is left to be written goes out there.
+            // Not by returning: exit flushes what is still to be written.
             std::process::exit($run().into())
         }
     };

@@ -1,6 +1,6 @@
-//! Sockets that keep the borders of messages (SOCK_SEQPACKET): how a supervisor talks to the daemon and to the
-//! job's user. No call here ever waits, so that neither a slow nor a hostile peer can hold the caller up; what
-//! to do with a peer that does not keep up is the caller's choice. Descriptors that a peer sends along are dropped.
+//! Sockets that keep the borders of messages (SOCK_SEQPACKET): supervisors use them to talk to the daemon and to the
+//! job's user. No call here waits, except [`receive_within`], so no slow or hostile peer can block the caller; the
+//! caller decides what to do with a peer that does not keep up. Descriptors that a peer sends along are dropped.
 
 use crate::error::{Doing, Result, check};
 use crate::path::Dir;
@@ -26,9 +26,9 @@ pub enum Incoming {
     Closed,
 }
 
-/// Takes over descriptor `number` that this process was started with, if it is a message socket.
+/// Takes over descriptor `number`, with which this process was started, if it is a message socket.
 ///
-/// Call it once for a number, before anything else can have opened a descriptor under it.
+/// Call it once for a number, before anything else can have opened a descriptor with that number.
 pub fn inherited(number: RawFd) -> Option<OwnedFd> {
     // SAFETY: F_GETFD takes no argument and touches no memory; a closed number answers EBADF.
     check(unsafe { libc::fcntl(number, libc::F_GETFD) }).ok()?;
@@ -95,7 +95,7 @@ pub fn send(socket: &impl AsFd, message: &[u8]) -> bool {
 
 /// Receives one message without waiting. An empty message counts as the end.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Incoming {
-    // With MSG_TRUNC the whole length of the message is returned, however much of it fitted.
+    // With MSG_TRUNC the kernel returns the whole length of the message, even if only part of it fitted.
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
     loop {
         return match recv(socket.as_fd().as_raw_fd(), buffer, flags) {
@@ -109,9 +109,9 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Incoming {
     }
 }
 
-/// Receives one message, waiting for it at most `limit`. For an end whose other side is a program of ours.
+/// Receives one message, waiting for it at most `limit`. Only if a program of ours is at the other end.
 pub fn receive_within(socket: &impl AsFd, buffer: &mut [u8], limit: Duration) -> Incoming {
-    // What can't be waited for is found missing.
+    // If it can't wait, it finds no message below.
     let _ = wait_for(socket.as_fd(), libc::POLLIN, limit);
     receive(socket, buffer)
 }
@@ -121,7 +121,7 @@ fn fresh() -> nix::Result<OwnedFd> {
     socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
 }
 
-/// Through the open directory: names of sockets are limited to 107 bytes, paths are not.
+/// The address through the open directory: names of sockets are limited to 107 bytes, paths are not.
 fn address(dir: &Dir, name: &str) -> nix::Result<UnixAddr> {
     UnixAddr::new(format!("/proc/self/fd/{}/{name}", dir.as_fd().as_raw_fd()).as_str())
 }

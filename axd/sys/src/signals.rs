@@ -1,6 +1,6 @@
-//! Signals: their names, the clean slate a job starts with, and reading them from a descriptor.
-//! No handlers are installed here. Whoever blocks signals for [`SignalWatch`] must give its children
-//! [`reset_all`], as masks and ignored signals survive exec.
+//! Signals: their names, their defaults for a new job, and reading them from a descriptor. No handlers are installed
+//! here. A process that blocks signals for [`SignalWatch`] must call [`reset_all`] in its children, since masks and
+//! ignored signals survive exec.
 
 use crate::error::{Doing, Result, check};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
@@ -128,7 +128,7 @@ pub fn reset_all() -> Result<()> {
     unblock_all()
 }
 
-/// Unblocks everything: what remains to be done in a child of a process that has done [`reset_all`] and ignores nothing.
+/// Unblocks everything: enough in a child of a process that has called [`reset_all`] and ignores nothing.
 ///
 /// # Errors
 /// Only if the kernel refuses a mask, which it never does.

@@ -1,11 +1,12 @@
-//! The terminal of a program that fills the screen: keys as they are pressed, and everything as it was afterwards.
+//! The terminal of a program that fills the screen: delivers keys as they are pressed, and restores the former
+//! settings.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use crate::error::{Doing, Result, check};
 use nix::sys::signal::{Signal, raise};
 
-/// How a terminal was set: plain data, so that a panic's last words can put it back.
+/// The settings of a terminal: plain data, so that a panic handler can restore them.
 #[derive(Clone, Copy)]
 pub struct Settings {
     tty: RawFd,
@@ -13,8 +14,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Has the terminal hand over each key at once, and neither print nor interpret any. The descriptor must stay open
-    /// for as long as the settings may be put back: that of standard input does.
+    /// Makes the terminal deliver each key at once, without printing or interpreting it. The descriptor must stay
+    /// open as long as the settings may be restored; standard input does.
     ///
     /// # Errors
     /// When it is no terminal.
@@ -30,7 +31,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Takes it over once more, after it was put back.
+    /// Takes the terminal over again, after it was restored.
     ///
     /// # Errors
     /// When it is no terminal any more.
@@ -44,7 +45,7 @@ impl Settings {
             .map(drop)
     }
 
-    /// Puts it back. Nobody can do more about a terminal that is gone.
+    /// Restores the settings. If the terminal is gone, there is nothing else to do.
     pub fn put_back(&self) {
         // SAFETY: the structure is ours; nothing is kept.
         let _ = unsafe { libc::tcsetattr(self.tty, libc::TCSADRAIN, &self.before) };

@@ -1,4 +1,4 @@
-//! What the children of this process have used.
+//! What the children of this process have used, in all.
 
 use crate::error::{Doing, Result};
 use nix::sys::resource::{UsageWho, getrusage};

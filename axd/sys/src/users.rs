@@ -27,7 +27,7 @@ pub struct Group {
     pub name: String,
     /// Number of the group.
     pub gid: u32,
-    /// Names of those who are in it otherwise than by their primary group.
+    /// Users whom the group lists; those who have it as their primary group need not be among them.
     pub members: Vec<String>,
 }
 

@@ -88,7 +88,7 @@ fn marked_shell(mark: &str, script: &str) -> Child {
 /// Without groups, as an ordinary user has it: a tree with detached, stopped and forking members.
 fn process_tree_is_killed() {
     ax_sys::process::set_child_subreaper(true).unwrap();
-    let tree = ProcessTree::new(Some(ProcessIdentity::own().unwrap()), Vec::new());
+    let tree = ProcessTree::new(Some(ProcessIdentity::own().unwrap()), Some(0), Vec::new());
     let held = Containment::Tree(tree);
     assert!(!held.populated().unwrap());
     let script = "(setsid env -i sleep 1000 &); sleep 1001 & kill -STOP $!; \
@@ -110,8 +110,15 @@ fn marked_processes_are_found() {
     let other = format!("{mark}x");
     let child = marked_shell(&mark, "setsid sleep 1000 & env -i sleep 1001 & wait");
     let stranger = marked_shell(&other, "exec sleep 1000");
-    let tree = ProcessTree::new(None, vec![mark, "AX_LEASE_EPOCH=17".into()]);
+    let marks = vec![mark, "AX_LEASE_EPOCH=17".to_owned()];
+    let own = Some(ax_sys::credentials::own().0);
+    let tree = ProcessTree::new(None, own, marks.clone());
     wait_for("three processes", || tree.pids().unwrap().len() == 3);
+    assert_eq!(ProcessTree::new(None, None, marks.clone()).pids().unwrap().len(), 3);
+    // Others' environments are not read, nor anybody's while there is a supervisor.
+    assert_eq!(ProcessTree::new(None, Some(65_000), marks.clone()).pids().unwrap(), [0; 0]);
+    let living = ProcessIdentity::read(stranger.process.pid()).unwrap();
+    assert_eq!(ProcessTree::new(living, own, marks).pids().unwrap(), [0; 0]);
     let held = Containment::Tree(tree);
     assert_eq!(Containment::from_record(&held.to_record()).unwrap(), held);
     assert!(held.kill_until_empty(LONG).unwrap());

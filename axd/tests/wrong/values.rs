@@ -133,6 +133,11 @@ pub(crate) const WRONG: &[(&str, &str)] = &[
         "c:3:13: policy.idle_end: 30m is not longer than policy.idle of 30m, after which a job is warned",
     ),
     (
+        "policy:\n  idle: 30m\nresources:\n  gpu_sample: 1m\n",
+        "c:4:15: resources.gpu_sample: cards that are looked at every 1m are never seen to be idle, and policy.idle is set: \
+         15s is often enough",
+    ),
+    (
         "policy:\n  idle_end: 2h\n",
         "c:2:13: policy.idle_end: nobody is ended without a warning: policy.idle says after what time",
     ),

@@ -1,6 +1,5 @@
-//! What the table's actions do, each in a few lines.
-//! An action that fails never ends the supervisor: killing is tried again until nothing is left, and what could not be
-//! done otherwise shows in the answer to whoever asked.
+//! What the table's actions do, each in a few lines. A failed action never ends the supervisor: killing is repeated
+//! until nothing is left, and any other failure is told to whoever asked.
 
 use ax_core::record::{Report, Request};
 use ax_core::time::{BootTime, Span};

@@ -1,5 +1,5 @@
-//! The supervisor's loop: what happens becomes an event for the table. How an attempt starts, what actions do and how it
-//! ends are in the modules beside this one. Nothing here waits but the one poll of each turn.
+//! The supervisor's loop: turns what happens into an event for the table. How an attempt starts, what actions do and
+//! how it ends are in the modules beside this one. Only the one poll in each turn waits.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

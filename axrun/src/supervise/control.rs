@@ -1,6 +1,6 @@
 //! Who may ask this supervisor for something, and whom it tells what happens: message sockets.
 //!
-//! axd's own socket (descriptor 3), a socket in the attempt's folder that only root reaches, and one in the
+//! There is axd's own socket (descriptor 3), a socket in the attempt's folder that only root reaches, and one in the
 //! job's folder for its user, who could remove or replace that one but not root's. Nothing here waits: a peer that
 //! does not read, sends nonsense or asks for too much loses its connection and nobody else notices. Root's sockets and the
 //! user's are apart, so that the supervisor can hear root alone for a while.

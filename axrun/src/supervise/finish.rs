@@ -1,4 +1,4 @@
-//! The end of an attempt: figures, groups removed, the result recorded and told.
+//! The end of an attempt: reads its figures, removes its groups, records and tells the result.
 
 use std::time::Duration;
 

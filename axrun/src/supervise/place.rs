@@ -1,5 +1,5 @@
-//! The files of one attempt: where they lie, the assignment that is read and the two records that are written.
-//! Only root (or the user whose daemon this is) may write in the folders used here; nothing in them is the job's.
+//! The files of one attempt: where they lie, the assignment that is read and the two records that are written. Only
+//! root (or the user whose daemon this is) may write in these folders; they contain nothing of the job's.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,5 @@
-//! How a script's first bytes say what runs it.
-//! Pure. `/run` may be mounted noexec, so the kernel can't be asked to run the script: its rules for `#!` are
-//! followed here, except that lines may be longer than its 255 bytes.
+//! Which program runs a script, by its first bytes. Pure. `/run` may be mounted noexec, so the kernel can't be asked
+//! to run the script: its rules for `#!` are followed here, except that lines may be longer than its 255 bytes.
 
 /// As much of a script as is read to find its interpreter: longer lines are refused, not cut.
 pub(crate) const HEAD: usize = 4096;

@@ -1,5 +1,5 @@
-//! The start of an attempt as far as its supervisor makes it: groups, work folder, record, sockets, child.
-//! Whatever fails here becomes the attempt's result. The child's own part is in `launch`.
+//! The supervisor's part of a start: groups, work folder, record, sockets, child. A failure here becomes the
+//! attempt's result. The child's own part is in `launch`.
 
 use std::time::Duration;
 
@@ -67,6 +67,7 @@ impl Attempt {
             boot_id,
             supervisor: ProcessMark { pid: self.own.pid, start_ticks: self.own.start_ticks },
             cgroups: self.tree.as_ref().map(Tree::record).unwrap_or_default(),
+            uid: Some(self.assignment.user.uid),
             card_limits: self.assignment.card_limits.clone(),
             marker: self.assignment.marker.clone(),
             started_at: wall_now(),

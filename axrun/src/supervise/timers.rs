@@ -1,6 +1,6 @@
-//! The points in time that matter to one attempt, on the clock that counts suspend.
-//! Pure: callers say what time it is. While the job is frozen its limit, warning and overdue point stand still;
-//! the grace does not, since nothing that is ending is ever frozen.
+//! The points in time that matter to one attempt, on the clock that counts suspend. Pure: callers say what time it
+//! is. While the job is frozen, its limit, warning and overdue point stand still; the grace does not, since nothing
+//! that is ending is ever frozen.
 
 use super::table::Event;
 

@@ -1,9 +1,10 @@
-//! The processes of one job, whatever holds them together: asked, signalled, frozen and killed as a whole.
-//! The one place that knows the difference between control groups and a tree without them.
+//! The processes of one job as a whole: asked, signalled, frozen and killed. The one place that knows the difference
+//! between control groups and a process tree.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use ax_core::id::Uid;
 use ax_core::record::{Assignment, ProcessMark, Started};
 use ax_core::size::Megabytes;
 use ax_sys::cgroup::device_filter::{DeviceFilter, DeviceKind, DeviceRule};
@@ -36,7 +37,7 @@ impl Tree {
     /// the marked processes are the job, and memory is not limited.
     pub(crate) fn create(assignment: &Assignment, own: ProcessIdentity) -> Result<Tree> {
         if assignment.cgroup_parents.is_empty() {
-            return Ok(Tree { hold: marked(Some(own), &assignment.marker) });
+            return Ok(Tree { hold: marked(own, Some(assignment.user.uid), &assignment.marker) });
         }
         let (hierarchy, place) = Place::from_record(&assignment.cgroup_parents)?;
         let name = assignment.attempt.to_string();
@@ -68,7 +69,7 @@ impl Tree {
     pub(crate) fn reopen(started: &Started) -> Result<Tree> {
         let ProcessMark { pid, start_ticks } = started.supervisor;
         let hold = if started.cgroups.is_empty() {
-            marked(Some(ProcessIdentity { pid, start_ticks }), &started.marker)
+            marked(ProcessIdentity { pid, start_ticks }, started.uid, &started.marker)
         } else {
             Containment::Groups(JobGroup::from_record(&started.cgroups)?)
         };
@@ -170,9 +171,9 @@ impl Tree {
     }
 }
 
-fn marked(supervisor: Option<ProcessIdentity>, marker: &(String, String)) -> Containment {
+fn marked(supervisor: ProcessIdentity, user: Option<Uid>, marker: &(String, String)) -> Containment {
     let mark = format!("{}={}", marker.0, marker.1);
-    Containment::Tree(ProcessTree::new(supervisor, vec![mark]))
+    Containment::Tree(ProcessTree::new(Some(supervisor), user.map(|uid| uid.0), vec![mark]))
 }
 
 /// No swap on top: a limit of memory that fills the disk is none.

@@ -1,5 +1,5 @@
-//! What an attempt's end counts as: facts noted on the way in, outcome and words out.
-//! Pure. The order of the rules is the policy: who ended it, then whether it ever ran, then memory, then its exit.
+//! How an attempt's end counts: from the facts noted on the way to an outcome and words. Pure. The order of the rules
+//! is the policy: first who ended it, then whether it ever ran, then memory, then its exit.
 
 use ax_core::job::state::Outcome;
 use ax_core::size::Megabytes;

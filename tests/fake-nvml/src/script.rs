@@ -70,7 +70,7 @@ pub(crate) struct Xid {
 pub(crate) struct Switch {
     pub(crate) call: String,
     pub(crate) card: Option<String>,
-    /// The library's number, for failures.
+    /// The library's number, for failures; milliseconds, for what is slow.
     pub(crate) status: u32,
 }
 
@@ -97,6 +97,7 @@ pub(crate) struct Script {
     /// Whether every call is logged.
     pub(crate) trace: bool,
     hangs: Vec<Switch>,
+    slow: Vec<Switch>,
     crashes: Vec<Switch>,
     failures: Vec<Switch>,
 }
@@ -132,6 +133,7 @@ impl Script {
                 self.xids.push(Xid { card: owned(card), number: number.parse().ok()?, gpu_instance });
             }
             ("hang", [call, card @ ..]) => self.hangs.push(switch(call, card, 0)),
+            ("slow", [call, ms, card @ ..]) => self.slow.push(switch(call, card, ms.parse().ok()?)),
             ("crash", [call, card @ ..]) => self.crashes.push(switch(call, card, 0)),
             ("fail", [call, status, card @ ..]) => {
                 self.failures.push(switch(call, card, status.parse().ok()?));
@@ -149,6 +151,11 @@ impl Script {
 
     pub(crate) fn hangs(&self, call: &str, card: Option<&str>) -> bool {
         self.hangs.iter().any(|hang| hang.meets(call, card))
+    }
+
+    /// Milliseconds that a call takes.
+    pub(crate) fn takes(&self, call: &str, card: Option<&str>) -> Option<u32> {
+        self.slow.iter().find(|slow| slow.meets(call, card)).map(|slow| slow.status)
     }
 
     pub(crate) fn crashes(&self, call: &str, card: Option<&str>) -> bool {

@@ -73,7 +73,7 @@ pub(crate) fn enter_for(
     call: &str,
     which: impl Fn(&Script) -> Result<Option<Card>, Status>,
 ) -> Result<(Script, Option<Card>), Status> {
-    let mut told = false;
+    let (mut told, mut slept) = (false, false);
     loop {
         let text = std::fs::read_to_string(script_path()).map_err(|_| NO_DRIVER)?;
         let script = Script::read(&text).map_err(|bad| {
@@ -92,6 +92,11 @@ pub(crate) fn enter_for(
         }
         if script.hangs(call, uuid.as_deref()) {
             std::thread::sleep(LOOK_AGAIN);
+            continue;
+        }
+        if let Some(ms) = script.takes(call, uuid.as_deref()).filter(|_| !slept) {
+            slept = true;
+            std::thread::sleep(Duration::from_millis(ms.into()));
             continue;
         }
         if let Some(status) = script.failure(call, uuid.as_deref()) {

@@ -1,4 +1,4 @@
-//! What is known of a job's use: its record, what was sampled, and where it runs still what its groups say now.
+//! What is known of a job's use: its record, the samples, and for a running job what its groups say now.
 
 use ax_core::api::{AttemptUsage, AttemptView, CardView, JobView, UsageView};
 use ax_core::gpu::thin::Figure;

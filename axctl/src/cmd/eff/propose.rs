@@ -1,4 +1,4 @@
-//! What a job could ask for next time: what it used and some room, wherever it held much more than that or too little.
+//! What to ask for next time: what the job used and some room, if it held much more than that or too little.
 
 use ax_core::gpu::model::folded;
 use ax_core::job::state::JobState;

@@ -1,25 +1,21 @@
-//! What a waiting job could ask for instead to start at once: the cheapest
-//! change of a single thing, tried on a copy of the controller.
+//! The cheapest single change with which a waiting job would start at once, found by trying changes on a copy of the
+//! controller. Changes nothing itself.
 
-// A change counts only if it was tried: it is put into a copy of the
-// controller, the next pass is made there, and the job starts in it. Of
-// each amount the search finds the least reduction that does. Steps are those in
-// which people write: whole minutes (seconds, of a minute), whole gigabytes of
-// host memory (megabytes, of one), tenths of a gigabyte of a card, CPUs, cards, nodes.
+// A change counts only if it was tried: it is put into a copy of the controller, the next pass is made there, and the
+// job starts in it. Of each amount the search finds the least reduction that helps. Steps are those in which people
+// write: whole minutes (seconds below one), whole gigabytes of host memory (megabytes below one), tenths of a
+// gigabyte of a card, CPUs, cards, nodes.
 //
-// The cheapest change is the one that gives up the least part of what was asked
-// for: (before − after) / before, compared exactly. Another queue, another
-// type of card and other features give up nothing. Among equals the order is queue, time,
-// type, features, memory of cards, host memory, CPUs, cards, nodes; among queues that of the
+// The cheapest change is the one that gives up the least part of what was asked for: (before − after) / before,
+// compared exactly. Another queue, another type of card and other features give up nothing. Among equals the order is
+// queue, time, type, features, memory of cards, host memory, CPUs, cards, nodes; among queues that of the
 // configuration, among types "any" first, then by name.
 //
-// How the search is exact without trying every step: what a pass finds when it
-// looks at the job does not depend on how much the job asks for, except through
-// its rank where the order is by area. Steps that give the job the same rank are
-// therefore one class. For the largest step of a class a pass is made, and how
-// things stood when it looked at the job is kept; the largest step of the class
-// that fits there is found by halving, since what fits still fits when it asks
-// for less, and is tried in its turn.
+// How the search is exact without trying every step: what a pass finds when it looks at the job depends on how much
+// the job asks for only through the job's rank, and only where the order is by area. So all steps that give the job
+// the same rank are one class. For the largest step of a class one pass is made, and the state in which it looked at
+// the job is kept. The largest step of the class that fits in that state is found by binary search, since what fits
+// still fits when it asks for less; that step is then tried.
 
 mod remedy;
 
@@ -41,27 +37,28 @@ use crate::time::{Now, Span};
 pub use remedy::Remedy;
 use remedy::{AMOUNTS, Scale, Whole};
 
-/// So many passes are made for one amount at most. Where the order is by area there may be a class for each waiting job,
-/// and whoever asks is not to keep the others waiting.
+/// At most so many passes are made for one amount. Where the order is by area there may be a class for each waiting
+/// job, and one user's question should not delay the others.
 const PASSES: u32 = 40;
 
-/// With what a waiting job would start at once.
+/// The change with which a waiting job would start at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
-    /// The cheapest change; absent: no single one helps.
+    /// The cheapest change; `None` if no single one helps.
     #[serde(skip)]
     pub remedy: Option<Remedy>,
-    /// The same as it is typed: `--mem 30`.
+    /// The change as a person types it: `--mem 30`.
     pub option: Option<String>,
-    /// Where it would start; of several nodes on the first.
+    /// The node on which it would start, the first of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<HostName>,
-    /// On which of its cards.
+    /// The cards on which it would start there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cards: Vec<u32>,
     /// In words: `with --mem 30 at once on gpu-02 card 3`.
     pub text: String,
-    /// What to say instead to somebody who starts anyway: the change leaves less than half of what was asked for.
+    /// What to say instead if the job is expected to start anyway: set if the change leaves less than half of what
+    /// was asked for.
     #[serde(skip)]
     pub room: Option<String>,
 }
@@ -76,8 +73,8 @@ impl Advice {
         Advice { remedy: None, option: None, node: None, cards: Vec::new(), text, room: None }
     }
 
-    /// As it is told somebody whose job is expected to start as it is: not to give up more than half of what it asks
-    /// for, but how much there is room for.
+    /// The advice for a job that is expected to start as it is: it says how much there is room for, instead of giving
+    /// up more than half of what the job asks for.
     #[must_use]
     pub fn to_one_who_starts(self) -> Advice {
         match self.room {
@@ -117,9 +114,9 @@ impl Advice {
 }
 
 impl Controller {
-    /// The cheapest single change with which a waiting job would start in the next pass. `may_use` says which queues its
-    /// owner may use. Nothing for a job that others are being ended for, that starts as it is, or that waits for something
-    /// of its own, unless it is that it is too long for what is left of its hours.
+    /// Returns the cheapest single change with which a waiting job would start in the next pass. `may_use` says which
+    /// queues its owner may use. `None` for a job that starts as it is, for which others are being ended, or that
+    /// waits for something of its own (except that it is too long for what is left of its hours).
     pub fn advise(&self, now: Now, number: JobNumber, may_use: &dyn Fn(&Queue) -> bool) -> Option<Advice> {
         let tried = |job: &&Job| job.state == JobState::Ready || self.is_too_long(job, now);
         let job = self.job(number).filter(tried)?;
@@ -132,15 +129,14 @@ impl Controller {
     }
 }
 
-/// A change that helps, what the job would be given of each node, and whether that is less than half of what it asks
-/// for.
+/// A change that helps, what the job would get of each node, and whether that is less than half of what it asks for.
 type Found = (Remedy, Vec<Allocation>, bool);
 
 struct Search<'a> {
     controller: &'a Controller,
     now: Now,
     job: &'a Job,
-    /// A copy on which something can be tried.
+    /// A copy on which changes are tried.
     copy: Option<Controller>,
 }
 
@@ -160,16 +156,16 @@ impl Search<'_> {
         trial
     }
 
-    /// The cheapest change of all: what gives up nothing; then the amounts, that first which may give up least. Once one
-    /// is found that is no dearer than any of the others could be, those are not tried.
+    /// The cheapest change of all. Changes that give up nothing are tried first, then the amounts, in the order of
+    /// the least that each may give up. Amounts that can't be cheaper than the best so far are not tried.
     fn cheapest(&mut self, may_use: &dyn Fn(&Queue) -> bool) -> Option<Found> {
-        // Of what is too long for its hours nothing else helps.
+        // If the job is too long for its hours, nothing but a shorter limit helps.
         let in_time = self.job.state == JobState::Ready;
         let queues = if in_time { self.queues(may_use) } else { Vec::new() };
         if let Some(found) = self.first_of(queues) {
             return Some(found);
         }
-        // No other change opens a queue, or gives its owner a place.
+        // No other change opens a queue, or makes room under its owner's limit.
         self.controller
             .config()
             .queue(self.job.queue.as_str())
@@ -188,7 +184,7 @@ impl Search<'_> {
                 break;
             }
             let Some((steps, given)) = self.least(&scale, most) else { continue };
-            // A limit below what it is expected to take is no advice.
+            // A limit below the job's estimate is no advice.
             if matches!(scale.remedy(steps), Remedy::Time(limit) if self.job.request.estimate > Some(limit)) {
                 continue;
             }
@@ -223,7 +219,7 @@ impl Search<'_> {
         others.map(|queue| Remedy::Queue(queue.name.clone())).collect()
     }
 
-    /// Other types of cards, any of them first. Who takes any type already has no other.
+    /// Other types of cards, first "any". Empty if the job takes any type already.
     fn kinds(&self) -> Vec<Remedy> {
         let wanted = self.job.request.cards.as_ref().and_then(|wanted| wanted.kind.as_ref());
         let Some(wanted) = wanted else { return Vec::new() };
@@ -234,8 +230,8 @@ impl Search<'_> {
         std::iter::once(Remedy::Kind(None)).chain(named).collect()
     }
 
-    /// What the job can ask less of, with the most steps of each with which there would be room for it if nobody had a
-    /// place kept: with more no pass can start it.
+    /// The amounts that the job can reduce, each with the most steps with which it would fit if no place were kept
+    /// for others: with more steps no pass can start it.
     fn amounts(&self) -> Vec<(Scale, u64)> {
         let whole = self.whole();
         let scale = |amount| {
@@ -254,7 +250,7 @@ impl Search<'_> {
         Whole { card: cards.max().unwrap_or(Megabytes::ZERO), length }
     }
 
-    /// The least reduction of an amount with which the job starts, from so many steps down.
+    /// The least reduction of an amount with which the job starts, from `most` steps down.
     fn least(&mut self, scale: &Scale, mut most: u64) -> Option<(u64, Vec<Allocation>)> {
         for _ in 0..PASSES {
             let job = self.with(&scale.remedy(most));
@@ -263,7 +259,7 @@ impl Search<'_> {
             if let Some(given) = trial.given {
                 return Some((most, given));
             }
-            // What the pass came by when it looked at this step it would have come by with all of the class.
+            // All step sizes with the same rank see the same state, so one trial pass serves the whole class.
             let same = |steps| self.controller.before(&self.with(&scale.remedy(steps))) == rank;
             let others = largest(1, most, |steps| !same(steps)).unwrap_or(0);
             let fits = |look: &Look, steps| look.has_room(self.controller, &self.with(&scale.remedy(steps)));
@@ -291,7 +287,8 @@ impl Look {
     }
 }
 
-/// The largest number from `least` to `most` of which something holds that holds of all that are smaller, if of any.
+/// Binary search: the largest n in `least..=most` with `holds(n)`, which must be monotone; `None` if `holds(least)`
+/// is false.
 fn largest(least: u64, most: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     if least > most || !holds(least) {
         return None;

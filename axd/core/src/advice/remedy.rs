@@ -1,5 +1,5 @@
-//! What somebody could ask for instead: the options, in which steps each is
-//! tried, and how much of what was asked for a change gives up.
+//! Changes that can be advised: the options, the steps in which each is tried, and how much of what was asked for a
+//! change gives up. Tries nothing itself.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ pub enum Remedy {
     Queue(QueueName),
     /// A shorter limit.
     Time(Span),
-    /// As many cards of another type, or of any.
+    /// As many cards of another type; `None` means of any type.
     Kind(Option<String>),
-    /// Nodes with whatever features.
+    /// Nodes with any features.
     AnyFeatures,
     /// Less memory of each card.
     Mem(Megabytes),
@@ -35,16 +35,16 @@ pub enum Remedy {
     Nodes(u32),
 }
 
-/// The bytes of the step in which memory of cards is tried: a tenth of a gigabyte, as cards are sold.
+/// The step of card memory in bytes: a tenth of a gigabyte, as cards are sold.
 const TENTH: u64 = 100_000_000;
 
-/// Memory of so many tenths, rounded down as `--mem` is.
+/// `number` tenths of a gigabyte, rounded down as `--mem` is.
 fn tenths(number: u64) -> Megabytes {
     Megabytes::from_bytes(number * TENTH)
 }
 
 impl Remedy {
-    /// Puts it into a job.
+    /// Changes the job's request.
     pub fn apply(&self, job: &mut Job) {
         let request = Arc::make_mut(&mut job.request);
         let cards = &mut request.cards;
@@ -92,7 +92,7 @@ impl Remedy {
     }
 }
 
-/// What a job can ask less of; among reductions that give up equally much the first is the cheapest.
+/// What a job can ask less of. Among reductions that give up equally much, the first in this order is the cheapest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Amount {
     Time,
@@ -103,11 +103,11 @@ pub(super) enum Amount {
     Nodes,
 }
 
-/// All of them.
+/// All amounts.
 pub(super) const AMOUNTS: [Amount; 6] =
     [Amount::Time, Amount::Mem, Amount::Ram, Amount::Cpus, Amount::Gpus, Amount::Nodes];
 
-/// How an amount of one job can be made less: by whole steps, of which at least one is left.
+/// How an amount of one job is reduced: by whole steps, of which at least one is left.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     amount: Amount,
@@ -120,13 +120,14 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The steps of an amount; nothing if the job asks for none of it. `whole` is what stands for what has no number:
-    /// the memory of a whole card, the length of a job without limit.
+    /// The steps of an amount; `None` if the job asks for none of it. `whole` stands for what has no number: the
+    /// memory of a whole card, the length of a job without limit.
     pub(super) fn of(amount: Amount, job: &Job, whole: Whole) -> Option<Scale> {
         let request = &job.request;
         let cards = request.cards.as_ref();
         let now = match amount {
-            // An estimate is what is planned with: a shorter limit changes nothing, unless hours are too short for it.
+            // The job is planned with its estimate: a shorter limit changes nothing, unless its hours are too short
+            // for it.
             Amount::Time if request.estimate.is_some() && job.state != JobState::Pending => return None,
             Amount::Time => request.time_limit.unwrap_or(whole.length).0,
             Amount::Mem => cards?.slice.unwrap_or(whole.card).0,
@@ -142,14 +143,14 @@ impl Scale {
             Amount::Ram | Amount::Cpus | Amount::Gpus | Amount::Nodes | Amount::Mem => 1,
         };
         let most = match amount {
-            // The most tenths that make less megabytes.
+            // The most tenths that are fewer megabytes.
             Amount::Mem => (Megabytes(now).bytes().saturating_sub(1)) / TENTH,
             _ => now.saturating_sub(1) / unit,
         };
         (most > 0).then_some(Scale { amount, now, unit, most })
     }
 
-    /// The change that leaves so many steps.
+    /// The change that leaves `steps` steps.
     pub(super) fn remedy(&self, steps: u64) -> Remedy {
         let value = steps * self.unit;
         let number = || u32::try_from(value).unwrap_or(u32::MAX);
@@ -163,14 +164,15 @@ impl Scale {
         }
     }
 
-    /// Which of two reductions is cheaper: by the part of what is asked for that each gives up, then by what it is of.
+    /// Which of two reductions is cheaper: the one that gives up the smaller part, then the one of the earlier
+    /// amount.
     pub(super) fn compare(&self, steps: u64, other: &Scale, others: u64) -> Ordering {
         let crossed = |a: &Scale, steps, b: &Scale| u128::from(a.lost(steps)) * u128::from(b.now);
         let (this, that) = (crossed(self, steps, other), crossed(other, others, self));
         this.cmp(&that).then_with(|| self.amount.cmp(&other.amount))
     }
 
-    /// Whether less than half is left.
+    /// True if less than half is left.
     pub(super) fn is_drastic(&self, steps: u64) -> bool {
         self.lost(steps) > self.now / 2
     }
@@ -184,11 +186,11 @@ impl Scale {
     }
 }
 
-/// What stands for what has no number.
+/// What stands for amounts without a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Whole {
-    /// Memory of the largest card that the job could have.
+    /// Memory of the largest card that the job could get.
     pub(super) card: Megabytes,
-    /// Length of a job of which nobody says it.
+    /// Planned length of a job that has none of its own.
     pub(super) length: Span,
 }

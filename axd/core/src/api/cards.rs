@@ -1,4 +1,4 @@
-//! Cards as shown: `ax resource`, `ax top`; now and over time.
+//! Cards as `ax resource` and `ax top` show them: now and over time.
 
 use serde::{Deserialize, Serialize};
 

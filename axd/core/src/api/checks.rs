@@ -1,4 +1,4 @@
-//! What the checks of `axctl`, and of `axd`, which does some of them, print with `--json`.
+//! What the checks of `axctl`, and those that `axd` does for it, print with `--json`.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What `--test-only` is answered: for programs, and as a sentence that both sides can word.
+//! The answer to `--test-only`: for programs, and as a sentence that both sides can make.
 
 use serde::{Deserialize, Serialize};
 

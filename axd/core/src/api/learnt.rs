@@ -1,4 +1,4 @@
-//! What earlier runs of the same thing say of a job, as shown.
+//! What earlier runs of the same thing say of a job, as it is shown.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,12 @@
-//! Contradictions between keys, each told at the place that was written.
-//! What one key alone may be is in the table.
+//! Finds contradictions between keys, each reported at the place where it was written. The range of a single key is
+//! in the table.
 
 use super::finding::{Finding, Findings};
 use super::read::Places;
 use super::{CardLimit, Config, Queue, QueueState};
+use crate::gpu::idle::LONGEST_PAUSE;
 use crate::text::{count, nearest, quoted};
+use crate::time::Span;
 use crate::units::format_duration;
 
 /// Checks a configuration whose keys were all read.
@@ -38,7 +40,7 @@ fn limits_something(index: usize, limit: &CardLimit, places: &Places, findings: 
 
 fn heartbeats(config: &Config, places: &Places, findings: &mut Findings) {
     let (interval, timeout) = (config.cluster.heartbeat_interval, config.cluster.heartbeat_timeout);
-    let least = crate::time::Span(interval.0.saturating_mul(3));
+    let least = Span(interval.0.saturating_mul(3));
     if timeout >= least {
         return;
     }
@@ -77,6 +79,16 @@ fn default_queue(config: &Config, places: &Places, findings: &mut Findings) {
 }
 
 fn idle_cards(config: &Config, places: &Places, findings: &mut Findings) {
+    let sample = config.resources.gpu_sample;
+    if config.policy.idle.is_some() && sample > Span(LONGEST_PAUSE.0 / 2) {
+        let message = format!(
+            "resources.gpu_sample: cards that are looked at every {} are never seen to be idle, and policy.idle is set: {} is \
+             often enough",
+            format_duration(sample),
+            format_duration(Span(LONGEST_PAUSE.0 / 2))
+        );
+        findings.add(Finding::error(places.get("resources.gpu_sample"), message));
+    }
     let Some(end) = config.policy.idle_end else { return };
     let message = match config.policy.idle {
         Some(warn) if warn < end => return,

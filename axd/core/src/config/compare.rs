@@ -1,5 +1,5 @@
-//! What a reload changes, and what it may not: a queue that jobs use can't go
-//! away under them. Pure: the caller says which jobs use which queue.
+//! What a reload changes, and what it must not change: a queue that jobs use can't be removed. Pure: the caller says
+//! which jobs use which queue.
 
 use super::keys::{self, Draft, KEYS};
 use super::{CardLimit, Config, GpuNode, Queue};

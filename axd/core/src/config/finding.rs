@@ -1,6 +1,5 @@
-//! What is wrong or worth knowing about a configuration, each with its place.
-//! All findings are collected before anything is answered; nothing is printed
-//! from here.
+//! Findings about a configuration, errors and warnings, each with its place. All are collected before anything is
+//! answered; nothing is printed here.
 
 use super::tree::Place;
 use crate::text::escaped;

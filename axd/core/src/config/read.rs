@@ -1,6 +1,5 @@
-//! From a tree to a meaning: walks the tree along the table of keys, collects
-//! every finding with its place, and judges the whole only when all of it was
-//! read. Pure; never panics, whatever the tree.
+//! From a tree of texts to a configuration: walks the tree along the table of keys, collects every finding with its
+//! place, and checks the whole only when all of it was read. Pure; never panics, whatever the tree.
 
 use std::collections::BTreeMap;
 

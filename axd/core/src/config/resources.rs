@@ -1,4 +1,5 @@
-//! The meaning of `resources`: what is declared of machines, and how their cards are given out; and of `limits`.
+//! The meaning of `resources` (what machines are declared to have, and how their cards are given out) and of
+//! `limits`.
 
 use serde::{Deserialize, Serialize};
 

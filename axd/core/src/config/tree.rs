@@ -1,5 +1,5 @@
-//! A configuration as a tree of texts, each with its place: what a reader of
-//! some format hands to `read`. Says nothing about what the texts mean.
+//! A configuration as a tree of texts, each with its place. A reader of some format makes it for `read`. Says nothing
+//! about what the texts mean.
 
 use std::fmt;
 

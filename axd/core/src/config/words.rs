@@ -1,4 +1,4 @@
-//! Values of the configuration that are one word of a few: of queues.
+//! Values of queues that are one of a few words.
 
 use serde::{Deserialize, Serialize};
 

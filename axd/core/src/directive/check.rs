@@ -1,4 +1,4 @@
-//! Contradictions between options that are right each by itself.
+//! Finds contradictions between options that are each valid.
 
 use super::Dialect;
 use super::diagnostic::{Diagnostic, Fault};

@@ -1,5 +1,5 @@
-//! Words to options: the one reader for command lines and for the words of
-//! directive lines, and `AXBATCH_…` variables as a third source.
+//! From words to options: the one reader for command lines and for the words of directive lines, and for `AXBATCH_…`
+//! variables as a third source.
 
 use super::diagnostic::{Diagnostic, Fault};
 use super::options::{self, OptionDef, ValueKind, sites};

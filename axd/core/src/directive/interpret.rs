@@ -1,6 +1,5 @@
-//! From what was typed to what it means: the options of all sources, in the
-//! order of their precedence, become one `JobSpec`. Every value is checked
-//! here, and an error names its place.
+//! From what was typed to what it means: the options of all sources, in the order of their precedence, become one
+//! `JobSpec`. Checks every value; an error names its place.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! What an option is, and how its name is found. The options themselves are
-//! in `table`; parsers, help, man page and completion all read that one table.
+//! What an option is, and how its name is found. The options themselves are in `table`, which parsers, help, man page
+//! and completions all read.
 
 use super::Dialect;
 use super::diagnostic::Fault;

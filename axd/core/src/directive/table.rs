@@ -1,5 +1,4 @@
-//! The table of options: those of ax here, those that only Slurm knows in
-//! `table_slurm`. Nothing but the table; what a value means is in `read`.
+//! The table of ax's options; those that only Slurm has are in `table_slurm`. What a value means is in `read`.
 
 use super::options::{Effect, Known, OptionDef, Section, join, sites};
 use super::read::{command, files, job, policy, resources, timing};

@@ -1,6 +1,5 @@
-//! Options of Slurm's `sbatch` that ax has no use for: accepted in its
-//! dialect, kept and shown. The text of `doc` is the hint that ax's own
-//! dialect answers such a name with.
+//! Options of Slurm's `sbatch` for which ax has no use: accepted in Slurm's dialect, kept and shown. `doc` is the
+//! hint with which ax's own dialect answers such a name.
 
 use super::interpret::Read;
 use super::options::{Effect, Known, OptionDef, Section, sites};

@@ -1,6 +1,5 @@
-//! Points in time as people write them: `16:00`, `now+2h`, `tomorrow`,
-//! `2026-12-24T18:00`. The clock that they refer to is the cluster's and is
-//! not looked at here.
+//! Points in time as people write them: `16:00`, `now+2h`, `tomorrow`, `2026-12-24T18:00`. They refer to the
+//! cluster's clock, which is not read here.
 
 use crate::id::BadName;
 use crate::job::spec::When;

@@ -1,4 +1,4 @@
-//! What jobs find in their environment.
+//! Tests of what jobs find in their environment.
 
 use super::*;
 use crate::config::Naming;

@@ -1,4 +1,4 @@
-//! What a waiting job waits for: as data for programs, and in words.
+//! What a waiting job waits for: as data for programs, and in words. The data decide nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,11 @@ use super::spared;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Condition {
-    /// Somebody holds it.
+    /// The job is held.
     Held {
         /// The job.
         job: JobId,
-        /// Who.
+        /// The user or administrator who holds it.
         by: String,
     },
     /// Its begin time has not come.
@@ -35,21 +35,21 @@ pub enum Condition {
         open: bool,
         /// How long it may run.
         limit: Option<Span>,
-        /// When it may start next; absent: its time limit fits into no such hours.
+        /// When it may start next; `None` if its time limit fits into no such hours.
         next: Option<WallTime>,
     },
-    /// It failed, and pauses before it is tried again.
+    /// Its last attempt failed, and it pauses before the next.
     Retry {
-        /// Until then.
+        /// The end of the pause.
         at: WallTime,
-        /// Which retry it will be.
+        /// The number of the coming retry.
         used: u32,
-        /// Of how many.
+        /// The most retries.
         of: u32,
     },
-    /// Its last attempt never began, and it pauses.
+    /// Its last attempt never started, and it pauses.
     NeverStarted {
-        /// Until then.
+        /// The end of the pause.
         at: WallTime,
         /// Why not.
         why: String,
@@ -70,7 +70,7 @@ pub enum Condition {
         queue: QueueName,
         /// Jobs that it runs.
         active: u32,
-        /// As many as it may run.
+        /// The most jobs that it may run.
         max: u32,
         /// Some of them, those that were started first.
         jobs: Vec<JobId>,
@@ -81,71 +81,71 @@ pub enum Condition {
         queue: QueueName,
         /// Jobs that it runs.
         active: u32,
-        /// As many as it may run.
+        /// The most jobs that it may run.
         max: u32,
-        /// Those for which its places are kept.
+        /// The jobs for which its last places are kept.
         jobs: Vec<JobId>,
     },
-    /// A limit on what is held at once lets it start only when others have ended.
+    /// A limit on what is held at once is used up until others have ended.
     #[serde(rename = "cards_full")]
     LimitFull {
-        /// Whose: `user li`.
+        /// To whom the limit applies: `user li`.
         whose: String,
-        /// The key that says it: `policy.max_cpus_per_user`.
+        /// The key of the limit: `policy.max_cpus_per_user`.
         #[serde(default)]
         key: String,
         /// What is counted.
         #[serde(default)]
         what: Counted,
-        /// So many are held under it.
+        /// How many are held under it.
         held: u64,
-        /// As many as may be.
+        /// The most that may be held.
         max: u64,
-        /// So many it asks for.
+        /// How many the job asks for.
         wanted: u64,
         /// Some of those that hold them, those that were started first.
         #[serde(default)]
         jobs: Vec<JobId>,
-        /// So many hold some.
+        /// How many jobs hold some.
         #[serde(default)]
         holders: u32,
-        /// Who waits for the same limit and is before it.
+        /// The job before it that waits for the same limit.
         first: Option<JobId>,
     },
     /// It asks for more than a limit ever allows.
     #[serde(rename = "cards_too_many")]
     LimitTooSmall {
-        /// Whose: `user li`.
+        /// To whom the limit applies: `user li`.
         whose: String,
-        /// The key that says it.
+        /// The key of the limit.
         #[serde(default)]
         key: String,
         /// What is counted.
         #[serde(default)]
         what: Counted,
-        /// As many as may be.
+        /// The most that may be held.
         max: u64,
     },
     /// It may have only certain cards.
     Confined {
-        /// By what: `queue night`.
+        /// What confines it: `queue night`.
         by: Vec<String>,
-        /// Which: `gpu-01 cards 0,1`.
+        /// The cards that it may have: `gpu-01 cards 0,1`.
         cards: Vec<String>,
     },
     /// Its owner runs as many jobs as they may.
     UserFull {
         /// Who.
         user: String,
-        /// In this queue; absent: in all.
+        /// In this queue; `None`: in all queues.
         queue: Option<QueueName>,
         /// Jobs that they run there.
         active: u32,
-        /// As many as they may run.
+        /// The most jobs that they may run.
         max: u32,
         /// Some of them, those that were started first.
         jobs: Vec<JobId>,
-        /// Another has a place kept for it, which counts.
+        /// True if a place that is kept for another job counts among them.
         kept: bool,
     },
     /// There is no node.
@@ -154,132 +154,132 @@ pub enum Condition {
     FitsNowhere,
     /// It needs several nodes at once, and too few could hold its part.
     TooFewNodes {
-        /// So many.
+        /// Number of nodes that it needs.
         wanted: u32,
-        /// What each is to have, in words.
+        /// What it needs of each node, in words.
         each: String,
-        /// So many have it.
+        /// Number of nodes that could hold its part.
         fitting: u32,
-        /// Even if all were empty.
+        /// True if they are too few even when all are empty.
         empty: bool,
     },
-    /// What nodes lack for it even if they were empty.
+    /// What nodes lack for it even when they are empty.
     TooSmall(Lack),
     /// What nodes lack for it now.
     Lacks(Lack),
-    /// A card that it could have is withheld from jobs, or a part of it.
+    /// A card that it could have is withheld from jobs, wholly or in part.
     Withheld {
         /// The card, and why: `gpu-01 card 3: 21 GB held by pid 4711 python of user li, not a job`.
         why: String,
     },
     /// Further such cards.
     MoreWithheld {
-        /// How many.
+        /// How many cards.
         cards: u32,
     },
     /// Further nodes that lack yet other things.
     MoreNodes {
-        /// How many.
+        /// How many nodes.
         nodes: u32,
     },
-    /// Others are being ended for it.
+    /// Other jobs are being ended for it.
     MakingRoom {
-        /// They.
+        /// Those jobs.
         victims: Vec<JobId>,
         /// Where it will start.
         node: HostName,
-        /// On which nodes beside it.
+        /// The further nodes, for a job on several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         others: Vec<HostName>,
-        /// They would be: nobody is yet.
+        /// True for a job that is not submitted: no job has been ended yet.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         foretold: bool,
     },
     /// It is urgent enough that others could be ended for it, but these may not be.
     NobodyToEnd {
-        /// So many jobs hold something where it could run.
+        /// Number of jobs that hold something where it could run.
         jobs: u32,
-        /// On so many nodes.
+        /// Number of nodes on which they run.
         nodes: u32,
-        /// Why so many of them are not ended.
+        /// Why those jobs are not ended, each reason with the number of jobs.
         why: Vec<(Spared, u32)>,
     },
-    /// Others could be ended for it, but that has cost enough lately.
+    /// Others could be ended for it, but evictions have cost enough lately.
     EvictionsSpent {
-        /// What it has cost, in thousandths of what all cards can do in an hour.
+        /// What they have cost, in thousandths of what all cards can do in an hour.
         per_mille: u32,
-        /// What it may cost, in hundredths.
+        /// The most that they may cost, in percent.
         most_percent: u32,
-        /// Until then.
+        /// When the cost of the last hour is low enough again.
         until: WallTime,
     },
     /// It fits, but a place is kept for another job that it would delay.
     Kept {
-        /// That job.
+        /// The job that has the place.
         job: JobId,
         /// Where.
         node: HostName,
         /// On which of its cards.
         cards: Vec<u32>,
-        /// From when on; absent: others are being ended for that job, and it starts when they are gone.
+        /// When that job starts; `None` if others are being ended for it, and it starts when they are gone.
         from: Option<WallTime>,
-        /// How long this job counts as running before that.
+        /// The planned length of the waiting job.
         planned: Span,
-        /// How long its last runs took, if that no longer counts before a job that has waited as long.
+        /// How long its last runs took, if they no longer count because the other job has waited for so long.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usual: Option<Span>,
-        /// So many other nodes on which it fits are kept for others.
+        /// Number of further nodes on which it fits and a place is kept.
         more: u32,
     },
-    /// Its queue has had more for its weight than another, whose jobs go first.
+    /// Its queue has had more for its weight than another queue, whose jobs go first.
     QueueAhead {
         /// Its queue.
         queue: QueueName,
-        /// The weight of that.
+        /// The weight of its queue.
         weight: u32,
-        /// So much more, in thousandths of the unit.
+        /// By how much its queue is ahead, in thousandths of the unit.
         thousandths: u64,
         /// `start`, `card-hour` or `CPU-hour`.
         unit: String,
-        /// Than this one.
+        /// The queue that it is ahead of.
         than: QueueName,
-        /// The first job of that.
+        /// The first job of that queue.
         first: JobId,
     },
-    /// Its owner has had more lately than another user, whose job goes first for that.
+    /// Its owner has had more lately than another user, whose job goes first for that reason.
     UserAhead {
         /// Its owner.
         user: String,
-        /// So much of what all users had, in thousandths.
+        /// The owner's part of what all users had, in thousandths.
         per_mille: u32,
-        /// The other.
+        /// The other user.
         than: String,
-        /// So much the other had.
+        /// The other user's part, in thousandths.
         others: u32,
-        /// The job.
+        /// The other user's job.
         first: JobId,
     },
-    /// Others go before it.
+    /// Other jobs go before it.
     Behind {
         /// How many.
         jobs: u64,
-        /// There may be more, which were not looked at.
+        /// True if further jobs may go before it, which were not looked at.
         at_least: bool,
-        /// The first of them.
+        /// The first of those jobs.
         first: JobId,
-        /// Nobody may pass.
+        /// True under `fifo_strict`, where no job may pass another.
         strict: bool,
     },
-    /// Nothing can be started for a while.
+    /// A node can start nothing for a while.
     Resting {
-        /// Where.
+        /// The node.
         node: HostName,
         /// Why not, and until when, in words.
         why: String,
     },
-    /// Nothing is in its way: it starts as soon as it is looked at.
+    /// Nothing is in its way: it starts when it is looked at next.
     StartsNow,
-    /// What a newer daemon says and this program can't know.
+    /// A condition of a newer daemon that this program does not know.
     #[serde(other)]
     Unknown,
 }
@@ -293,7 +293,7 @@ pub(crate) fn jobs_in_words(jobs: &[JobId], all: usize) -> String {
     listed(&names)
 }
 
-/// Why a job on several nodes is not taken where so few of all could hold its part.
+/// Why a job on several nodes is refused: too few nodes could ever hold its part.
 pub fn never_enough(request: &Request, fitting: u32, all: u32) -> String {
     let wanted = count(request.nodes().min, "node");
     if request.nodes().min > all {
@@ -329,7 +329,7 @@ fn hours_in_words(
 }
 
 impl Condition {
-    /// In a sentence with numbers; times as they are from now on.
+    /// The condition in a sentence with numbers, with times as seen from `now`.
     pub fn sentence(&self, now: WallTime) -> String {
         let seconds = |at: &WallTime| (*at - now).0.div_ceil(1000);
         match self {

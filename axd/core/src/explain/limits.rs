@@ -7,7 +7,7 @@ use super::condition::jobs_in_words;
 use super::{Condition, Story};
 
 impl Story<'_> {
-    /// Which limit on what is held bars a job that could start otherwise.
+    /// The limit on what is held that bars a job which could start otherwise.
     pub(super) fn barred(&mut self, job: &Job, misfit: bool) -> Option<Barred> {
         let queue = self.controller.config().queue(job.queue.as_str());
         let stands = misfit
@@ -19,7 +19,7 @@ impl Story<'_> {
         self.turns.take(self.pass.after.card_limits(), job).err()
     }
 
-    /// How that is told.
+    /// The condition for that.
     pub(super) fn limit_full(&self, job: &Job, barred: &Barred) -> Option<Condition> {
         let limits = self.pass.after.card_limits();
         let Sum { whose, key, what, max, held } = limits.sum_of(barred.sum)?.clone();

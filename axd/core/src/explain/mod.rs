@@ -1,6 +1,5 @@
-//! Answers for people: what a waiting job waits for, all of it, with numbers,
-//! when it is expected to start and on what that rests. A pure read over what
-//! the scheduler itself goes by: the next pass is made on a copy.
+//! Explanations for people: everything that a waiting job waits for, with numbers; when it is expected to start, and
+//! what that rests on. Only reads: it makes the next pass on a copy, with the scheduler's own code.
 
 mod condition;
 mod limits;
@@ -35,26 +34,26 @@ pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
 use shares::Before;
 
-/// Why a job waits and until when.
+/// Why a job waits, and until when.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Explanation {
-    /// Everything in the way, the first thing first. Empty for jobs that do not wait.
+    /// Everything in the way, in the order in which it matters. Empty for jobs that do not wait.
     pub conditions: Vec<Condition>,
-    /// The same in words.
+    /// The conditions in words.
     pub reasons: Vec<String>,
-    /// When it is expected to start, if that can be said.
+    /// When it is expected to start; `None` if that can't be said.
     pub expected_start: Option<WallTime>,
-    /// What that rests on, or why it can't be said.
+    /// What the expected start rests on, or why there is none.
     pub basis: Option<Basis>,
 }
 
-/// How far the plan is followed, in jobs.
+/// The plan follows at most so many waiting jobs.
 pub(crate) const PLANNED: usize = 200;
 
-/// So many kinds of nodes that lack something are told apart.
+/// At most so many kinds of nodes that lack something are told apart.
 const LINES: usize = 3;
 
-/// So many jobs are named of those that fill a queue.
+/// At most so many of the jobs that fill a queue are named.
 const NAMED: usize = 3;
 
 /// A place that the next pass keeps for a job.
@@ -66,9 +65,9 @@ pub struct KeptPlace {
     pub node: String,
     /// Numbers of its cards.
     pub cards: Vec<u32>,
-    /// From then on.
+    /// When it begins.
     pub from: WallTime,
-    /// Until then, as far as is planned.
+    /// When it is planned to end.
     pub until: WallTime,
 }
 
@@ -80,7 +79,7 @@ impl Explanation {
 }
 
 impl Controller {
-    /// Why a waiting job waits; nothing for others.
+    /// Why a waiting job waits; empty for other jobs.
     pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
         let Some(job) = self.job(number) else { return Explanation::default() };
         match job.state {
@@ -91,7 +90,7 @@ impl Controller {
                     let told = story.next(each, each.id == job.id);
                     (each.id == job.id).then_some(told)
                 });
-                // A job of a queue that is no longer there is in no order.
+                // A job whose queue is gone is in no order.
                 found.unwrap_or_else(|| story.next(job, true))
             }
             _ => Explanation::default(),
@@ -117,8 +116,8 @@ impl Controller {
         places
     }
 
-    /// The waiting jobs in the order in which they would start, then those that wait for
-    /// something of their own; each with its explanation, in one walk.
+    /// The waiting jobs with their explanations, in one walk: first in the order in which they would start, then
+    /// those that wait for something of their own.
     pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
         let mut story = Story::new(self, now);
         let ready = self.ready_jobs().map(move |job| (job, story.next(job, true)));
@@ -143,7 +142,7 @@ impl Controller {
         found
     }
 
-    /// Who confines a job to which cards.
+    /// What confines a job to certain cards.
     fn confined(&self, job: &Job) -> Option<Condition> {
         let only = job.bounds.as_ref()?.only.as_ref()?;
         let place = |(host, cards): (&HostName, &BTreeSet<u32>)| {
@@ -154,7 +153,7 @@ impl Controller {
         Some(Condition::Confined { by: self.card_limits().confining(job), cards })
     }
 
-    /// The limit of its owner that keeps a job from starting.
+    /// Its owner's limit that keeps a job from starting.
     fn user_full(&self, job: &Job, kept: &UserPlaces) -> Option<Condition> {
         let UserLimit { queue, active, max } = self.user_limit(job, kept)?;
         let jobs = self.first_active(|other| {
@@ -196,7 +195,7 @@ impl Controller {
     }
 }
 
-/// At most a few lines about nodes, however many there are.
+/// Conditions about nodes in at most a few lines, however many nodes there are.
 fn few_lines(lacks: Vec<Lack>, line: impl Fn(Lack) -> Condition) -> Vec<Condition> {
     let more: u32 = lacks.iter().skip(LINES).map(|lack| lack.count).sum();
     let mut lines: Vec<Condition> = lacks.into_iter().take(LINES).map(line).collect();
@@ -206,39 +205,38 @@ fn few_lines(lacks: Vec<Lack>, line: impl Fn(Lack) -> Condition) -> Vec<Conditio
     lines
 }
 
-/// The nodes as jobs of one shape find them.
+/// What nodes have for jobs of one shape.
 struct NodesFor {
-    /// What those lack that lack something.
+    /// What is lacking on the nodes that lack something.
     lacks: Vec<Condition>,
-    /// Those that lack nothing, by position.
+    /// The positions of the nodes that lack nothing.
     fitting: Vec<usize>,
 }
 
-/// The walk along the order of the ready jobs: how many came before, the places that were kept for them, and the plan so
-/// far.
+/// A walk along the ready jobs in their order: how many came before, the places kept for them, and the plan so far.
 struct Story<'a> {
     controller: &'a Controller,
     now: Now,
-    /// What the next pass comes to.
+    /// The result of the next pass, made on a copy.
     pass: Rehearsal,
     /// What that pass has kept before it looks at the next job.
     timeline: Timeline,
-    /// The queues in which it has kept a place for a job, and for which: for each that others are being ended for, and
-    /// for the first of each queue that has a place kept on a node.
+    /// The places that count against a queue's limit, each with its job: those of jobs for which others are being
+    /// ended, and that of the first job of each queue that has a place kept on a node.
     kept: Vec<(QueueName, JobId)>,
     reserved: BTreeSet<QueueName>,
-    /// What those before leave of the limits on cards.
+    /// What the jobs before leave of the limits on cards.
     turns: Turns,
-    /// The same by user.
+    /// What they leave of the limits on users.
     users_kept: UserPlaces,
-    /// The nodes as jobs of one shape find them.
+    /// What nodes have, by the shape of jobs.
     known: BTreeMap<Shape, Rc<NodesFor>>,
-    /// Who is there to be ended for jobs of one shape and priority.
+    /// Which jobs could be ended for jobs of one shape and priority.
     spared: BTreeMap<(Shape, u8), Spares>,
     plan: Plan,
     before: usize,
     first: Option<JobId>,
-    /// Those before it, as far as shares put them there.
+    /// The jobs before it that fair shares put there.
     by_shares: Before,
 }
 
@@ -265,7 +263,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The next job in the order; its conditions only where they are wanted.
+    /// The explanation of the next job in the order; its conditions only if `wanted`.
     fn next(&mut self, job: &Job, wanted: bool) -> Explanation {
         let misfit = self.controller.is_misfit(job.id.number);
         let barred = self.barred(job, misfit);
@@ -295,7 +293,7 @@ impl<'a> Story<'a> {
         Explanation::new(self.now.wall, conditions, expected)
     }
 
-    /// All that a ready job waits for.
+    /// All conditions of a ready job.
     fn conditions(&mut self, job: &Job, misfit: bool, barred: Option<Barred>) -> Vec<Condition> {
         let mut found = self.controller.queue_conditions(job);
         found.extend(barred.and_then(|barred| self.limit_full(job, &barred)));
@@ -306,7 +304,7 @@ impl<'a> Story<'a> {
         } else if misfit {
             found.extend(self.controller.too_small(job));
         } else {
-            // Whom its queue or owner keeps from starting nobody would be ended for anyway.
+            // If its queue or owner keeps it from starting, no job would be ended for it anyway.
             let nothing_else = found.is_empty();
             let places = self.places(job).into_iter();
             found.extend(
@@ -328,7 +326,7 @@ impl<'a> Story<'a> {
         resting.into_iter().chain(found).collect()
     }
 
-    /// For whom the last places of its queue are kept.
+    /// The jobs for which the last places of its queue are kept.
     fn place_in_queue(&self, job: &Job) -> Option<Condition> {
         let queue = self.controller.config().queue(job.queue.as_str())?;
         let (active, max) = (self.controller.active_in(&queue.name), queue.max_running?);
@@ -339,7 +337,7 @@ impl<'a> Story<'a> {
             .then(|| Condition::QueueKept { queue: queue.name.clone(), active, max, jobs })
     }
 
-    /// Why it has no place.
+    /// Why no place is found for it.
     fn places(&mut self, job: &Job) -> Vec<Condition> {
         let after = &self.pass.after;
         if let Some((places, victims)) = after.claim_of(job.id.number) {
@@ -348,7 +346,7 @@ impl<'a> Story<'a> {
             let nodes: Vec<HostName> = places.iter().filter_map(node).collect();
             let node = nodes.first().cloned();
             let others = nodes.into_iter().skip(1).collect();
-            // Nobody is, before the pass has been made.
+            // No job has been ended before the pass is made.
             let foretold = self.controller.claim_of(job.id.number).is_none();
             let making = |node| Condition::MakingRoom { victims, node, others, foretold };
             return node.map(making).into_iter().collect();
@@ -357,14 +355,14 @@ impl<'a> Story<'a> {
         let kept = self.kept_for_others(job, &known.fitting);
         let mut found: Vec<Condition> = kept.into_iter().chain(known.lacks.iter().cloned()).collect();
         match self.nobody_ended(job, &known) {
-            // That passes by itself.
+            // The budget recovers by itself.
             Some(spent @ Condition::EvictionsSpent { .. }) => found.insert(0, spent),
             other => found.extend(other),
         }
         found
     }
 
-    /// What nodes lack for it, and those that lack nothing.
+    /// What nodes lack for it, and which nodes lack nothing.
     fn nodes_for(&mut self, job: &Job) -> Rc<NodesFor> {
         let shape = Shape::of(job);
         if let Some(known) = self.known.get(&shape) {
@@ -404,7 +402,7 @@ impl<'a> Story<'a> {
         lines
     }
 
-    /// The cards with room for it that are others' under MPS, or that it can't have under MPS for those who are on them.
+    /// Cards with room that it can't share: they are others' under MPS, or are used by jobs that are not under MPS.
     fn in_other_company(&self, job: &Job) -> Vec<Condition> {
         let reserve = self.controller.config().resources.gpu_reserve;
         let asks = Asks::from(job);
@@ -431,7 +429,7 @@ impl<'a> Story<'a> {
         words.take(LINES).collect()
     }
 
-    /// On which of the nodes where it would fit it may run longest, and whose place ends that.
+    /// The place that ends its time on the node on which it fits and may run longest.
     fn kept_for_others(&self, job: &Job, fitting: &[usize]) -> Option<Condition> {
         let planned = self.controller.fitting(job, &self.timeline);
         let nodes = self.pass.after.all_nodes().as_slice();
@@ -440,7 +438,7 @@ impl<'a> Story<'a> {
             Some((self.in_the_way(job, *at, planned)?, node))
         };
         let mut barred: Vec<(&Reservation, &Node)> = fitting.iter().filter_map(in_the_way).collect();
-        // Of several nodes enough may be left.
+        // A job on several nodes may find enough others.
         let needed = job.request.nodes().min as usize;
         if fitting.len() < needed || fitting.len() - barred.len() >= needed {
             return None;
@@ -459,7 +457,7 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// The first of the places kept on a node with which the job fits there no more.
+    /// The first place kept on a node beside which the job does not fit.
     fn in_the_way(&self, job: &Job, position: usize, planned: Span) -> Option<&Reservation> {
         let (rules, nodes) = (self.controller.rules(), self.pass.after.all_nodes());
         let mut so_far = Timeline::new(self.now.wall);
@@ -469,7 +467,7 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// `limited`: a limit on what is held bars it now.
+    /// When the job is expected to start. `limited`: a limit on what is held bars it now.
     fn foretell(&mut self, job: &Job, limited: bool) -> Expected {
         let now = self.now.wall;
         if self.pass.after.claim_of(job.id.number).is_some() {

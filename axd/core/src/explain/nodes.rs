@@ -5,7 +5,7 @@ use crate::controller::Controller;
 use crate::job::Job;
 
 impl Controller {
-    /// So many nodes could hold its part, if all were empty.
+    /// Too few nodes could hold its part, even if all were empty.
     pub(super) fn too_few_at_all(&self, job: &Job, wanted: u32) -> Condition {
         let reserve = self.config().resources.gpu_reserve;
         let fitting = self.nodes().filter(|node| node.could_ever_hold(job, reserve)).count();
@@ -15,7 +15,7 @@ impl Controller {
 }
 
 impl Story<'_> {
-    /// How many nodes are missing of the several that a job needs at once.
+    /// Too few nodes have room for its part now.
     pub(super) fn too_few_nodes(&self, job: &Job, fitting: usize) -> Option<Condition> {
         let wanted = job.request.several()?.min;
         let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);

@@ -30,7 +30,7 @@ impl Controller {
             let at = now.wall + (until - now.boot);
             let end = job.attempt.as_ref().and_then(|attempt| attempt.end.as_ref());
             found.push(match end.filter(|end| end.outcome == Outcome::LaunchFailed) {
-                // Not a retry that the job asked for, but another try of what never began.
+                // Not a retry that the job asked for: its last attempt never started.
                 Some(end) => {
                     let why = end.message.as_deref().unwrap_or("never started").to_owned();
                     Condition::NeverStarted { at, why }
@@ -41,7 +41,7 @@ impl Controller {
         found
     }
 
-    /// Whether its daily hours keep a job from starting now.
+    /// The condition, if its daily hours keep a job from starting now.
     fn out_of_hours(&self, job: &Job, now: Now) -> Option<Condition> {
         let window = job.request.window()?;
         let next = self.opens(job, now.wall);

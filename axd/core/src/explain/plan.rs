@@ -1,6 +1,6 @@
-//! When waiting jobs are expected to start, and what that rests on: running
-//! jobs end at their estimates or limits, waiting ones have their places kept in
-//! their order.
+//! When waiting jobs are expected to start, and what that rests on. In the plan, running jobs end at their estimates
+//! or limits, and each waiting job has its place kept in its order. Only the explanations use it; no start is decided
+//! from it.
 
 mod basis;
 mod sums;
@@ -18,7 +18,7 @@ use crate::time::WallTime;
 pub use basis::{Basis, Said, learnt_in_words};
 use sums::Sums;
 
-/// When a job is expected to start, if that can be said, and what that rests on.
+/// When a job is expected to start (`None` if that can't be said), and what that rests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) start: Option<WallTime>,
@@ -35,38 +35,38 @@ impl Expected {
     }
 }
 
-/// The nodes as they will be.
+/// The future of the nodes.
 pub(super) struct Plan {
     timeline: Timeline,
-    /// The same with those whom a limit lets start only later. They stand in nobody's way but each other's.
+    /// The same, with the jobs that a limit lets start only later: they delay each other, but no other jobs.
     with_limited: Timeline,
-    /// What is held under limits, and when it is given back.
+    /// What is held under limits, and when it becomes free.
     sums: Sums,
-    /// Of each node, by position: from when on its future rests on a job of which nobody says how long it takes.
+    /// For nodes, by position: the time from which on their future is unknown, because this job has no known length.
     unknown: BTreeMap<usize, (WallTime, JobId)>,
-    /// Under strict order: nobody starts before whoever is before them.
+    /// Under strict order: the start of the job before, before which none may start.
     last: Option<(WallTime, Option<JobId>)>,
-    /// Queues that may run only so many.
+    /// The places of queues with a limit on running jobs.
     queues: BTreeMap<QueueName, Places>,
-    /// Users who may, in a queue or in all.
+    /// The places of users with such a limit, in a queue or in all.
     users: BTreeMap<(Uid, Option<QueueName>), Places>,
-    /// A job whose start can't be foretold: then nothing behind it can.
+    /// A job whose start can't be foretold: then that of no later job can.
     stuck: Option<JobId>,
 }
 
-/// The places of a queue that may run only so many: free ones, and when others become free as far as is known.
+/// The places of a queue with a limit on running jobs: free ones, and when further ones become free, if known.
 #[derive(Default)]
 struct Places {
     free: u32,
-    /// So many ends more than one are needed first: the limit was lowered.
+    /// So many jobs must end first, because the limit was lowered.
     over: u32,
     ends: BTreeSet<(WallTime, JobNumber)>,
-    /// One of its jobs of which nobody says how long it takes.
+    /// A job with a place and no known length.
     unsaid: Option<JobId>,
 }
 
 impl Places {
-    /// A job that has one ends then, if that can be said.
+    /// A job that has a place and ends at `end`, if that is known.
     fn add(&mut self, end: Option<WallTime>, job: JobId) {
         match end {
             Some(end) => drop(self.ends.insert((end, job.number))),
@@ -74,7 +74,7 @@ impl Places {
         }
     }
 
-    /// Takes one: at once, or when and after whom it becomes free.
+    /// Takes a place: at once, or when it becomes free, and after which job.
     fn take(&mut self) -> Result<Option<(WallTime, JobNumber)>, Basis> {
         if self.free > 0 {
             self.free -= 1;
@@ -94,7 +94,7 @@ impl Places {
     }
 }
 
-/// The daily hours of a job are looked through so often for room.
+/// At most so many days are searched for room in a job's daily hours.
 const DAYS: usize = 7;
 
 impl Plan {
@@ -153,13 +153,14 @@ impl Plan {
         *known = (from, job).min(*known);
     }
 
-    /// When a job is expected to start; its place is kept from then on. `limited`: a limit on what is held bars it now.
+    /// When a job is expected to start; its place is kept from then on. `limited`: a limit on what is held bars it
+    /// now.
     pub(super) fn expect(&mut self, controller: &Controller, job: &Job, limited: bool) -> Expected {
         let now = self.timeline.now();
         if let Some(job) = self.stuck {
             return Expected::never(Basis::Behind { job });
         }
-        // A queue at its limit stands in nobody's way, so its jobs leave the plan of the nodes as it is.
+        // A queue at its limit delays no others, so its jobs leave the plan of the nodes as it is.
         let in_queue = self.place_in_queue(controller, job);
         let of_user = self.place_of_user(controller, job);
         let later = |a: Option<(WallTime, Basis)>, b: Option<(WallTime, Basis)>| match (a, b) {
@@ -175,7 +176,7 @@ impl Plan {
                 };
                 match under_limits.filter(|(start, _)| *start > now) {
                     Some(start) => self.start_limited(controller, job, start),
-                    // Who comes before it keeps what it would need: how long is not known.
+                    // A job before it keeps what it needs, and it is not known for how long.
                     None => Expected::never(Basis::Limit),
                 }
             }
@@ -186,7 +187,7 @@ impl Plan {
         }
     }
 
-    /// When a job starts that limits let start then, for that reason.
+    /// When a job starts that a limit lets start at this time.
     fn start_limited(
         &mut self,
         controller: &Controller,
@@ -216,12 +217,12 @@ impl Plan {
         Expected::at(from, basis)
     }
 
-    /// A job that others are being ended for starts then at the latest.
+    /// A job for which others are being ended starts at this time at the latest.
     pub(super) fn claims(&mut self, controller: &Controller, job: &Job, start: WallTime) {
         self.sums.hold(controller, job, job.length().map(|length| start + length));
     }
 
-    /// The first instant at which the job's queue lets it start, if not at once; takes that place.
+    /// The first time at which the job's queue lets it start, `None` for at once; takes that place.
     fn place_in_queue(
         &mut self,
         controller: &Controller,
@@ -238,7 +239,7 @@ impl Plan {
         Ok(Some((end.max(now), Basis::QueuePlace { job: id })))
     }
 
-    /// The places of its owner, where they may run only so many.
+    /// The places of its owner, if the number of their running jobs is limited.
     fn places_of_user(&mut self, controller: &Controller, job: &Job) -> Vec<&mut Places> {
         let (config, user) = (controller.config(), job.owner.uid);
         let of_queue = config.queue(job.queue.as_str()).and_then(|queue| queue.max_running_per_user);
@@ -255,7 +256,7 @@ impl Plan {
         self.users.iter_mut().filter(|(key, _)| keys.contains(key)).map(|(_, places)| places).collect()
     }
 
-    /// The first instant at which its owner's limits let the job start, if not at once; takes that place.
+    /// The first time at which its owner's limits let the job start, `None` for at once; takes that place.
     fn place_of_user(
         &mut self,
         controller: &Controller,
@@ -272,7 +273,7 @@ impl Plan {
         }))
     }
 
-    /// Gives its place in its queue, and what it holds under limits, back when it ends, if that can be said.
+    /// At the job's planned end, if known, frees its place in its queue and what it holds under limits.
     fn is_planned(&mut self, controller: &Controller, job: &Job, start: WallTime) {
         let end = job.length().map(|length| start + length);
         self.sums.hold(controller, job, end);
@@ -284,7 +285,7 @@ impl Plan {
         }
     }
 
-    /// The first instant at which the job fits somewhere, its place kept from then on.
+    /// The first time at which the job fits somewhere; its place is kept from then on.
     fn start(&mut self, controller: &Controller, job: &Job) -> Result<Expected, Basis> {
         let (rules, length) = (controller.rules(), controller.fitting(job, &self.timeline));
         let now = self.timeline.now();
@@ -306,7 +307,7 @@ impl Plan {
         if let Some((_, job)) = places.iter().find_map(unknown) {
             return Err(Basis::Unsaid { job: *job });
         }
-        // What happens then happens on one of the nodes at least.
+        // The event of that time is on one of the nodes at least.
         let bases = places.iter().map(|place| self.basis(controller, from, place));
         let basis = bases.reduce(|a, b| if a == Basis::Free { b } else { a }).unwrap_or(Basis::Free);
         let basis = if in_time { basis } else { Basis::Hours };
@@ -325,8 +326,7 @@ impl Plan {
         Ok(Expected::at(from, basis))
     }
 
-    /// The same in hours of its own that come later still. No place is kept for it there, so others are not planned around
-    /// it.
+    /// The expected start in later hours of its own. No place is kept there, so others are not planned around it.
     fn in_later_hours(&self, controller: &Controller, job: &Job, mut after: WallTime) -> Expected {
         let (rules, length) = (controller.rules(), controller.fitting(job, &self.timeline));
         for _ in 0..DAYS {
@@ -346,13 +346,13 @@ impl Plan {
         Expected::never(Basis::Somebody)
     }
 
-    /// What happens at that instant on that node.
+    /// What happens at that time on that node.
     fn basis(&self, controller: &Controller, from: WallTime, place: &Place) -> Basis {
         let now = self.timeline.now();
         let Some(node) = controller.all_nodes().as_slice().get(place.node).filter(|_| from > now) else {
             return Basis::Free;
         };
-        // Those that leave the very cards first.
+        // First look for a job that leaves these very cards.
         let leaves = |charges: &[(usize, _)]| {
             !place.cards.iter().any(|(at, _)| charges.iter().any(|(charged, _)| charged == at))
         };

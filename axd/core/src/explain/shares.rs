@@ -1,5 +1,5 @@
-//! Under fair share: that others go first because a queue, or a user, has had more. By the virtual times and ranks that the
-//! order itself goes by.
+//! Under fair share: which jobs go first because a queue or user has had less. Uses the virtual times and ranks of
+//! the order itself.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use super::Condition;
 /// The jobs that went before in the order.
 #[derive(Debug, Default)]
 pub(super) struct Before {
-    /// The first of each queue.
+    /// The first job of each queue.
     first: BTreeMap<QueueName, JobId>,
-    /// Of each queue the one that would have come last if users' shares did not count.
+    /// The job of each queue that would be last if users' shares did not count.
     last: BTreeMap<QueueName, (Rank, JobNumber)>,
 }
 
 impl Before {
-    /// One more.
+    /// Adds a job.
     pub(super) fn add(&mut self, controller: &Controller, job: &Job) {
         if controller.config().policy.scheduler != Scheduler::FairShare {
             return;
@@ -33,13 +33,14 @@ impl Before {
         *last = own.max(*last);
     }
 
-    /// Why they went before a job, as far as shares decided it.
+    /// The conditions of a job that other jobs precede because of shares.
     pub(super) fn conditions(&self, controller: &Controller, job: &Job, now: Now) -> Vec<Condition> {
         let of_queue = self.queue_ahead(controller, job);
         of_queue.into_iter().chain(self.user_ahead(controller, job, now)).collect()
     }
 
-    /// The queue that has had the least of those from which a job went first, if that is less than the job's own.
+    /// The queue that has had the least among those with a job before this one, if that is less than the job's own
+    /// queue has had.
     fn queue_ahead(&self, controller: &Controller, job: &Job) -> Option<Condition> {
         let (times, config) = (controller.virtual_times(), controller.config());
         let own = times.of(&job.queue);
@@ -51,7 +52,7 @@ impl Before {
         Some(Condition::QueueAhead { queue, weight, thousandths, unit: unit.to_owned(), than, first })
     }
 
-    /// A job of another user that goes first, and would not if both had had the same.
+    /// A job of another user that goes first, and would not if both users had had the same.
     fn user_ahead(&self, controller: &Controller, job: &Job, now: Now) -> Option<Condition> {
         let (rank, number) = self.last.get(&job.queue)?;
         let other = controller.job(*number).filter(|other| other.owner.uid != job.owner.uid)?;

@@ -1,5 +1,5 @@
-//! Why nobody is ended for a job that is urgent enough: what that has cost lately, or those who are in its way may not be. And that
-//! nobody is for one that is only tried.
+//! Why no job is ended for one that is urgent enough: evictions have cost enough lately, or the jobs in its way may
+//! not be ended. Also the words for a job that is not submitted.
 
 use crate::controller::{Spared, Spares};
 use crate::job::Job;
@@ -10,7 +10,7 @@ use crate::time::WallTime;
 use super::{Basis, Condition, Explanation, NodesFor, Story};
 
 impl Story<'_> {
-    /// Why nobody is ended for a job that has no place; nothing where that is not to be expected, or somebody is.
+    /// Why no job is ended for one that finds no place; `None` if it is not urgent enough, or some are being ended.
     pub(super) fn nobody_ended(&mut self, job: &Job, known: &NodesFor) -> Option<Condition> {
         let policy = &self.controller.config().policy;
         if !policy.preemption || job.request.priority < policy.preempt_priority {
@@ -30,7 +30,7 @@ impl Story<'_> {
         (!why.is_empty()).then_some(Condition::NobodyToEnd { jobs, nodes, why })
     }
 
-    /// Whether others could be ended for it if that had not cost enough lately.
+    /// The condition, if others could be ended for it but for the budget.
     fn budget_spent(&self) -> Option<Condition> {
         let policy = &self.controller.config().policy;
         let (budget, until) = (self.controller.eviction_budget()?, self.controller.no_evictions_until()?);
@@ -42,7 +42,7 @@ impl Story<'_> {
 }
 
 impl Explanation {
-    /// The same of a job that is only tried: nobody is really ended for it.
+    /// The same explanation for a job that is not submitted: no job is really ended for it.
     #[must_use]
     pub fn of_a_try(mut self, now: WallTime) -> Explanation {
         for condition in &mut self.conditions {

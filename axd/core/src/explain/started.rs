@@ -10,19 +10,19 @@ use crate::node::Allocation;
 use crate::schedule::order::{ShapeId, Waiting};
 use crate::text::{count, listed};
 
-/// So many kinds of jobs that were passed over are told apart; the line stays a line.
+/// At most so many kinds of jobs that were passed over are told apart, so that it stays a line.
 const KINDS: usize = 3;
 
-/// How a job came to be started.
+/// How the pass came to start a job.
 #[derive(Debug, Clone, Copy)]
 pub enum Chosen<'a> {
-    /// It was next in the order, after these were passed over.
+    /// It was next in the order, after these jobs were passed over.
     Next(&'a PassedOver),
     /// So many others were ended to make room for it.
     MadeRoom(usize),
 }
 
-/// The jobs that a pass looked at before and did not start, thinned: those that wait for the same are one.
+/// The jobs that a pass looked at before and did not start; those that wait for the same count as one kind.
 #[derive(Debug, Clone, Default)]
 pub struct PassedOver {
     kinds: Vec<(ShapeId, JobNumber, u64)>,
@@ -30,7 +30,7 @@ pub struct PassedOver {
 }
 
 impl PassedOver {
-    /// One more.
+    /// Adds a job.
     pub fn add(&mut self, waiting: &Waiting) {
         if let Some((_, _, count)) = self.kinds.iter_mut().find(|(shape, _, _)| *shape == waiting.shape) {
             *count += 1;
@@ -91,7 +91,7 @@ impl Controller {
         }
     }
 
-    /// That it has waited for so long that it goes before whoever comes now, whatever their priority.
+    /// Says if it has waited for so long that it goes before every new job, whatever their priority.
     fn outwaited(&self, job: &Job) -> String {
         let Some(bound) = self.config().policy.starvation_bound else { return String::new() };
         let waited = self.last_seen() - job.request.begin.unwrap_or_default().max(job.submitted_at);
@@ -101,7 +101,7 @@ impl Controller {
         format!(", having waited for {waited}, no less than policy.starvation_bound ({bound})")
     }
 
-    /// Why the queue was next, where queues take turns.
+    /// Says why the queue was next, where queues take turns.
     fn turn(&self, job: &Job) -> String {
         let fair = self.config().policy.scheduler == Scheduler::FairShare && self.config().queues.len() > 1;
         let weight = self.config().queue(job.queue.as_str()).map(|queue| queue.priority).filter(|_| fair);
@@ -168,7 +168,7 @@ impl Controller {
     }
 }
 
-/// What a job waits for, in a few words: its cards, or what it needs without any.
+/// What a job waits for, in a few words: its cards, or what it needs if it asks for none.
 pub(super) fn in_words(request: &Request) -> String {
     let each = of_each(request);
     match request.several() {
@@ -177,7 +177,7 @@ pub(super) fn in_words(request: &Request) -> String {
     }
 }
 
-/// The same of each of its nodes.
+/// The same for each of its nodes.
 pub(super) fn of_each(request: &Request) -> String {
     let whole_node = if request.exclusive { Some("a whole node".to_owned()) } else { None };
     let cards = request.cards.as_ref().map(|wanted| {

@@ -1,14 +1,15 @@
-//! The device fence: which device files a job may not open, as rules for the kernel. Pure: from the cards of a node,
-//! those that a job holds, and what the machine says of its device files when the job starts.
+//! The device fence: rules for the kernel that say which device files a job may not open. Pure: the rules follow from
+//! the cards of a node, the cards that the job holds, and what the machine says of its device files when the job
+//! starts.
 //!
-//! What is not NVIDIA's is left alone. A job with cards keeps what every program of CUDA opens and what opens no card
-//! by itself; a job without cards opens nothing of NVIDIA's.
+//! The fence denies only NVIDIA's files. A job with cards may open its own cards and what is no card, such as
+//! `nvidiactl`; a job without cards may open none of NVIDIA's files.
 
 use serde::{Deserialize, Serialize};
 
 use crate::node::{Allocation, Card};
 
-/// The major number of `/dev/nvidia0` and its like, the same on every machine. All others are read.
+/// The major number of `/dev/nvidia0` and the other cards, the same on every machine. All other majors are read.
 pub const CARDS: u32 = 195;
 /// Minor numbers under it that are no card: `nvidia-modeset` and `nvidiactl`.
 const NO_CARDS: [u32; 2] = [254, 255];
@@ -17,14 +18,15 @@ const DRM: u32 = 226;
 /// The driver's name for the files that open a part (MIG) of a card.
 const CAPS: &str = "nvidia-caps";
 
-/// One rule about character devices. The first that matches decides; what none matches is as it was.
+/// One rule about character devices. The first rule that matches decides; a file that no rule matches is not
+/// restricted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeviceRule {
     /// Allowed or denied.
     pub allow: bool,
     /// Major number.
     pub major: u32,
-    /// Minor number; absent: all of them.
+    /// Minor number; `None` means all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minor: Option<u32>,
 }
@@ -67,8 +69,8 @@ impl Devices {
         }
     }
 
-    /// Adds a file of `/dev/dri` of one of NVIDIA's cards: the card's place on the bus, and the file's numbers as sysfs
-    /// writes them.
+    /// Adds a file of `/dev/dri` that belongs to one of NVIDIA's cards: `pci` is the card's place on the bus,
+    /// `numbers` are the file's numbers as sysfs writes them.
     pub fn add_drm(&mut self, pci: &str, numbers: &str) {
         let minor = numbers.trim().strip_prefix("226:").and_then(|minor| minor.parse().ok());
         self.drm.extend(Address::parse(pci).zip(minor));
@@ -100,18 +102,18 @@ impl Address {
 /// Why a job's own cards can't be told from others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
-    /// Nobody says which file is this card's.
+    /// The driver does not say which file is this card's.
     #[error("the driver does not say which device file card {0} has")]
     File(u32),
-    /// Nobody says which files open this part of a card.
+    /// The driver does not say which files open this part of a card.
     #[error("the driver does not say which files of nvidia-caps open card {0}, a part of a card")]
     Caps(u32),
 }
 
-/// The rules for a job that holds these of a node's cards.
+/// Returns the rules for a job that holds `held` of a node's cards.
 ///
 /// # Errors
-/// When it is not known which device file is one of its cards'.
+/// If it is not known which device file belongs to one of its cards.
 pub fn rules(cards: &[Card], held: &Allocation, devices: &Devices) -> Result<Vec<DeviceRule>, Unknown> {
     if held.cards.is_empty() {
         return Ok(for_none(devices));
@@ -129,7 +131,7 @@ pub fn rules(cards: &[Card], held: &Allocation, devices: &Devices) -> Result<Vec
     rules.extend(NO_CARDS.map(|minor| DeviceRule::allow(CARDS, minor)));
     rules.push(DeviceRule::deny(CARDS, None));
     if let Some(major) = devices.caps_major() {
-        // What is no part of a card, such as the right to list them, is as the administrator has it.
+        // Other entries, such as the right to list parts, stay as the administrator has set them.
         let general = devices.caps.iter().filter(|(path, _)| !is_of_part(path));
         rules.extend(general.map(|(_, minor)| DeviceRule::allow(major, *minor)));
         rules.push(DeviceRule::deny(major, None));
@@ -139,8 +141,8 @@ pub fn rules(cards: &[Card], held: &Allocation, devices: &Devices) -> Result<Vec
     Ok(without_repeats(rules))
 }
 
-/// What is certain where [`rules`] are not: the files of cards that the job does not hold are denied one by one, as far as
-/// they are known; all others stay open to it. Empty: nothing is known.
+/// Returns what is certain if [`rules`] fails: it denies the known files of cards that the job does not hold, one by
+/// one; all others stay open. Empty if nothing is known.
 pub fn others(cards: &[Card], held: &Allocation, devices: &Devices) -> Vec<DeviceRule> {
     let is_held = |card: &Card| held.cards.iter().any(|share| card.is_of(share, &held.node));
     let own: Vec<&Card> = cards.iter().filter(|card| is_held(card)).collect();
@@ -158,14 +160,14 @@ pub fn others(cards: &[Card], held: &Allocation, devices: &Devices) -> Vec<Devic
     without_repeats(rules.chain(displays.map(|(_, minor)| DeviceRule::deny(DRM, Some(*minor)))).collect())
 }
 
-/// Everything of NVIDIA's is denied, also by majors that its driver was given when it was loaded.
+/// Denies everything of NVIDIA's, also the majors that its driver was given when it was loaded.
 fn for_none(devices: &Devices) -> Vec<DeviceRule> {
     let majors = [CARDS].into_iter().chain(devices.majors.iter().map(|(_, major)| *major));
     let drm = devices.drm.iter().map(|(_, minor)| DeviceRule::deny(DRM, Some(*minor)));
     without_repeats(majors.map(|major| DeviceRule::deny(major, None)).chain(drm).collect())
 }
 
-/// Two parts of a card have its file in common. Order matters: the first of each stays.
+/// Two parts of a card share its file, so a rule may come twice. Keeps the first of each: the order matters.
 fn without_repeats(rules: Vec<DeviceRule>) -> Vec<DeviceRule> {
     let mut seen = std::collections::BTreeSet::new();
     rules.into_iter().filter(|rule| seen.insert(*rule)).collect()
@@ -186,7 +188,7 @@ fn place_of(card: &Card, cards: &[Card]) -> Option<Address> {
     Address::parse(pci?)
 }
 
-/// The two files that open a part of a card; none for a whole one.
+/// The two files that open a part of a card; empty for a whole card.
 fn caps_of(card: &Card, minor: u32, devices: &Devices) -> Result<Vec<DeviceRule>, Unknown> {
     let Some(mig) = &card.hardware.mig else { return Ok(Vec::new()) };
     let instance = format!("gpu{minor}/gi{}", mig.gpu_instance);
@@ -196,13 +198,13 @@ fn caps_of(card: &Card, minor: u32, devices: &Devices) -> Result<Vec<DeviceRule>
     paths.iter().map(|path| allowed(path).ok_or(Unknown::Caps(card.index))).collect()
 }
 
-/// `gpu0/gi1/access`, `gpu0/gi1/ci0/access`.
+/// True for `gpu0/gi1/access` and `gpu0/gi1/ci0/access`.
 fn is_of_part(path: &str) -> bool {
     path.starts_with("gpu") && path.contains("/gi")
 }
 
-/// The same for control groups of version 1, which can't allow what a wider rule denies: every other minor number
-/// that there can be is denied by itself.
+/// The same rules for control groups of version 1, which can't allow what a wider rule denies: this denies every
+/// other possible minor number by itself.
 pub fn one_by_one(rules: &[DeviceRule], devices: &Devices) -> Vec<DeviceRule> {
     let allowed: Vec<&DeviceRule> = rules.iter().filter(|rule| rule.allow).collect();
     let is_allowed =

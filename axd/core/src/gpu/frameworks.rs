@@ -1,7 +1,8 @@
-//! What frameworks are told of a job's slices, so that they keep to them without a change of the job's code. These are
-//! settings of programs, not limits: each holds for one process and one framework's own pool, and a job can undo it.
+//! Variables that tell frameworks how large a job's slices are, so that they keep to them without a change of the
+//! job's code. They are settings of programs, not limits: each holds for one process and one framework's pool, and a
+//! job can undo it.
 //!
-//! What the user has set stays as it is. Nothing is set that a program could refuse to start with.
+//! A variable that the user has set stays as it is. Nothing is set that could make a program refuse to start.
 
 use std::collections::BTreeMap;
 
@@ -25,20 +26,20 @@ const JAX: [&str; 2] = ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTI
 const CUPY: &str = "CUPY_GPU_MEMORY_LIMIT";
 const TENSORFLOW: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
 
-/// Who holds a job to its slices: the weakest of its cards' rungs, or the settings here where nobody else does.
-/// `None`: it has no slices, and nothing to be held to.
+/// Who holds a job to its slices: the weakest enforcement among its cards, or these settings if nothing else holds
+/// it. `None` if it has no slices.
 pub fn enforced(held: &[HeldCard], hints: MemHints) -> Option<Rung> {
     let weakest = held.iter().filter(|card| card.slice.is_some()).map(|card| card.limit).max()?;
     Some(with_settings(weakest, hints))
 }
 
-/// The rung of a card, or the settings here where nothing stronger holds.
+/// The enforcement of a card, or these settings if nothing stronger holds.
 pub fn with_settings(rung: Rung, hints: MemHints) -> Rung {
     if hints == MemHints::None { rung } else { rung.min(Rung::Env) }
 }
 
-/// Sets what there is to set for these cards, of which the driver and its libraries take `context` for themselves.
-/// Returns what was set, in words that hold nothing of the user's.
+/// Sets the variables for these cards, of which the driver and its libraries take `context`. Returns what was set, in
+/// words that contain nothing of the user's.
 pub fn apply(
     variables: &mut Variables,
     held: &[HeldCard],
@@ -46,7 +47,7 @@ pub fn apply(
     context: Megabytes,
 ) -> Vec<String> {
     let Some(rung) = enforced(held, hints).filter(|_| hints != MemHints::None) else { return Vec::new() };
-    // Under the driver's limit programs see the slice as the whole card: a part of it would be taken twice.
+    // Under the driver's limit programs see the slice as the whole card, so a fraction of it would be applied twice.
     let pool = if rung == Rung::Driver { None } else { Pool::of(held, context) };
     let mut told = match &pool {
         Some(pool) => offer_plain(variables, pool),
@@ -64,7 +65,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// The driver's part is not taken out of more than a quarter of a slice, so that something is left.
+    /// `context` takes at most a quarter of a slice, so that something is left.
     fn of(held: &[HeldCard], context: Megabytes) -> Option<Pool> {
         let left = |slice: Megabytes| slice - context.min(Megabytes(slice.0 / 4));
         let slices = || held.iter().filter_map(|card| Some((left(card.slice?), card.mem)));
@@ -74,14 +75,14 @@ impl Pool {
     }
 }
 
-/// Variables with one value: set where the user has not.
+/// Variables with one value: sets those that the user has not set.
 fn offer_plain(variables: &mut Variables, pool: &Pool) -> Vec<String> {
     let mut offers = vec![
         ("AX_GPU_POOL_MB", pool.mem.0.to_string()),
         (CUPY, pool.mem.bytes().to_string()),
         (TENSORFLOW, "true".to_owned()),
     ];
-    // Either name of JAX's may be the one that is read: beside one that the user has set, ours could win.
+    // JAX may read either name: if the user has set one, ours could override it.
     let fraction = pool.fraction.filter(|_| !JAX.iter().any(|name| variables.contains_key(*name)));
     offers.extend(fraction.into_iter().flat_map(|fraction| JAX.map(|name| (name, fraction.to_string()))));
     offers.retain(|(name, _)| !variables.contains_key(*name));
@@ -126,7 +127,7 @@ impl Settings {
         self.0.iter_mut().find(|word| word.split(':').next().is_some_and(|name| name.trim() == key))
     }
 
-    /// What was added.
+    /// Adds a setting if there is none with its key. Returns what was added.
     fn add_if_absent(&mut self, key: &str, value: &str) -> Option<String> {
         if self.find(key).is_some() {
             return None;
@@ -136,8 +137,8 @@ impl Settings {
         Some(word)
     }
 
-    /// What was added or put in the place of a larger value. One that is no number is the user's to hear of, from
-    /// PyTorch.
+    /// Adds a setting, or replaces a larger value. Returns what was set. A value that is no number stays: PyTorch
+    /// will complain about it to the user.
     fn keep_smaller(&mut self, key: &str, value: &str) -> Option<String> {
         let number = |text: &str| text.trim().parse::<f64>().ok();
         let Some(word) = self.find(key) else { return self.add_if_absent(key, value) };

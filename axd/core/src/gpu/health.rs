@@ -1,6 +1,7 @@
-//! Whether a card is fit to be given out: healthy → suspect → drained, by what it says and does. An error of the card
-//! takes the card, never the node; what programs do wrong is noted with their jobs and takes nothing. Nobody is ended
-//! for it. Only a person leads out of drained; suspect passes when nothing has happened for a while.
+//! Whether a card is fit to be given out: healthy → suspect → drained, by what it reports. An error of the card
+//! affects that card, never the node. An error of a program is noted with the jobs on the card and affects nothing.
+//! No job is ended for a card's health. Only an administrator leads a card out of drained; suspect passes when
+//! nothing has happened for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +13,12 @@ use super::Health;
 /// What an event says of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// It needs a person.
+    /// A person must look at the card.
     Drain,
-    /// It may have got over it; if it happens again before it is trusted again, it needs a person.
+    /// The card may have recovered; if the event comes again before the card is trusted again, a person must look at
+    /// it.
     Suspect,
-    /// A program did something wrong, or was told of an error that has an event of its own.
+    /// A program made an error, or was hit by an error that has an event of its own.
     Program,
 }
 
@@ -39,6 +41,7 @@ const fn xid(number: u32, class: Class, what: &'static str, advice: &'static str
 
 const RESET: &str = "reset the card once no job is on it; if it comes again, have it replaced";
 const PROGRAM: &str = "look for an error in the program first";
+const LINK: &str = "see what the driver recommends; if it comes again, look at the links";
 const SYMPATHETIC: &str = "see which event came before it";
 
 /// The events that ax knows, by number; after NVIDIA's catalogue of Xids. Any other is noted and takes nothing.
@@ -85,10 +88,21 @@ pub static XIDS: &[Xid] = &[
         "start the program again; reset the card when it suits",
     ),
     xid(95, Class::Drain, "a memory error that may have hit every program", RESET),
-    xid(109, Class::Suspect, "a switch between programs took too long", RESET),
+    xid(109, Class::Program, "a switch between programs took too long", PROGRAM),
+    xid(110, Class::Suspect, "a security fault", RESET),
     xid(119, Class::Suspect, "its firmware did not answer in time", RESET),
     xid(120, Class::Suspect, "an error of its firmware", RESET),
+    xid(121, Class::Program, "an error of the link to the CPU that was corrected", "nothing"),
     xid(140, Class::Drain, "a memory error that the card could not recover from", RESET),
+    xid(143, Class::Drain, "it could not be initialised", RESET),
+    xid(144, Class::Suspect, "an error of a link between cards (SAW)", LINK),
+    xid(145, Class::Suspect, "an error of a link between cards (RLW)", LINK),
+    xid(146, Class::Suspect, "an error of a link between cards (TLW)", LINK),
+    xid(147, Class::Suspect, "an error of a link between cards (TREX)", LINK),
+    xid(148, Class::Suspect, "an error of a link between cards (NVLPW)", LINK),
+    xid(149, Class::Suspect, "an error of a link between cards (NETIR)", LINK),
+    xid(150, Class::Suspect, "an error of a link between cards (MSE)", LINK),
+    xid(154, Class::Program, "what the driver recommends has changed", "see what it recommends"),
 ];
 
 /// What is known of an event.
@@ -103,7 +117,7 @@ impl Xid {
     }
 }
 
-/// What a look at a card has come by, as far as its health goes.
+/// What a look at a card has found about its health.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Signs {
     /// Xid events since the last look.
@@ -112,13 +126,13 @@ pub struct Signs {
     pub ecc: Option<u64>,
     /// Memory waits to be taken out of use at a reset, or could not be.
     pub retirement_pending: bool,
-    /// What the driver recommends to make it fit again.
+    /// What the driver recommends to repair it.
     pub recovery: Option<String>,
-    /// It could not be looked at, or something else is odd about it, and is so now: why.
+    /// Why the card could not be looked at, or what else is odd about it now.
     pub odd: Option<String>,
 }
 
-/// What is remembered of a card from look to look.
+/// What is remembered of a card between looks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     ecc: Option<u64>,
@@ -128,8 +142,8 @@ pub struct Memory {
     noted: BTreeMap<u32, BootTime>,
 }
 
-/// A program that goes on making the same mistake is told so this often: what it does is written into the stories of its
-/// neighbours, too.
+/// An error that a program goes on making is noted this often at most, because it also appears in the stories of the
+/// program's neighbours.
 const NOTED_EVERY: Span = Span::seconds(600);
 
 /// What a card is now.
@@ -139,13 +153,13 @@ pub struct Verdict {
     pub health: Health,
     /// Why it is not.
     pub why: Option<String>,
-    /// For an error of its own.
+    /// True if the card is not fit because of an error of its own.
     pub faulty: bool,
 }
 
 impl Memory {
-    /// What follows from a look: what the card is now, and what is to be noted with the jobs on it. `patience`: for so
-    /// long nothing may happen before a suspect card is trusted again.
+    /// Takes in a look. Returns what the card is now, and what to note with the jobs on it. A suspect card is trusted
+    /// again once nothing has happened for `patience`.
     pub fn look(
         &mut self,
         at: BootTime,
@@ -177,14 +191,14 @@ impl Memory {
         if let Some(recovery) = &signs.recovery {
             drains.push(format!("the driver recommends: {recovery}"));
         }
-        // What there was when the daemon came is no news.
+        // Errors from before the daemon's start are no news.
         let more = self.ecc.zip(signs.ecc).map_or(0, |(old, new)| new.saturating_sub(old));
         self.ecc = signs.ecc.or(self.ecc);
         if more > 0 && drains.is_empty() && suspects.is_empty() {
             suspects.push(format!("{more} memory errors that can't be corrected; NVIDIA advises: {RESET}"));
         }
         let faulty = !drains.is_empty() || !suspects.is_empty();
-        // Again, before it was trusted again.
+        // It happened again before the card was trusted again.
         if before.health == Health::Suspect && before.faulty {
             drains.append(&mut suspects);
         }
@@ -222,7 +236,7 @@ impl Memory {
             self.clean_since = None;
             return Verdict::default();
         }
-        // Whoever made it suspect: from the first clean look after that on.
+        // The pause counts from the first clean look, whatever made the card suspect.
         let since = *self.clean_since.get_or_insert(at);
         if at - since < patience {
             return before.clone();

@@ -1,4 +1,4 @@
-//! Whose the memory of a card is: each job's, foreign processes', the driver's own, and what nobody accounts for.
+//! To whom the memory of a card belongs: jobs, foreign processes, the driver itself, or nobody known.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use crate::size::Megabytes;
 
 use super::{CardSeen, HolderSeen};
 
-/// What the driver may use for itself without anybody wondering.
+/// The most that counts as the driver's own memory.
 pub const DRIVERS: Megabytes = Megabytes(512);
 
-/// A process that is no living job's: number and start, so that it never is another one.
+/// A process of no running job. The number alone may be used again, so the start belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stranger {
-    /// Its number; 0: those that are hidden from us, together.
+    /// Its number; 0 stands for all processes that are hidden from us.
     pub pid: i32,
     /// Its start.
     pub start_ticks: u64,
 }
 
-/// The memory of a card at one moment, by whose it is. What the driver does not say of single processes is theirs
-/// together, in equal parts.
+/// The memory of a card at one moment, by owner. If the driver does not say how much single processes use, what is
+/// left is divided equally among them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Accounts {
     /// Living attempts that were given the card, each with all its processes.
     pub jobs: BTreeMap<AttemptName, Megabytes>,
-    /// All others, each with what it holds and where it was seen.
+    /// All other processes: foreign ones, and those of attempts that are over or do not hold the card.
     pub strangers: BTreeMap<Stranger, Megabytes>,
-    /// Living attempts under MPS together: what their server holds for them.
+    /// Memory of the MPS server that several running attempts share.
     pub shared: Megabytes,
-    /// What is left over.
+    /// Memory that no process accounts for.
     pub rest: Megabytes,
 }
 
 impl Accounts {
-    /// Whose what is seen is. An attempt that does not hold the card, or does not live any more, is none: what it has there
-    /// is a stranger's.
+    /// Attributes a card's memory to attempts. Memory of an attempt that is over, or was not given this card, counts
+    /// as foreign.
     pub fn of(seen: &CardSeen, holds: &dyn Fn(AttemptName) -> bool) -> Accounts {
         let known: Megabytes = seen.listed().iter().filter_map(|holder| holder.used).sum();
         let rest = seen.used - known;
@@ -55,13 +55,13 @@ impl Accounts {
         this
     }
 
-    /// What of the rest is the driver's own, if it used so much when it was least.
+    /// The part of the rest that is the driver's own; `least` is the smallest rest that was ever seen.
     pub fn drivers(&self, least: Megabytes) -> Megabytes {
         self.rest.min(least).min(DRIVERS)
     }
 }
 
-/// Which process it is.
+/// Identifies the process.
 pub fn stranger(holder: &HolderSeen) -> Stranger {
     Stranger { pid: holder.pid, start_ticks: holder.start_ticks.unwrap_or_default() }
 }

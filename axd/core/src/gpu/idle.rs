@@ -1,5 +1,5 @@
-//! Since when the cards of attempts do nothing: no kernel runs on any of them, and no memory of the attempt's changes.
-//! Only what is measured can be idle. What follows from it is the controller's to decide.
+//! Since when the cards of attempts do nothing: no kernel runs on any of them, and the attempt's memory does not
+//! change. A card that is not measured is never idle. This module only counts; the controller decides what follows.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,28 @@ use crate::time::{BootTime, Span};
 
 use super::seen::AttemptSeen;
 
-/// After a longer pause between two looks nobody knows what was in between.
-const LONGEST_PAUSE: Span = Span::seconds(30);
+/// After a longer pause between two looks it is not known what happened in between.
+pub(crate) const LONGEST_PAUSE: Span = Span::seconds(30);
 
-/// One attempt's cards since they last did something.
+/// The time for which one attempt's cards have done nothing.
 #[derive(Debug, Clone)]
 struct Stretch {
     since: BootTime,
     seen: BootTime,
     memory: Vec<Megabytes>,
-    /// So long it had lasted when that was last told.
+    /// The length that was last told.
     told: Option<Span>,
 }
 
-/// Watches all attempts with cards, sample by sample. A daemon that begins anew begins to count anew.
+/// Watches all attempts with cards, sample by sample. A restarted daemon starts to count anew.
 #[derive(Debug, Clone, Default)]
 pub struct IdleWatch {
     stretches: BTreeMap<AttemptName, Stretch>,
 }
 
 impl IdleWatch {
-    /// Takes in a sample. What has to be told: cards that have been idle for `every` or a multiple of it, cards that
-    /// were told to be idle and are no longer.
+    /// Takes in a sample. Returns what to tell: cards that have been idle for `every` or a multiple of it, and cards
+    /// that were told to be idle and are idle no longer.
     pub fn look(&mut self, now: BootTime, seen: &[AttemptSeen], every: Span) -> Vec<Event> {
         let mut before = std::mem::take(&mut self.stretches);
         let mut events = Vec::new();
@@ -60,7 +60,7 @@ impl IdleWatch {
             let told = if due { Some(lasted) } else { stretch.told };
             self.stretches.insert(attempt.attempt, Stretch { seen: now, told, ..stretch });
         }
-        // What is no longer seen has ended, or can't be measured any more.
+        // An attempt that is not seen any more has ended, or can't be measured any more.
         let lost = before.into_iter().filter(|(_, stretch)| stretch.told.is_some());
         events.extend(lost.map(|(attempt, _)| Event::CardsBusy { attempt }));
         events
@@ -103,7 +103,7 @@ mod tests {
         Event::CardsBusy { attempt: name() }
     }
 
-    /// Looks once a second from one to the other; all that is told.
+    /// Looks once a second over this range; returns everything that was told.
     fn over(watch: &mut IdleWatch, seconds: std::ops::Range<u64>, what: &[AttemptSeen]) -> Vec<Event> {
         seconds.flat_map(|second| watch.look(BootTime(second * 1000), what, EVERY)).collect()
     }

@@ -1,5 +1,5 @@
-//! Attempts whose groups are empty, and that are over only when nothing of them is left on their cards either; and
-//! processes of attempts that are over, which have no business there.
+//! Attempts whose control groups are empty but whose processes may still be on their cards: such an attempt is over
+//! only when its cards are clean. Also finds processes that attempts left on cards after their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::{CardSeen, HolderSeen, Sample};
 pub struct Leftover {
     /// Its number.
     pub pid: i32,
-    /// Its start: with the number it never names another process.
+    /// Its start, which makes the number unique.
     pub start_ticks: u64,
     /// The attempt.
     pub attempt: AttemptName,
@@ -29,20 +29,21 @@ struct Leaving {
     since: BootTime,
 }
 
-/// A process as it was seen while its attempt ran; it may be listed on longer than it can be looked at.
+/// Number and start of a process, seen while its attempt ran: the driver may list it after it can no longer be looked
+/// at.
 type Seen = (i32, u64);
 
-/// All that is known of who was on the cards, who is leaving, and who has gone and left something there.
+/// Which processes were on the cards, which attempts are leaving, and which have left something behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leavings {
     leaving: BTreeMap<AttemptName, Leaving>,
     seen: BTreeMap<AttemptName, BTreeSet<Seen>>,
-    /// By attempt and card: why the card is not clean.
+    /// Why a card is not clean, by attempt and card.
     troubles: BTreeMap<(AttemptName, String), String>,
 }
 
 impl Leavings {
-    /// An attempt is over but for its cards. Asked again, nothing changes.
+    /// An attempt is over, except that its cards must become clean. A second call changes nothing.
     pub fn leave(&mut self, attempt: AttemptName, cards: Vec<String>, now: BootTime) {
         self.leaving.entry(attempt).or_insert(Leaving { cards, since: now });
     }
@@ -52,24 +53,25 @@ impl Leavings {
         self.leaving.contains_key(&attempt)
     }
 
-    /// Whether anybody is.
+    /// True if an attempt is waiting for its cards.
     pub fn any(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// When somebody has waited long enough.
+    /// When the first waiting attempt has waited for `patience`.
     pub fn next_due(&self, patience: Span) -> Option<BootTime> {
         self.leaving.values().map(|each| each.since + patience).min()
     }
 
-    /// Why a card is not clean, if somebody left it like that.
+    /// Why a card is not clean; `None` if it is.
     pub fn trouble(&self, card: &str) -> Option<&str> {
         self.troubles.iter().find(|((_, of), _)| of == card).map(|(_, why)| why.as_str())
     }
 
-    /// Says of processes that are on their way out, and in no group any more, whose they were: they are no strangers. A
-    /// number that has been listed without a break since it was another process's is nobody's: a driver may list a dead
-    /// one's memory on under a number that a neighbour has by now.
+    /// Attributes processes that are exiting, and in no group any more, to their attempts, so that they do not count
+    /// as foreign. If a number has been listed without a break since another process had it, the process is
+    /// attributed to no attempt: the driver may list memory of a dead process under a number that a neighbour has by
+    /// now.
     pub fn recognize(&self, sample: &mut Sample) {
         for holder in sample.cards.iter_mut().flat_map(CardSeen::listed_mut) {
             if holder.attempt.is_some() && self.was_another(holder) {
@@ -89,8 +91,8 @@ impl Leavings {
         self.seen.values().any(of_number)
     }
 
-    /// Takes in a look at the cards that was begun at this time. Those whose cards were seen clean since they were over
-    /// may go.
+    /// Takes in a look that began at `begun`. Returns the attempts whose cards were clean in it, if they were over
+    /// before it began: they may go.
     pub fn look(
         &mut self,
         begun: BootTime,
@@ -114,8 +116,8 @@ impl Leavings {
         gone
     }
 
-    /// Those who have waited for so long go; what is left of them is the cards' trouble until it is gone. `last`: the
-    /// last look, if any. Who went, and what is new of cards.
+    /// Lets attempts go that have waited for `patience`; what they left makes their cards unclean until it is gone.
+    /// `last` is the last look, if any. Returns the attempts, and the cards with the reason.
     pub fn give_up(
         &mut self,
         now: BootTime,
@@ -161,12 +163,13 @@ impl Leavings {
         (!left.is_empty()).then(|| format!("{} is over and still there: {}", attempt.job, left.join(", ")))
     }
 
-    /// Processes of an attempt on a card: in its group, or known to have been; and those that are listed and can't be
-    /// looked at any more, unless they are known to be another's. Waiting for one of those too many does no harm.
+    /// An attempt's processes on a card: those in its group, those known to have been in it, and those that are
+    /// listed but can't be looked at any more, unless they are known to be another's. Waiting for too many does no
+    /// harm.
     fn of<'a>(&'a self, attempt: AttemptName, card: &'a CardSeen) -> impl Iterator<Item = &'a HolderSeen> {
         let ours = move |holder: &HolderSeen| match (holder.attempt, holder.start_ticks) {
             (Some(of), _) => of == attempt,
-            // Others are under MPS there, or it has no business there.
+            // The MPS server is for other attempts, or for none.
             (None, _) if holder.mps => false,
             (None, Some(start)) => self.was(attempt, holder.pid, Some(start)),
             (None, None) if holder.keeper.is_some() => holder.keeper == Some(attempt),
@@ -178,7 +181,7 @@ impl Leavings {
         card.listed().iter().filter(move |holder| ours(holder))
     }
 
-    /// Whether a process with this number, and start if that is known, was seen in an attempt's group.
+    /// True if a process with this number, and this start if given, was seen in the attempt's group.
     fn was(&self, attempt: AttemptName, pid: i32, start: Option<u64>) -> bool {
         let (first, last) = start.map_or((0, u64::MAX), |start| (start, start));
         let seen = self.seen.get(&attempt);
@@ -202,7 +205,7 @@ impl Leavings {
                 self.seen.entry(attempt).or_default().insert((holder.pid, start));
             }
         }
-        // A number that is not listed any more says nothing of who has it next.
+        // Once a number is not listed, it may belong to any new process.
         if sample.unseen.is_empty() {
             let all = sample.cards.iter().flat_map(CardSeen::listed);
             let listed: BTreeSet<i32> = all.map(|holder| holder.pid).collect();
@@ -211,8 +214,8 @@ impl Leavings {
     }
 }
 
-/// Says of the processes of MPS daemons for whom they are: `under_mps` tells the attempts under MPS on a card. What is for
-/// nobody is a stranger's; the cards with such.
+/// Attributes processes of MPS daemons to attempts: `under_mps` returns the attempts under MPS on a card. A daemon
+/// that serves no attempt counts as foreign. Returns such daemons with their cards.
 pub fn attribute_mps(
     sample: &mut Sample,
     under_mps: impl Fn(&str) -> Vec<AttemptName>,
@@ -234,7 +237,7 @@ pub fn attribute_mps(
     idle
 }
 
-/// Processes in groups of attempts that are over. Whoever ends them looks again whether that is so.
+/// Processes in groups of attempts that are over. The caller must check again before it ends one.
 pub fn leftovers(sample: &Sample, lives: impl Fn(AttemptName) -> bool) -> Vec<Leftover> {
     let all = sample.cards.iter().flat_map(|card| card.listed().iter().map(move |holder| (card, holder)));
     let left = all.filter_map(|(card, holder)| {
@@ -362,7 +365,7 @@ mod tests {
     fn a_number_that_changes_hands_makes_nobody_the_owner_of_a_dead_one_s_memory() {
         let mut leavings = Leavings::default();
         leavings.look(BootTime(1), &sample(vec![holder(7, Some(70), Some(name(1)))]), |_| true);
-        // Dead, and its number a neighbour's, while the driver lists it on.
+        // The process is dead, the driver still lists its number, and a neighbour has the number now.
         let mut now = sample(vec![holder(7, Some(90), Some(name(2)))]);
         leavings.recognize(&mut now);
         assert_eq!(now.cards[0].listed()[0].attempt, None);

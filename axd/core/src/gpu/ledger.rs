@@ -1,5 +1,6 @@
-//! What samples of a card come to: over a sliding window, so that a spike of some hundred milliseconds neither bars a
-//! card nor blinds, what each job uses, what others hold, what is really free; and when that matters.
+//! A sliding window of samples for each card of a node: what each job uses, what others hold, what is really free.
+//! Percentiles of the window count, so that a spike of some hundred milliseconds neither bars a card nor hides a
+//! holder. Reports only changes that matter; the caller passes them to the controller.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,26 +15,26 @@ use super::{CardSeen, CardState, Sample, Unseen};
 /// Samples in the window.
 pub const WINDOW: usize = 60;
 
-/// Whoever is missing in so many samples after each other has gone.
+/// A holder that is missing in so many samples in a row has gone.
 const GONE: usize = 3;
 
-/// What moves by less is not worth a word.
+/// A smaller change is not reported.
 const STEP: Megabytes = Megabytes(256);
 
 /// Processes that hold less are not named.
 const NAMED: Megabytes = Megabytes(64);
 
-/// So many who may hold what nobody accounts for are named.
+/// At most so many processes are named that may hold unexplained memory.
 const OPENERS: usize = 3;
 
-/// A card of this node, as far as jobs and the configuration go.
+/// What jobs and the configuration say of a card of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     /// The card.
     pub uuid: String,
-    /// What of its memory is given out.
+    /// How much of its memory is given out.
     pub mem: Megabytes,
-    /// What it was last taken to be.
+    /// The state that was last reported.
     pub state: CardState,
     /// Jobs hold something of it.
     pub held: bool,
@@ -41,45 +42,45 @@ pub struct Given {
     pub odd: Option<String>,
 }
 
-/// What others have to say about what is seen.
+/// What the caller knows about attempts, users and limits.
 pub struct Around<'a> {
     /// Whether an attempt lives.
     pub lives: &'a dyn Fn(AttemptName) -> bool,
-    /// Whether one that lives was given a card, by UUID: where it was not, it is a stranger like others.
+    /// Whether a running attempt was given a card, by UUID. On other cards it counts as foreign.
     pub holds: &'a dyn Fn(AttemptName, &str) -> bool,
     /// A user's name.
     pub name: &'a dyn Fn(Uid) -> Option<String>,
-    /// How much others may hold of a card that is given out.
+    /// How much foreign memory a card may have and still be given out.
     pub bound: Megabytes,
-    /// For so long nothing may happen before a suspect card is trusted again.
+    /// A suspect card is trusted again once nothing has happened for so long.
     pub patience: Span,
 }
 
 impl Around<'_> {
-    /// Whether an attempt was given the card that is seen, and lives.
+    /// Tells whether an attempt runs and was given this card.
     fn holders_of<'s>(&'s self, seen: &'s CardSeen) -> impl Fn(AttemptName) -> bool + 's {
         move |attempt| (self.lives)(attempt) && (self.holds)(attempt, &seen.uuid)
     }
 }
 
-/// Something that matters.
+/// A change that matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// What is known of a card has changed.
+    /// The state of a card has changed.
     Changed {
         /// The card.
         uuid: String,
-        /// What is known now.
+        /// The new state.
         state: CardState,
     },
-    /// Something happened on a card that is the business of the jobs there.
+    /// Something happened on a card that concerns the jobs on it.
     Noted {
         /// The card.
         uuid: String,
-        /// What.
+        /// What happened, in words.
         what: String,
     },
-    /// An attempt uses so much of the fullest of its cards.
+    /// An attempt uses this much of the fullest of its cards.
     Used {
         /// The attempt.
         attempt: AttemptName,
@@ -93,7 +94,7 @@ pub enum News {
 pub struct Figures {
     /// In use, the 95th percentile of the window.
     pub p95: Megabytes,
-    /// The driver's own.
+    /// The driver's own memory.
     pub driver: Megabytes,
 }
 
@@ -109,7 +110,7 @@ impl Series {
         self.0.push_back(value);
     }
 
-    /// The 95th percentile by nearest rank, of so many samples: before its first there was nothing.
+    /// The 95th percentile by nearest rank among `samples` samples; those before the first value count as zero.
     fn p95(&self, samples: usize) -> Megabytes {
         let mut sorted: Vec<Megabytes> = self.0.iter().copied().collect();
         sorted.sort_unstable();
@@ -123,7 +124,7 @@ impl Series {
     }
 }
 
-/// Who holds something of a card.
+/// A holder of memory of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Holder {
     Job(AttemptName),
@@ -133,22 +134,22 @@ enum Holder {
 /// What is remembered of a card.
 #[derive(Debug, Clone, Default)]
 struct OneCard {
-    /// So many samples are in the window.
+    /// Number of samples in the window.
     samples: usize,
     holders: BTreeMap<Holder, Series>,
-    /// All strangers together: they may be other ones each time.
+    /// Sum over all strangers: each time they may be different processes.
     strangers: Series,
     unexplained: Series,
     /// What several jobs have now, and nobody knows which of them: an MPS server holds it for them, or the driver does not
     /// list processes.
     shared: Megabytes,
     used: Series,
-    /// The least that nobody accounted for: the driver's own.
+    /// The smallest unexplained memory that was ever seen, which is the driver's own.
     driver: Option<Megabytes>,
     memory: Memory,
-    /// The last sample was without anything that speaks against giving it out.
+    /// What in the last sample speaks against giving the card back; `None` if it was clean.
     trouble: Option<String>,
-    /// What was told last, and of whom.
+    /// The state that was reported last, with its strangers.
     told: Option<(CardState, BTreeSet<Stranger>)>,
 }
 
@@ -156,14 +157,14 @@ struct OneCard {
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     cards: BTreeMap<String, OneCard>,
-    /// The most that was seen of each living attempt on one of its cards.
+    /// The peak of each running attempt on one of its cards.
     peaks: BTreeMap<AttemptName, Megabytes>,
-    /// What was last told that an attempt uses.
+    /// The use of each attempt that was reported last.
     used: BTreeMap<AttemptName, Megabytes>,
 }
 
 impl Ledger {
-    /// Takes a look at all cards in; says what of it matters.
+    /// Takes in a look at all cards. Returns the changes that matter.
     pub fn look(&mut self, at: BootTime, sample: &Sample, cards: &[Given], around: &Around<'_>) -> Vec<News> {
         let mut news = Vec::new();
         self.cards.retain(|uuid, _| cards.iter().any(|given| given.uuid == *uuid));
@@ -172,7 +173,7 @@ impl Ledger {
             let seen = sample.cards.iter().find(|seen| seen.uuid == given.uuid);
             let unseen = sample.unseen.iter().find(|unseen| unseen.uuid == given.uuid);
             let signs = signs(sample, seen, unseen, given);
-            // Not looked at: nobody measures it, or another card was the matter.
+            // The card was not looked at: it is not measured, or the look ended at another card.
             if seen.is_none() && unseen.is_none() && signs.odd.is_none() && signs.xids.is_empty() {
                 continue;
             }
@@ -201,7 +202,7 @@ impl Ledger {
         self.used.retain(|attempt, _| (around.lives)(*attempt));
         for (attempt, p95) in used {
             let told = self.used.get(&attempt).copied().unwrap_or_default();
-            // Only what is more: less is never taken off before the end.
+            // Only increases are reported: what an attempt is charged never falls before its end.
             if p95 > told + Megabytes(STEP.0 / 4) {
                 self.used.insert(attempt, p95);
                 news.push(News::Used { attempt, p95 });
@@ -210,18 +211,18 @@ impl Ledger {
         news
     }
 
-    /// The most that was seen of an attempt on one of its cards; nothing: it was never seen.
+    /// The peak of an attempt on one of its cards; `None` if it was never seen.
     pub fn peak(&self, attempt: AttemptName) -> Option<Megabytes> {
         self.peaks.get(&attempt).copied()
     }
 
-    /// Figures of a card, once it was seen.
+    /// Figures of a card; `None` if it was never seen.
     pub fn figures(&self, uuid: &str) -> Option<Figures> {
         let card = self.cards.get(uuid).filter(|card| card.samples > 0)?;
         Some(Figures { p95: card.used.p95(card.samples), driver: card.driver.unwrap_or_default() })
     }
 
-    /// What in the last look speaks against giving a card back; nothing: it was clean, or nobody looks.
+    /// What in the last look speaks against giving a card back; `None` if it was clean, or is not measured.
     pub fn trouble(&self, uuid: &str) -> Option<&str> {
         self.cards.get(uuid)?.trouble.as_deref()
     }
@@ -269,7 +270,7 @@ impl OneCard {
         for (holder, mem) in now {
             self.holders.entry(holder).or_default().push(mem);
         }
-        // A job's processes come and go; a job that is over, or a stranger, has gone with them.
+        // A job stays while it runs, since its processes come and go; a stranger goes with its process.
         self.holders.retain(|holder, series| match holder {
             Holder::Job(attempt) => holds(*attempt),
             Holder::Stranger(_) => !series.has_gone(),
@@ -298,7 +299,7 @@ impl OneCard {
         })
     }
 
-    /// What is known of the card now, if that is worth a word.
+    /// The state of the card now, if it has changed enough to be reported.
     fn tell(
         &mut self,
         given: &Given,
@@ -308,7 +309,7 @@ impl OneCard {
     ) -> Option<News> {
         let (mut state, strangers) = match (seen, &self.told) {
             (Some(seen), _) => self.state(given, seen, around),
-            // As it was last seen: whoever held it then may hold it still.
+            // The state as it was last seen: the holders of then may hold it still.
             (None, Some((told, strangers))) => (told.clone(), strangers.clone()),
             (None, None) => (given.state.clone(), BTreeSet::new()),
         };
@@ -326,11 +327,11 @@ impl OneCard {
                     || much(told) != much(&state)
                     || (told.openers != state.openers && much(&state))
                     || (told.health, &told.why, told.faulty) != (state.health, &state.why, state.faulty)
-                    // The name of a user is looked up, and may come later than the holder.
+                    // A user's name is looked up, and may come later than the holder.
                     || (all_named(&state) && names(told) != names(&state))
             }
         };
-        // Whoever decides about its health may have decided meanwhile.
+        // The controller may have changed the health meanwhile.
         let elsewhere = (given.state.health, given.state.faulty) != (state.health, state.faulty);
         if !matters && !elsewhere {
             return None;
@@ -371,7 +372,7 @@ impl OneCard {
     }
 }
 
-/// Those that have a card open without memory there, by what they are.
+/// Processes that have the card open without memory on it, in words.
 fn openers(seen: &CardSeen, around: &Around<'_>) -> Vec<String> {
     let holds = around.holders_of(seen);
     let foreign = seen.openers.iter().filter(|opener| opener.attempt.is_none_or(|of| !holds(of)));
@@ -382,7 +383,7 @@ fn all_named(state: &CardState) -> bool {
     !state.holders.is_empty() && state.holders.iter().all(|words| words.contains(" held by pid "))
 }
 
-/// Who holds something, without how much.
+/// The holders of foreign memory, without amounts.
 fn names(state: &CardState) -> Vec<&str> {
     let name = |words: &'_ String| words.split_once(" held by ").map_or(0, |(amount, _)| amount.len());
     state.holders.iter().map(|words| &words[name(words)..]).collect()

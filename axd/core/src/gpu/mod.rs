@@ -1,5 +1,5 @@
-//! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold of
-//! cards is `node`'s, where a job goes is `schedule::placement`'s.
+//! Cards: what they are, what is seen on them, and what follows from it. Pure: samples are handed in. What jobs hold
+//! of cards is in `node`, and where a job goes is decided in `schedule::placement`.
 
 pub mod fence;
 pub mod frameworks;
@@ -28,7 +28,7 @@ use crate::node::Card;
 use crate::size::Megabytes;
 use crate::text::{escaped, listed};
 
-/// How a card is built in, as far as the driver says; all of it unknown for cards that are only declared.
+/// A card's hardware, as far as the driver says; all unknown for cards that are only declared.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Hardware {
     /// Product name as the driver gives it.
@@ -52,19 +52,21 @@ pub struct Hardware {
     /// Who holds jobs to their slice of it.
     #[serde(default)]
     pub limit: Rung,
-    /// Slices of it can be under MPS, but for those of these users, for whom it could not be had; absent: none can.
+    /// The users whose slices of it can't run under MPS, because their MPS daemon failed; `None` if no slice of it
+    /// can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mps: Option<Vec<Uid>>,
 }
 
 impl Hardware {
-    /// Whether slices of a user go under MPS where their queue says so: it can be had, and nothing stronger holds them.
+    /// True if slices of a user run under MPS where their queue says so: MPS is available, and nothing stronger holds
+    /// them.
     pub fn offers_mps(&self, user: Uid) -> bool {
         self.mps.as_ref().is_some_and(|without| !without.contains(&user)) && self.limit > Rung::Mps
     }
 }
 
-/// Which part of which card a MIG instance is.
+/// Names a MIG instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mig {
     /// UUID of the card.
@@ -75,7 +77,7 @@ pub struct Mig {
     pub compute_instance: u32,
 }
 
-/// Who holds a job to its slice of a card, from the strongest to nobody.
+/// How a job is held to its slice of a card, from the strongest way to none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rung {
@@ -83,11 +85,11 @@ pub enum Rung {
     Driver,
     /// An MPS server.
     Mps,
-    /// The frameworks' own settings, and what is seen is watched.
+    /// The frameworks' own settings, and a watch on what is seen.
     Env,
-    /// What is seen is watched: who uses more is ended.
+    /// A watch on what is seen: a job that uses more is ended.
     Watch,
-    /// Nobody: nothing can be seen.
+    /// Nothing: the card can't be measured.
     #[default]
     None,
 }
@@ -108,7 +110,7 @@ impl fmt::Display for Rung {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// It is.
+    /// It is fit.
     #[default]
     Healthy,
     /// It did something odd or does not answer: nothing new is started on it until that has passed.
@@ -127,8 +129,8 @@ impl fmt::Display for Health {
     }
 }
 
-/// What is known of a card beyond what jobs hold of it. The shell tells it when it has changed enough to matter; the
-/// controller keeps it.
+/// What is known of a card beyond what jobs hold of it. The daemon reports it when it has changed enough to matter;
+/// the controller keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CardState {
     /// Whether it is fit to be given out.
@@ -136,7 +138,7 @@ pub struct CardState {
     /// Why it is not, in words, with what the maker advises.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Memory held by processes that are no job's, the 95th percentile of the window.
+    /// Memory held by foreign processes, the 95th percentile of the window.
     pub foreign: Megabytes,
     /// Memory in use that no process accounts for, the same percentile.
     pub unexplained: Megabytes,
@@ -144,29 +146,29 @@ pub struct CardState {
     /// `21 GB held by pid 4711 python of user li, not a job`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,
-    /// Who may hold what no process accounts for, in words: they have the card open.
+    /// Processes that may hold the unexplained memory, in words: they have the card open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub openers: Vec<String>,
-    /// Memory that really is free by the window, conservative; absent where nobody measures.
+    /// Memory that is really free by the window, a conservative figure; `None` if it is not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<Megabytes>,
-    /// What others than jobs hold of the memory that is given out: of a card that has more than that, they hold the
-    /// surplus first.
+    /// How much of the memory that is given out is held by others than jobs. If a card has more memory than is given
+    /// out, others count against the surplus first.
     #[serde(default)]
     pub taken: Megabytes,
-    /// Its health is lost for an error of the card itself: what failed on it meanwhile may not be the job's fault.
+    /// It is not healthy because of an error of its own: what failed on it meanwhile may not be the job's fault.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub faulty: bool,
-    /// Of a drained card with a UUID: its number, by which it is known where no driver tells that.
+    /// The number of a drained card with a UUID: it identifies the card if no driver tells the UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
-    /// Of one that is only declared and was drained when it had a UUID: that.
+    /// The former UUID of a card that was drained and is now only declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formerly: Option<String>,
 }
 
 impl CardState {
-    /// What of it is not seen anew at each look.
+    /// The part of the state that is not seen anew at each look.
     #[must_use]
     pub fn lasting(&self) -> CardState {
         CardState {
@@ -179,12 +181,13 @@ impl CardState {
         }
     }
 
-    /// Memory that neither jobs nor the driver account for.
+    /// Memory that neither jobs nor the driver account for: foreign and unexplained.
     pub fn outside(&self) -> Megabytes {
         self.foreign + self.unexplained
     }
 
-    /// What nobody accounts for: `31 GB in use that no process accounts for`, and who has the card open.
+    /// The unexplained memory in words: `31 GB in use that no process accounts for`, and which processes have the
+    /// card open.
     pub fn unexplained_in_words(&self) -> String {
         let by = match self.openers.is_empty() {
             true => String::new(),
@@ -193,7 +196,7 @@ impl CardState {
         format!("{} in use that no process accounts for{by}", self.unexplained.of_card())
     }
 
-    /// Who has that memory: `21 GB held by pid 4711 python of user li, not a job`.
+    /// The outside memory in words: `21 GB held by pid 4711 python of user li, not a job`.
     pub fn outside_in_words(&self) -> String {
         let mut parts: Vec<String> = self.holders.iter().take(HOLDERS).cloned().collect();
         if self.holders.len() > HOLDERS {
@@ -209,10 +212,10 @@ impl CardState {
     }
 }
 
-/// So many holders of a card are named.
+/// At most so many holders of a card are named.
 const HOLDERS: usize = 3;
 
-/// A card of a node as people name it.
+/// A card of a node, as a person names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CardName {
@@ -223,12 +226,12 @@ pub enum CardName {
 }
 
 impl CardName {
-    /// As it is written: a number, or anything else is a UUID.
+    /// Reads a number; any other text is a UUID.
     pub fn read(text: &str) -> CardName {
         text.parse().map_or_else(|_| CardName::Uuid(text.to_owned()), CardName::Index)
     }
 
-    /// Whether it names this card.
+    /// True if it names this card.
     pub fn is(&self, card: &Card) -> bool {
         match self {
             CardName::Index(index) => card.index == *index,

@@ -1,21 +1,23 @@
-//! Types of cards, as drivers and administrators name them and as people type them: `h200` for `NVIDIA H200 80GB HBM3`.
-//! Pure.
+//! Names of types of cards, given by drivers and administrators, and how people type them: `h200` for `NVIDIA H200
+//! 80GB HBM3`. Pure.
 
 use std::collections::BTreeSet;
 
 use crate::text::listed;
 
-/// A type as it can be typed: small letters, whatever is neither letter nor digit, point nor underscore as `-`.
+/// A type's name as it can be typed: small letters, and `-` for everything but letters, digits, points and
+/// underscores.
 pub fn folded(name: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "._".contains(c) { c.to_ascii_lowercase() } else { '-' };
     let text: String = name.trim().chars().map(plain).collect();
     text.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// Which of the known types is meant: the one of this name, or the only one in whose name these words follow each other.
+/// Returns the known type that is meant: the one of this name, or the only one whose name contains these words in a
+/// row.
 ///
 /// # Errors
-/// When it is none, or could be several: which there are.
+/// If there is none, or several: names the candidates.
 pub fn meant(typed: &str, known: &BTreeSet<&str>) -> Result<String, String> {
     let wanted = folded(typed);
     let of = |fits: &dyn Fn(&str) -> bool| -> Vec<String> {

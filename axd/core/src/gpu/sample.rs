@@ -1,4 +1,4 @@
-//! What one look at the cards of a node sees. It crosses from the process that asks the driver to the daemon.
+//! What one look at the cards of a node sees. The process that asks the driver sends it to the daemon.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use crate::size::Megabytes;
 /// One look at all cards of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sample {
-    /// Those that could be asked.
+    /// Cards that could be asked.
     pub cards: Vec<CardSeen>,
-    /// Those that could not, or are gone.
+    /// Cards that could not be asked, or are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<Unseen>,
     /// Errors that were reported since the last one, also of cards that are in neither list.
@@ -36,7 +36,7 @@ pub struct Unseen {
     pub why: String,
 }
 
-/// A card at one moment. What the driver does not say is absent, never zero.
+/// A card at one moment. `None` where the driver does not say, never zero.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CardSeen {
     /// Which.
@@ -67,7 +67,7 @@ pub struct CardSeen {
     /// Pages or rows wait to be taken out of use at the next reset, or could not be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retirement_pending: Option<bool>,
-    /// What its maker recommends to make it fit again, in words; absent: nothing.
+    /// What its maker recommends to repair it, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<String>,
 }
@@ -89,10 +89,10 @@ impl CardSeen {
 pub struct HolderSeen {
     /// Its number on the host; 0 if it is hidden from us.
     pub pid: i32,
-    /// Its start, clock ticks since boot: with the number it never names another process. Absent if it was gone.
+    /// Its start in clock ticks since boot, which makes the number unique. `None` if the process was gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ticks: Option<u64>,
-    /// Memory that it holds; absent where the driver does not say.
+    /// Memory that it holds; `None` where the driver does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Megabytes>,
     /// Its user.
@@ -104,14 +104,14 @@ pub struct HolderSeen {
     /// The container that it is in, by its control group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// The attempt in whose control group it is, living or over.
+    /// The attempt in whose control group it is, running or over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptName>,
-    /// It has ended, and of all attempts this one alone has processes that keep what it held.
+    /// The process has ended; this attempt alone has processes that keep its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper: Option<AttemptName>,
-    /// It is of the card's MPS daemon: what it holds is of the attempts under MPS there. Of one that has the card for
-    /// itself that is said as `attempt`, too.
+    /// It belongs to the card's MPS daemon: its memory belongs to the attempts under MPS there. If there is only one,
+    /// `attempt` names it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mps: bool,
 }

@@ -1,4 +1,4 @@
-//! What a sample says of each living attempt: its memory on each of its cards, and how busy those were.
+//! What a sample says of each running attempt: its memory on each of its cards, and how busy those were.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::size::Megabytes;
 
 use super::{CardSeen, HolderSeen, Sample};
 
-/// A card, or a part of one, that a living attempt holds.
+/// A card, or a part of one, that a running attempt holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// The attempt.
     pub attempt: AttemptName,
     /// The card.
     pub uuid: String,
-    /// Nobody else may have a part of it.
+    /// No other job may have a part of it.
     pub whole: bool,
 }
 
@@ -23,9 +23,9 @@ pub struct Held {
 pub struct OwnCard {
     /// The card.
     pub uuid: String,
-    /// What the attempt's processes hold of it; absent where the driver does not say.
+    /// What the attempt's processes hold of it; `None` where the driver does not say.
     pub memory: Option<Megabytes>,
-    /// Busy, percent: the card's, which others may have a part in.
+    /// How busy the card was, percent; others may have a part in that.
     pub load: Option<u32>,
 }
 
@@ -34,18 +34,18 @@ pub struct OwnCard {
 pub struct AttemptSeen {
     /// The attempt.
     pub attempt: AttemptName,
-    /// Its cards in the order in which it holds them; absent those that could not be asked.
+    /// Its cards in the order in which it holds them; `None` for a card that could not be asked.
     pub cards: Vec<Option<OwnCard>>,
 }
 
 impl AttemptSeen {
-    /// Its memory on the fullest of its cards; absent unless all were measured.
+    /// Its memory on the fullest of its cards; `None` unless all were measured.
     pub fn memory(&self) -> Option<Megabytes> {
         let all: Option<Vec<Megabytes>> = self.cards.iter().map(|card| card.as_ref()?.memory).collect();
         all?.into_iter().max()
     }
 
-    /// How busy its cards were on average, percent; absent unless all were measured.
+    /// How busy its cards were on average, percent; `None` unless all were measured.
     pub fn load(&self) -> Option<f64> {
         let all: Option<Vec<u32>> = self.cards.iter().map(|card| card.as_ref()?.load).collect();
         let all = all.filter(|all| !all.is_empty())?;
@@ -53,7 +53,7 @@ impl AttemptSeen {
     }
 }
 
-/// What a sample says of those who hold cards.
+/// What a sample says of the attempts that hold cards.
 pub fn of_attempts(sample: &Sample, held: impl IntoIterator<Item = Held>) -> Vec<AttemptSeen> {
     let by_uuid: BTreeMap<&str, &CardSeen> =
         sample.cards.iter().map(|card| (card.uuid.as_str(), card)).collect();
@@ -70,8 +70,8 @@ pub fn of_attempts(sample: &Sample, held: impl IntoIterator<Item = Held>) -> Vec
     seen.into_values().collect()
 }
 
-/// What an attempt's processes hold of a card; absent where the driver does not say.
-/// Of a card that it has for itself, all that is used is its own where the driver does not say whose it is.
+/// What an attempt's processes hold of a card; `None` where the driver does not say. If the attempt has the whole
+/// card and the driver does not say whose memory it is, all used memory counts as its own.
 pub fn memory_of(card: &CardSeen, attempt: AttemptName, whole: bool) -> Option<Megabytes> {
     let own = |all: &Vec<HolderSeen>| {
         let own = all.iter().filter(|holder| holder.attempt == Some(attempt));

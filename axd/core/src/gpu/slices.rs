@@ -1,20 +1,20 @@
-//! Who holds an attempt to its slices of cards, and what the driver is told of them.
+//! How an attempt is held to its slices of cards, and what the driver is told of them.
 
 use crate::node::{Allocation, Card};
 use crate::size::Megabytes;
 
 use super::Rung;
 
-/// What an attempt may have of a card, where something is to be made sure of it.
+/// What an attempt may have of a card, where that is enforced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The card.
     pub uuid: String,
-    /// So much for certain, and never more: the context that the driver itself needs for the job is a part of it.
+    /// It gets exactly this much; the context that the driver needs for the job is a part of it.
     pub mem: Megabytes,
 }
 
-/// The slices among what an attempt holds, each with who holds it to that.
+/// The slices among what an attempt holds, each with how it is held to them.
 pub fn slices<'a>(allocation: &'a Allocation, cards: &'a [Card]) -> impl Iterator<Item = (Grant, Rung)> + 'a {
     allocation.cards.iter().filter_map(move |share| {
         let mem = share.slice?;

@@ -1,5 +1,5 @@
-//! Figures over time, thinned out: what a second, a minute, an hour were like. A stretch keeps the least, the mean and
-//! the most of what was seen in it, so that thinning loses no peak.
+//! Figures over time, thinned out by second, minute and hour. Each stretch keeps the least, the mean and the most of
+//! what was seen in it, so that thinning loses no peak.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::WallTime;
 
-/// What a figure was like in some time.
+/// A figure during a stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// The least.
@@ -21,12 +21,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// One sight of it.
+    /// A figure that was seen once.
     pub fn once(value: f64) -> Figure {
         Figure { min: value, mean: value, max: value, count: 1 }
     }
 
-    /// Two times together.
+    /// Two stretches together.
     pub fn and(self, other: Figure) -> Figure {
         let (one, two) = (f64::from(self.count), f64::from(other.count));
         Figure {
@@ -51,7 +51,7 @@ pub enum Grain {
 }
 
 impl Grain {
-    /// All, the finest first.
+    /// All grains, the finest first.
     pub const ALL: [Grain; 3] = [Grain::Second, Grain::Minute, Grain::Hour];
 
     /// Its length, seconds.
@@ -72,20 +72,20 @@ impl Grain {
         }
     }
 
-    /// The finest grain that still has all of the last so many seconds.
+    /// The finest grain that is still kept for all of the last `seconds` seconds.
     pub fn reaching(seconds: u64) -> Grain {
         let reaches = |grain: &Grain| u64::from(grain.kept_seconds()) >= seconds;
         Grain::ALL.into_iter().find(reaches).unwrap_or(Grain::Hour)
     }
 }
 
-/// The beginning of the stretch of so many seconds that an instant lies in.
+/// The beginning of the stretch of `seconds` seconds in which an instant lies.
 pub fn beginning(at: WallTime, seconds: u32) -> WallTime {
     let width = i64::from(seconds.max(1)) * 1000;
     WallTime(at.0.div_euclid(width).saturating_mul(width))
 }
 
-/// Puts figures together that lie in the same stretch of so many seconds.
+/// Merges figures that lie in the same stretch of `seconds` seconds.
 pub fn thin(
     figures: impl IntoIterator<Item = (WallTime, Figure)>,
     seconds: u32,

@@ -1,8 +1,8 @@
-//! What a process is told of its cards: the variables by which programs choose theirs. Pure: from the cards of a job,
-//! which of its tasks asks, and whether the device fence hides the others.
+//! The variables that tell a process which cards to use. Pure: they follow from the cards of a job, which of its
+//! tasks asks, and whether the device fence hides the other cards.
 //!
-//! A job without cards gets the same names, empty: unset means "all" to every program that reads them. To Intel's so does
-//! empty: there it is a card that there is not.
+//! A job without cards gets the same variables, empty: if they were unset, programs would use all cards. Intel's
+//! driver takes an empty one for all, too: there it names a card that does not exist.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,18 +20,18 @@ pub struct HeldCard {
     pub index: u32,
     /// UUID, or a name made of node and number.
     pub uuid: String,
-    /// Reserved memory; absent: the whole card.
+    /// Reserved memory; `None` means the whole card.
     pub slice: Option<Megabytes>,
-    /// Memory of the whole card; 0 if nobody says.
+    /// Memory of the whole card; 0 if unknown.
     pub mem: Megabytes,
-    /// Who holds jobs to their slices of it.
+    /// How jobs are held to their slices of it.
     pub limit: Rung,
     /// It is a part (MIG) of a card.
     pub is_part: bool,
 }
 
 impl HeldCard {
-    /// What is held of the cards of its node, as they are now, by number.
+    /// The cards of an allocation with their present state, by number.
     pub fn all(allocation: &Allocation, cards: &[Card]) -> Vec<HeldCard> {
         let none = Hardware::default();
         let held = |share: &CardShare| {
@@ -51,23 +51,23 @@ impl HeldCard {
         all
     }
 
-    /// What the job may use of it; absent if nobody says how much there is.
+    /// What the job may use of it; `None` if the card's memory is unknown.
     fn granted(&self) -> Option<Megabytes> {
         self.slice.or(Some(self.mem)).filter(|mb| *mb > Megabytes::ZERO)
     }
 
-    /// The same as a part of all its memory.
+    /// The same as a fraction of the card's memory.
     fn fraction(&self) -> Option<Fraction> {
         Fraction::of(self.granted()?, self.mem)
     }
 
-    /// Whether the driver of NVIDIA gave it its name. The names of cards that are only declared begin with a host's.
+    /// True if NVIDIA's driver gave it its name. The names of cards that are only declared begin with a host's.
     fn is_named_by_driver(&self) -> bool {
         self.uuid.starts_with("GPU-") || self.uuid.starts_with("MIG-")
     }
 }
 
-/// A part of a card's memory, in ten-thousandths: never more than it is.
+/// A fraction of a card's memory in ten-thousandths, rounded down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fraction(u64);
 
@@ -90,7 +90,7 @@ pub struct JobCards<'a> {
     pub held: &'a [HeldCard],
     /// By number or by UUID.
     pub naming: Naming,
-    /// Whether the job can open no others, so that programs find them numbered from 0.
+    /// True if the job can open no other cards, so that programs find its cards numbered from 0.
     pub fenced: bool,
     /// Where the MPS daemon of its card is, if its slice is under MPS.
     pub mps: Option<&'a str>,
@@ -103,13 +103,13 @@ pub struct TaskPlace {
     pub rank: u32,
     /// How many there are.
     pub tasks: u32,
-    /// Cards of each, where the job says so.
+    /// How many cards each task gets, if the job says so.
     pub cards_per_task: Option<u32>,
 }
 
 impl TaskPlace {
-    /// Which of so many cards are its own: as many as each was promised, else an even share, those of lower ranks
-    /// first. Where there are fewer cards than tasks, neighbours share one.
+    /// Which of `cards` cards belong to this task: as many as the job says for each task, else an even share, where
+    /// lower ranks come first. If there are fewer cards than tasks, neighbouring tasks share one.
     pub fn cards(&self, cards: usize) -> Range<usize> {
         let (rank, tasks) = (self.rank as usize, self.tasks.max(1) as usize);
         if let Some(each) = self.cards_per_task {
@@ -125,8 +125,7 @@ impl TaskPlace {
     }
 }
 
-/// Variables that say which cards a process may use; each job has them all. Nothing that a submitter brings can take
-/// their place.
+/// Variables that say which cards a process may use; every job has all of them, and a submitter cannot override them.
 const MASKS: [&str; 7] = [
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
@@ -137,24 +136,24 @@ const MASKS: [&str; 7] = [
     "ZE_AFFINITY_MASK",
 ];
 
-/// What jobs under MPS have beside them, and no other job.
+/// Further variables of jobs under MPS.
 const OF_MPS: [&str; 3] =
     ["CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"];
 
-/// To Intel's driver an empty list means all cards; a number that no card has means none.
+/// Intel's driver takes an empty list for all cards, and an unused number for none.
 const NO_CARD_OF_INTEL: &str = "65535";
 
-/// Whether a variable says which cards a process may use, or what it holds of them.
+/// True if a variable says which cards a process may use, or how much of them.
 pub fn is_mask(name: &str) -> bool {
     MASKS.contains(&name) || OF_MPS.contains(&name) || name == "AX_GPUS" || name.starts_with("AX_GPU_")
 }
 
-/// What a job's script sees: all its cards.
+/// The variables of a job's script: all its cards.
 pub fn of_job(cards: JobCards<'_>) -> Vec<(&'static str, String)> {
     variables(cards, 0..cards.held.len())
 }
 
-/// What a task sees: its part of them.
+/// The variables of a task: its part of the cards.
 pub fn of_task(cards: JobCards<'_>, task: TaskPlace) -> Vec<(&'static str, String)> {
     let mut all = variables(cards, task.cards(cards.held.len()));
     let own = &cards.held[task.cards(cards.held.len())];
@@ -186,7 +185,7 @@ fn variables(cards: JobCards<'_>, own: Range<usize>) -> Vec<(&'static str, Strin
     all
 }
 
-/// What an MPS daemon and its clients have in common, if its folder is there.
+/// The variables that an MPS daemon and its clients share, if its folder is there.
 pub fn mps_folders(folder: &str) -> [(&'static str, String); 2] {
     [
         ("CUDA_MPS_PIPE_DIRECTORY", format!("{folder}/daemon/pipe")),
@@ -194,7 +193,7 @@ pub fn mps_folders(folder: &str) -> [(&'static str, String); 2] {
     ]
 }
 
-/// The limit names no card but the job's own: for any other the server would drop all of them.
+/// The limit names only the job's own card: if it named another, the server would ignore all limits.
 fn under_mps(folder: &str, held: &[HeldCard]) -> Vec<(&'static str, String)> {
     let limit = |card: &HeldCard| Some(format!("{}={}M", card.uuid, card.slice?.0));
     let limits: Vec<String> = held.iter().filter_map(limit).collect();
@@ -202,8 +201,9 @@ fn under_mps(folder: &str, held: &[HeldCard]) -> Vec<(&'static str, String)> {
     mps_folders(folder).into_iter().chain([limits]).collect()
 }
 
-/// Numbers of cards count those that can be opened, in the order of the bus. Parts of cards have no number, and one
-/// list can't hold both; under MPS a number would be the daemon's; a name that only ax knows is none to a program.
+/// The cards' names in a list. Numbers count the cards that the job can open, in the order of the bus. UUIDs are used
+/// for parts of cards, which have no number, and under MPS, where a number would be the daemon's; one list can't hold
+/// both kinds. A card with a name that only ax knows is named by number.
 fn names(cards: JobCards<'_>, own: Range<usize>, nvidia: bool) -> String {
     let held = &cards.held[own.clone()];
     let parts = cards.held.iter().any(|card| card.is_part);
@@ -215,7 +215,7 @@ fn names(cards: JobCards<'_>, own: Range<usize>, nvidia: bool) -> String {
     }
 }
 
-/// What starts containers may be outside of the fence, where a relative number is another card's.
+/// Names for what starts containers, which may be outside of the fence, where a relative number is another card's.
 fn for_containers(held: &[HeldCard], nvidia: bool, uuids: String) -> String {
     match (held.is_empty(), nvidia) {
         (true, _) => "void".to_owned(),
@@ -224,8 +224,8 @@ fn for_containers(held: &[HeldCard], nvidia: bool, uuids: String) -> String {
     }
 }
 
-/// The same for the programs of AMD and Intel. Theirs are empty beside cards of NVIDIA's. AMD's first variable hides
-/// cards from the layer that reads the others, which so count from 0.
+/// The same for programs of AMD and Intel, empty beside cards of NVIDIA's. AMD's first variable hides cards from the
+/// layer that reads the other two, so these count from 0.
 fn other_makers(held: &[HeldCard], nvidia: bool, names: String) -> [(&'static str, String); 4] {
     let (all, left) = if nvidia { (String::new(), String::new()) } else { (names, join(0..held.len())) };
     let of_intel = if all.is_empty() { NO_CARD_OF_INTEL.to_owned() } else { all.clone() };
@@ -237,7 +237,7 @@ fn other_makers(held: &[HeldCard], nvidia: bool, names: String) -> [(&'static st
     ]
 }
 
-/// Cards of a job may differ: the least that holds for each of them.
+/// The memory that the job may use on each card: if the cards differ, the least.
 fn memory(held: &[HeldCard]) -> [(&'static str, String); 2] {
     let granted = held.iter().map(HeldCard::granted).min().flatten();
     let fraction = held.iter().map(HeldCard::fraction).min().flatten();

@@ -1,6 +1,6 @@
-//! Jobs that use more of a card than their slice, where the driver does not keep them from it: warned of at once, and
-//! ended when it lasts. Only what the driver says of single processes counts, and what it does not say counts nothing: so
-//! nobody is ended who was within their slice, and nobody for what a neighbour uses.
+//! Jobs that use more of a card than their slice, where the driver does not limit them: warned of at once, and ended
+//! if it lasts. Only memory that the driver attributes to single processes counts. So no job is ended that kept to
+//! its slice, or for what a neighbour uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use crate::time::{BootTime, Span};
 
 use super::{CardSeen, Grant, Sample};
 
-/// A job that goes up and down around its slice is warned of so often at most.
+/// A job that goes up and down around its slice is warned of this often at most.
 const WARN_AGAIN: Span = Span::seconds(60);
 
-/// When it is too much, and when for too long.
+/// How much is too much, and how long is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Memory beyond the slice that does not matter.
+    /// Memory beyond the slice that is tolerated.
     pub tolerance: Megabytes,
-    /// Samples in a row, after which a job is ended; `None`: it is only warned of.
+    /// A job is ended after this many samples in a row; `None`: it is only warned of.
     pub samples: Option<u32>,
 }
 
@@ -27,20 +27,20 @@ pub struct Rules {
 pub struct Watched {
     /// The attempt.
     pub attempt: AttemptName,
-    /// What it may have of which card, by the number that people know.
+    /// Its slices, by the card's number on the node.
     pub slices: Vec<(u32, Grant)>,
 }
 
-/// What is to be done about an attempt.
+/// What to do about an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The attempt.
     pub attempt: AttemptName,
-    /// With the numbers: `used 31.2 GB of a 20 GB slice on gpu-01 card 3 for 4 s`.
+    /// In words with numbers: `used 31.2 GB of a 20 GB slice on gpu-01 card 3 for 4 s`.
     pub words: String,
     /// The most that it used of the card.
     pub peak: Megabytes,
-    /// It is to be ended, not only warned of.
+    /// True if it is to be ended, false if it is only warned of.
     pub ends: bool,
 }
 
@@ -52,17 +52,17 @@ struct Stretch {
     peak: Megabytes,
 }
 
-/// What is remembered from sample to sample.
+/// What is remembered between samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Watch {
     over: BTreeMap<(AttemptName, String), Stretch>,
     warned: BTreeMap<(AttemptName, String), BootTime>,
-    /// Those that are being ended: said once.
+    /// Attempts that are being ended: reported once.
     ended: BTreeSet<AttemptName>,
 }
 
 impl Watch {
-    /// Looks at a sample. A card that is missing in it says nothing of those who are on it.
+    /// Takes in a sample. A card that is missing in it says nothing about the attempts on it.
     pub fn look(
         &mut self,
         now: BootTime,
@@ -122,7 +122,7 @@ impl Watch {
     }
 }
 
-/// What the processes of an attempt have of a card, as far as the driver says.
+/// What the processes of an attempt hold of a card, as far as the driver says.
 pub fn used_by(card: &CardSeen, attempt: AttemptName) -> Megabytes {
     card.listed()
         .iter()
@@ -243,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever is ended was over its slice in each of its last samples, by what it really used.
+        /// An attempt that is ended was over its slice in each of its last samples, by what it really used.
         #[test]
         fn nobody_is_ended_who_was_within_their_slice(
             history in proptest::collection::vec((any_use(), any_use(), any::<bool>()), 1..30),

@@ -1,5 +1,5 @@
-//! What queues, and limits on people, leave a job. It follows from the job, the configuration and the nodes,
-//! and is found anew when any of these changes; nothing of it is written down.
+//! Which cards the limits on queues and people leave a job, and in which sums it counts. Derived from the job, the
+//! configuration and the nodes, and computed anew when any of these changes; none of it is stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,7 @@ use super::spec::NodeCount;
 /// Cards, by node and number there.
 pub type Cards = BTreeMap<HostName, BTreeSet<u32>>;
 
-/// What is counted together: under which limit, by position among all of them, and whose, where each user has one of
-/// their own.
+/// A sum under a limit: the limit's position among all limits, and the user if each user has a sum of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SumId {
     /// The limit.
@@ -24,20 +23,20 @@ pub struct SumId {
     pub user: Option<Uid>,
 }
 
-/// What a job is bound to.
+/// The bounds of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Bounds {
-    /// The only cards that it may have; nothing: any.
+    /// The only cards that it may have; `None` means any.
     pub only: Option<Cards>,
-    /// Which sums it counts in, with more than nothing, those of single users first.
+    /// The sums in which it counts with more than nothing, those of single users first.
     pub sums: Vec<SumId>,
-    /// Its slice is under MPS for its user, where that can be had.
+    /// Its slice runs under MPS for this user, where MPS is available.
     pub mps: Option<Uid>,
-    /// No larger whole node than this, where it wants whole ones; each counts as this until it has one.
+    /// If it wants whole nodes: the largest that it may have. It counts as this one until it has started.
     pub whole: Option<WholeNode>,
 }
 
-/// The CPUs and the memory of a node, all of which one job has.
+/// The CPUs and memory of a node that one job has to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WholeNode {
     /// CPUs.
@@ -46,18 +45,18 @@ pub struct WholeNode {
     pub ram: Megabytes,
 }
 
-/// What is asked of nodes: by whom is in it only as far as that decides about places.
+/// What is asked of nodes: the request, and of the asking job only what matters for places.
 #[derive(Debug, Clone, Copy)]
 pub struct Asks<'a> {
-    /// What.
+    /// The request.
     pub request: &'a Request,
     /// The only cards that may serve.
     pub only: Option<&'a Cards>,
-    /// On at least and at most so many nodes.
+    /// The least and most nodes.
     pub nodes: NodeCount,
-    /// Under MPS for this user, where that can be had.
+    /// The slice runs under MPS for this user, where MPS is available.
     pub mps: Option<Uid>,
-    /// No larger node than this.
+    /// No larger whole node than this.
     pub whole: Option<WholeNode>,
 }
 
@@ -81,32 +80,32 @@ impl<'a> From<&'a Job> for Asks<'a> {
 }
 
 impl Asks<'_> {
-    /// On so many nodes at most, if that is not less than it needs.
+    /// Asks for at most `nodes` nodes, if that is not less than it needs.
     #[must_use]
     pub fn at_most(mut self, nodes: u32) -> Self {
         self.nodes.max = self.nodes.max.min(nodes).max(self.nodes.min);
         self
     }
 
-    /// Whether a node is not larger than it may have.
+    /// True if a node is not larger than the job may have.
     pub fn may_fill(&self, node: &Node) -> bool {
         let has = &node.inventory;
         self.whole.is_none_or(|most| has.cpus <= most.cpus && has.ram <= most.ram)
     }
 
-    /// Whether a card of a node may serve.
+    /// True if a card of a node may serve.
     pub fn may_have(&self, node: &Node, card: &Card) -> bool {
         let named =
             |only: &Cards| only.get(&node.inventory.name).is_some_and(|own| own.contains(&card.index));
         self.only.is_none_or(named)
     }
 
-    /// For whom a slice of this card would be under MPS.
+    /// The user for whom a slice of this card would run under MPS.
     pub fn mps_on(&self, card: &Card) -> Option<Uid> {
         self.mps.filter(|user| card.hardware.offers_mps(*user))
     }
 
-    /// With whom it would share a card. Who gets a whole one for a slice shares it with nobody.
+    /// Which slices it would share a card with. A job that gets a whole card for its slice shares it with none.
     pub fn company(&self, card: &Card, reserve: u32) -> Company {
         if self.mps.is_none() {
             return Company::Anybody;

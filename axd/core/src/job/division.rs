@@ -1,15 +1,15 @@
-//! How what a job asks for in all is divided among its nodes: evenly, or not at all.
+//! Divides what a job asks for in all evenly among its nodes, or says why that is impossible.
 
 use thiserror::Error;
 
 use super::spec::{NodeCount, ResourceSpec};
 
-/// What falls to each node.
+/// What each node has to provide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Division {
-    /// The number of nodes; a range only if nothing was asked for in all.
+    /// The number of nodes; a range only if there is no total to divide.
     pub nodes: NodeCount,
-    /// Tasks on each.
+    /// Tasks on each node.
     pub tasks: u32,
 }
 
@@ -29,7 +29,7 @@ pub struct Uneven {
 /// divide. Fewer tasks than nodes are one task on as many nodes as there are tasks, as in Slurm.
 ///
 /// # Errors
-/// A total that divides among none of the numbers of nodes.
+/// If a total divides among none of the numbers of nodes.
 pub fn divide(asked: &ResourceSpec) -> Result<Division, Uneven> {
     let total = |gpus: &Option<super::spec::GpuCount>| gpus.as_ref().map(|gpus| gpus.count);
     let (tasks, per_node) = (asked.ntasks.map(|tasks| tasks.max(1)), asked.ntasks_per_node.map(|n| n.max(1)));
@@ -56,7 +56,7 @@ pub fn divide(asked: &ResourceSpec) -> Result<Division, Uneven> {
     Ok(Division { nodes: NodeCount { min: count, max: count }, tasks })
 }
 
-/// The number of nodes, where it follows from a total and what is on each.
+/// The number of nodes that follows from a total and the amount on each node.
 fn implied(tasks: Option<(u32, u32)>, cards: Option<(u32, u32)>) -> Result<NodeCount, Uneven> {
     let mut count = 1;
     let pairs = [("ntasks-per-node", "task", tasks), ("gpus-per-node", "GPU", cards)];

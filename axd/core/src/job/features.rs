@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::text::quoted;
 
-/// So deep may parentheses be.
+/// Parentheses may be at most so deep.
 const DEEPEST: usize = 16;
 
 /// Features that a node must have.
@@ -30,7 +30,7 @@ pub enum Features {
 pub struct BadFeatures(String);
 
 impl Features {
-    /// Whether a node with these features will do.
+    /// True if a node with these features will do.
     pub fn met_by(&self, has: &[String]) -> bool {
         match self {
             Features::One(name) => has.iter().any(|feature| **feature == **name),
@@ -39,7 +39,7 @@ impl Features {
         }
     }
 
-    /// All names that it uses.
+    /// All names in it.
     pub fn names(&self) -> BTreeSet<&str> {
         match self {
             Features::One(name) => BTreeSet::from([&**name]),
@@ -115,7 +115,7 @@ impl Reader<'_> {
         self.rest = self.rest.trim_start();
     }
 
-    /// `a&b&c` or `a|b|c`; a comma is an and, as in Slurm.
+    /// Reads `a&b&c` or `a|b|c`; a comma means "and", as in Slurm.
     fn group(&mut self) -> Result<Features, BadFeatures> {
         let mut parts = vec![self.part()?];
         let mut joint = None;
@@ -130,7 +130,7 @@ impl Reader<'_> {
                 return Err(self.bad("& and | together need parentheses, such as (a&b)|c"));
             }
             joint = Some(next);
-            // One byte, whichever it was.
+            // The operator is one byte.
             self.rest = &self.rest[1..];
             parts.push(self.part()?);
         }
@@ -141,8 +141,8 @@ impl Reader<'_> {
         })
     }
 
-    /// A name, or a group in parentheses. Slurm's brackets ask that all nodes of a job have the same of several features:
-    /// on one node they have.
+    /// Reads a name, or a group in parentheses. Slurm's brackets ask that all nodes of a job have the same one of
+    /// several features, which holds on a single node.
     fn part(&mut self) -> Result<Features, BadFeatures> {
         self.skip_blanks();
         for (open, close) in [('(', ')'), ('[', ']')] {

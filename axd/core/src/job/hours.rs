@@ -1,41 +1,41 @@
-//! When a job may start by what it says itself: within daily hours that it must also end in, and so early that it can be
-//! over by its deadline.
+//! When a job may start by its own daily hours and deadline: it must be over before its hours end, and by its
+//! deadline.
 
 use crate::job::spec::Window;
 use crate::time::{Span, WallTime, Zone};
 
 use super::Job;
 
-/// A job that is as long as its hours starts a moment later than they begin, and ends with them all the same: so much
-/// it may be late, and at most a tenth of its length.
+/// A job that is as long as its hours can only start a moment after they begin, and is ended with them. It may be
+/// late by this much, and by at most a tenth of its length.
 const MOMENT: Span = Span::seconds(60);
 
-/// Days that are looked at for hours which are long enough: clocks are changed in between.
+/// So many days are searched for hours that are long enough, as clocks may change in between.
 const DAYS: i64 = 8;
 
-/// Hours and deadline of a job, with how long it needs.
+/// Hours and deadline of a job, and how long it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hours {
     window: Option<Window>,
     deadline: Option<WallTime>,
-    /// It is over within that long, whatever it does.
+    /// The longest time that it can take: its time limit.
     limit: Span,
-    /// It may be over within that long.
+    /// The time that it is expected to take.
     needs: Span,
 }
 
-/// A while in which a job may start.
+/// A time during which a job may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
-    /// From then on.
+    /// Its first instant.
     pub from: WallTime,
-    /// The last instant.
+    /// Its last instant.
     pub until: WallTime,
-    /// It has to be over by then.
+    /// When the job has to be over.
     pub over_by: WallTime,
 }
 
-/// The last instant at which something of a length may begin that has to be over by then.
+/// The last instant at which something of this length may begin that has to be over by then.
 fn latest(over_by: WallTime, length: Span) -> WallTime {
     let late = MOMENT.min(Span(length.0 / 10));
     let latest = over_by.0.saturating_sub_unsigned(length.0).saturating_add_unsigned(late.0);
@@ -43,18 +43,18 @@ fn latest(over_by: WallTime, length: Span) -> WallTime {
 }
 
 impl Window {
-    /// How long it is open on a day without a change of clocks.
+    /// Its length on a day without a change of clocks.
     pub fn length(&self) -> Span {
         let minutes = (u64::from(self.to) + 24 * 60 - u64::from(self.from)) % (24 * 60);
         Span::seconds(minutes * 60)
     }
 
-    /// When it opens on a day, and closes after that.
+    /// When it opens on a day, and when it closes after that.
     fn on(&self, day: i64, zone: &Zone) -> (WallTime, WallTime) {
         (zone.instant(day, self.from), zone.instant(day + i64::from(self.to < self.from), self.to))
     }
 
-    /// Whether it is open.
+    /// True if it is open.
     pub fn is_open(&self, at: WallTime, zone: &Zone) -> bool {
         let today = zone.day(at);
         (today - 1..=today).any(|day| {
@@ -72,7 +72,7 @@ impl std::fmt::Display for Window {
 }
 
 impl Hours {
-    /// The first while from an instant on in which the job may start; nothing: never again.
+    /// The first opening that ends at `at` or later; `None` if there never is one again.
     pub fn next(&self, at: WallTime, zone: &Zone) -> Option<Opening> {
         let Some(window) = self.window else {
             let over_by = self.deadline?;
@@ -84,7 +84,7 @@ impl Hours {
         openings.filter(|opening| at <= opening.until).min_by_key(|opening| opening.from)
     }
 
-    /// The hours that begin on a day, if the job fits into them and is over by its deadline.
+    /// The opening that begins on a day; `None` if the job does not fit into it or would miss its deadline.
     fn on(&self, window: &Window, day: i64, zone: &Zone) -> Option<Opening> {
         let (from, closes) = window.on(day, zone);
         let mut opening = Opening { from, until: latest(closes, self.limit), over_by: closes };
@@ -97,7 +97,7 @@ impl Hours {
 }
 
 impl Job {
-    /// The hours and the deadline that it has, if any.
+    /// The job's hours and deadline, if it has any.
     pub fn hours(&self) -> Option<Hours> {
         let special = self.request.special.as_deref()?;
         let (window, deadline) = (special.window, special.deadline);
@@ -109,7 +109,8 @@ impl Job {
         Some(Hours { window, deadline, limit, needs: Span(needs.0.saturating_sub(self.rare.saved.0)) })
     }
 
-    /// How long an attempt may run that begins then, and whether its deadline says so and not its time limit.
+    /// How long an attempt may run that begins at `start`, and whether that follows from its deadline rather than its
+    /// time limit.
     pub fn limit_from(&self, start: WallTime, zone: &Zone) -> (Option<Span>, bool) {
         let own = self.request.time_limit;
         let opening = self.hours().and_then(|hours| hours.next(start, zone));
@@ -165,7 +166,7 @@ mod tests {
         }
         let too_long = hours(Some((22, 8)), None, Span(11 * HOUR.0));
         assert_eq!(next(&too_long, "2026-06-01T12:00:00Z"), None);
-        // As long as its hours: it may begin a minute after they do.
+        // A job that is as long as its hours may begin a minute after they do.
         let whole = hours(Some((8, 22)), None, Span(14 * HOUR.0));
         let expected = pair("2026-06-01T08:00:00Z", "2026-06-01T08:01:00Z");
         assert_eq!(next(&whole, "2026-06-01T00:00:00Z"), expected);
@@ -180,7 +181,7 @@ mod tests {
         let night = hours(Some((22, 8)), None, Span(10 * HOUR.0));
         let opening = |from: &str| night.next(at(from), &berlin).unwrap();
         assert_eq!(opening("2026-03-27T12:00:00Z").from, at("2026-03-27T22:00:00+01:00"));
-        // That night has nine hours.
+        // That night's hours are nine.
         assert_eq!(opening("2026-03-28T12:00:00Z").from, at("2026-03-29T22:00:00+02:00"));
     }
 

@@ -1,42 +1,43 @@
-//! How long the cards of an attempt have done nothing, and what was said about it.
+//! How long the cards of an attempt have done nothing, and which warnings were given. Counting only;
+//! `controller::idle` decides.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Span;
 
-/// So much more is worth a row of its own.
+/// An increase of this much is written to the database.
 const WORTH_WRITING: Span = Span::seconds(600);
 
 /// The idle time of an attempt's cards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Idleness {
-    /// All stretches that are over.
+    /// The sum of all stretches that are over.
     pub before: Span,
-    /// The stretch that lasts, as it was last told; nothing while they work.
+    /// The length of the present stretch as it was last told; zero while the cards work.
     pub lasted: Span,
-    /// So long they had been idle when that was warned of.
+    /// The idle time at which the job was warned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warned: Option<Span>,
-    /// It is ended for that.
+    /// True if the attempt is being ended for idleness.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// What of the sum was written down.
+    /// The part of the sum that has been written.
     #[serde(default)]
     written: Span,
 }
 
 impl Idleness {
-    /// Whether there is nothing to tell.
+    /// True if there is nothing to tell.
     pub fn is_none(&self) -> bool {
         *self == Idleness::default()
     }
 
-    /// All of it.
+    /// The sum of all stretches.
     pub fn total(&self) -> Span {
         self.before + self.lasted
     }
 
-    /// The stretch has lasted so long. One that is shorter than what was told last is another one.
+    /// Sets the length of the present stretch. A shorter one than before is a new stretch.
     pub fn lasts(&mut self, lasted: Span) {
         if lasted < self.lasted {
             self.ends();
@@ -44,14 +45,15 @@ impl Idleness {
         self.lasted = lasted;
     }
 
-    /// The cards work.
+    /// The cards work again.
     pub fn ends(&mut self) {
         self.before = self.total();
         self.lasted = Span::ZERO;
         self.warned = None;
     }
 
-    /// The sum, if so much has come to it that it should be written down, or all of it at the end.
+    /// The sum, if enough has been added to write it, or if it is the end and anything was added; it counts as
+    /// written then.
     pub fn take_unwritten(&mut self, at_end: bool) -> Option<Span> {
         let least = if at_end { Span(1) } else { WORTH_WRITING };
         let total = self.total();
@@ -77,7 +79,7 @@ mod tests {
         assert_eq!(idle.total(), Span::seconds(3 * MINUTE));
         idle.ends();
         idle.lasts(Span::seconds(2 * MINUTE));
-        // Begun anew, by a daemon that had not seen the end of the last.
+        // A restarted daemon has not seen the end of the last stretch, and begins a new one.
         idle.lasts(Span::seconds(MINUTE));
         assert_eq!(idle.total(), Span::seconds(6 * MINUTE));
     }

@@ -1,4 +1,4 @@
-//! Jobs: what they ask for, the states they go through.
+//! Jobs as data: what they ask for, their states, their attempts. Only the controller changes them.
 
 pub mod bounds;
 pub mod division;
@@ -28,7 +28,7 @@ use rare::Rarely;
 use request::Request;
 use state::{JobState, Outcome};
 
-/// Who a job belongs to: number and name together, as decided at submission.
+/// To whom a job belongs: number and name together, as found at submission.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Owner {
     /// User number.
@@ -37,7 +37,7 @@ pub struct Owner {
     pub name: Arc<str>,
 }
 
-/// Who does something to a job.
+/// Who acts on a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Actor {
     /// ax itself.
@@ -62,12 +62,12 @@ impl Actor {
         }
     }
 
-    /// Whether administrators' rules hold: for them, and for ax itself.
+    /// True for administrators and for ax itself.
     pub fn is_admin(&self) -> bool {
         matches!(self, Actor::Ax | Actor::User { admin: true, .. })
     }
 
-    /// Owners act on their own jobs, administrators on all.
+    /// True if they may act on an owner's job: owners on their own, administrators on all.
     pub fn may_act_on(&self, owner: &Owner) -> bool {
         match self {
             Actor::Ax => true,
@@ -76,7 +76,7 @@ impl Actor {
     }
 }
 
-/// A job as the controller holds it until some time after its end.
+/// A job as the controller holds it, until some time after its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// Id.
@@ -89,10 +89,10 @@ pub struct Job {
     pub name: Box<str>,
     /// Queue.
     pub queue: QueueName,
-    /// What limits leave it of the cards; follows from the configuration.
+    /// Which cards limits leave it; follows from the configuration.
     #[serde(skip)]
     pub bounds: Option<Arc<bounds::Bounds>>,
-    /// Needs and rules. Those of many jobs are the same, and then kept once.
+    /// What it needs. Equal requests of many jobs are kept once.
     pub request: Arc<Request>,
     /// State.
     pub state: JobState,
@@ -102,29 +102,29 @@ pub struct Job {
     pub eligible_at: Option<WallTime>,
     /// Attempts made so far.
     pub attempts: u32,
-    /// What its owner submits as the same thing.
+    /// Identifies what its owner submits again and again as the same thing.
     #[serde(default, skip_serializing_if = "Signature::is_unknown")]
     pub signature: Signature,
-    /// What was learnt of it from earlier runs.
+    /// What was learnt from earlier runs of the same thing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learnt: Option<Arc<Learnt>>,
-    /// What few jobs have.
+    /// Fields that few jobs use.
     #[serde(flatten)]
     pub rare: Rarely,
-    /// The living attempt, or the last.
+    /// The running attempt, or the last one.
     pub attempt: Option<Box<Attempt>>,
 }
 
 /// What earlier runs of the same thing say of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Learnt {
-    /// How long it takes: the mean of the last two.
+    /// The expected length: the mean of the last two runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<Span>,
-    /// What it asked for of each card, where it is charged something else.
+    /// What it asked for of each card, if it is charged a different amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Megabytes>,
-    /// The number of runs that say so.
+    /// The number of runs that this rests on.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub measured: u32,
 }
@@ -142,24 +142,24 @@ impl Job {
         self.declared().into_iter().chain(learnt).min()
     }
 
-    /// How long it runs by what is said of it, not by what was learnt.
+    /// The declared length: the estimate, else the time limit. Ignores what was learnt.
     pub fn declared(&self) -> Option<Span> {
         self.request.estimate.or(self.request.time_limit)
     }
 
-    /// Whether nobody and nothing but its hours holds it back.
+    /// True if no hold, pause or begin time keeps it from starting; its hours may.
     pub(crate) fn is_free(&self, at: WallTime) -> bool {
         let begun = self.request.begin.is_none_or(|begin| begin <= at);
         self.rare.hold.is_none() && self.rare.backoff_until.is_none() && begun
     }
 
-    /// On how many nodes it holds something, or will at least.
+    /// The number of nodes on which it holds something, or the least that it will need.
     pub fn width(&self) -> u32 {
         let holds = self.attempt.as_deref().filter(|_| self.state.is_active());
         holds.map_or_else(|| self.request.nodes().min, Attempt::width)
     }
 
-    /// Whether its planned length is what its last runs took.
+    /// True if its planned length is that of its last runs.
     pub fn is_planned_as_learnt(&self) -> bool {
         self.length().is_some() && self.length() == self.learnt.as_deref().and_then(|learnt| learnt.length)
     }
@@ -168,27 +168,27 @@ impl Job {
 /// Room that victims are making for an urgent job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Where; of several nodes the first.
+    /// On one node, or on the first of several.
     #[serde(flatten)]
     pub first: ClaimedPart,
-    /// The others.
+    /// On the other nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<ClaimedPart>,
-    /// The attempts that are to go.
+    /// The attempts that have to end.
     pub victims: Vec<AttemptKey>,
 }
 
-/// What is claimed of one node.
+/// The part of a claim on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedPart {
     /// The node.
     pub node: HostName,
-    /// Cards by number, and what will be charged on each.
+    /// Cards by number, with what will be charged on each.
     pub cards: Vec<(u32, Megabytes)>,
 }
 
 impl Claim {
-    /// What is claimed of each node.
+    /// The parts on all nodes.
     pub fn parts(&self) -> impl Iterator<Item = &ClaimedPart> {
         std::iter::once(&self.first).chain(&self.others)
     }
@@ -199,44 +199,44 @@ impl Claim {
 pub struct Attempt {
     /// Name.
     pub name: AttemptName,
-    /// From 1.
+    /// Its number among the job's attempts, from 1.
     pub number: u32,
-    /// What it holds or held of its node; of several the first, on which its script runs.
+    /// What it holds or held of its node, or of the first of several, on which its script runs.
     pub allocation: Allocation,
-    /// The others.
+    /// Its parts on other nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<Box<Gang>>,
-    /// When it was decided.
+    /// When its start was decided.
     #[serde(default)]
     pub assigned_at: WallTime,
-    /// How long it was planned to run then: what its queue was charged for.
+    /// How long it was planned to run at its start, and so what its queue was charged for.
     #[serde(default)]
     pub planned: Span,
-    /// For how long its place counts as taken when places are kept for others, if that is longer: it may not be as short as
-    /// the last runs of the same thing.
+    /// How long it is taken to run when places are kept for others, if that is longer than planned, because it may
+    /// run longer than the last runs of the same thing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_for: Option<Span>,
-    /// What its queue was charged by then, if more or less is due once it has ended.
+    /// What its queue was charged, if that is to be corrected when it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<Charged>,
     /// When the job last told that its work is safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_at: Option<WallTime>,
-    /// What it was seen to use of a card, where that matters.
+    /// The most of a card that it was seen to use, if that matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_used: Option<Megabytes>,
     /// How long its cards have done nothing.
     #[serde(default, skip_serializing_if = "Idleness::is_none")]
     pub idle: Idleness,
-    /// It is ended to begin anew from its checkpoint, for nobody else's sake.
+    /// True if it is ended to begin anew from its checkpoint, and not to make room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renewed: bool,
     /// Whether a person has cancelled it.
     #[serde(default, skip_serializing_if = "Cancelled::is_not")]
     pub cancelled: Cancelled,
-    /// When the script began, by its supervisor.
+    /// When the script began, as its supervisor reports.
     pub started_at: Option<WallTime>,
-    /// A person, or policy, asked for its end: what it will count as, and who.
+    /// Set if a person or a policy asked for its end: the outcome, and who asked.
     pub ending: Option<(Outcome, Box<str>)>,
     /// How it ended.
     pub end: Option<AttemptEnd>,
@@ -248,13 +248,13 @@ impl Attempt {
         self.ends_from(self.started_at.unwrap_or(self.assigned_at))
     }
 
-    /// The same if it starts then.
+    /// When it is expected to end if it starts at `start`.
     pub fn ends_from(&self, start: WallTime) -> EndTimes {
         let likely = start + self.planned;
         EndTimes { likely, until: self.taken_for.map_or(likely, |taken| start + taken) }
     }
 
-    /// By what its queue was charged, and until when it has that.
+    /// What its queue was charged, and until when the charge lasts.
     pub(crate) fn unspent(&self) -> Option<(Charged, WallTime)> {
         Some((self.charged?, self.ends().likely))
     }
@@ -282,7 +282,7 @@ impl Cancelled {
 /// How an attempt ended, as far as the controller cares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptEnd {
-    /// As what it counts.
+    /// How the end counts.
     pub outcome: Outcome,
     /// Exit code.
     pub exit_code: Option<u8>,
@@ -290,13 +290,13 @@ pub struct AttemptEnd {
     pub signal: Option<u8>,
     /// In words.
     pub message: Option<String>,
-    /// The most memory that it was seen to use on one of its cards; absent: never measured.
+    /// The most memory of one of its cards that it was seen to use; `None` if it was never measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_peak: Option<Megabytes>,
 }
 
 impl AttemptEnd {
-    /// An end of which nothing more is known.
+    /// An end of which only the outcome is known.
     pub fn of(outcome: Outcome) -> AttemptEnd {
         AttemptEnd { outcome, exit_code: None, signal: None, message: None, card_peak: None }
     }
@@ -306,8 +306,8 @@ impl AttemptEnd {
 mod tests {
     use super::*;
 
-    /// There may be a hundred thousand that wait: what few of them have belongs into `Rare`, what many have the same
-    /// is kept once.
+    /// A hundred thousand jobs may wait: fields that few jobs use belong into `Rare`, and values that many jobs share
+    /// are kept once.
     #[test]
     fn a_job_is_small() {
         assert!(size_of::<Job>() <= 144, "{}", size_of::<Job>());

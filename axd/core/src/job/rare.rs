@@ -1,4 +1,5 @@
-//! What few jobs have: one that only waits, as very many do, takes no room for it.
+//! Fields that few jobs use. A job that uses none of them, such as most waiting jobs, has no memory allocated for
+//! them.
 
 use std::ops::Deref;
 
@@ -8,7 +9,7 @@ use crate::time::{BootTime, Span, WallTime};
 
 use super::Claim;
 
-/// What few of the jobs that wait have.
+/// Fields that few of the waiting jobs use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rare {
@@ -18,34 +19,34 @@ pub struct Rare {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<WallTime>,
-    /// A person's hold: who.
+    /// The person who holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Box<str>>,
-    /// Back-off after a failure: not before this instant.
+    /// The end of its pause after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_until: Option<BootTime>,
-    /// Attempts that count as retries.
+    /// Attempts that counted as retries.
     #[serde(skip_serializing_if = "is_zero")]
     pub retries_used: u32,
-    /// How often it was ended for others.
+    /// How often it was ended to make room for others.
     #[serde(skip_serializing_if = "is_zero")]
     pub evictions: u32,
-    /// Work that earlier attempts have done and kept.
+    /// Work of earlier attempts that was kept.
     #[serde(skip_serializing_if = "is_nothing")]
     pub saved: Span,
-    /// Room that others are making for it.
+    /// The room that others are making for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<Box<Claim>>,
-    /// Until then somebody answers for its cards if they do nothing.
+    /// Its owner or an administrator answers for its idle cards until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_until: Option<WallTime>,
-    /// Why it stands where it stands: of an end, a requeue, a wait.
+    /// Why it is in its state: the reason of an end, a requeue or a wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<Box<str>>,
 }
 
 impl Rare {
-    /// Nothing of it.
+    /// All fields at their defaults.
     const NONE: Rare = Rare {
         groups: Vec::new(),
         ended_at: None,
@@ -76,12 +77,12 @@ fn is_nothing(span: &Span) -> bool {
     *span == Span::ZERO
 }
 
-/// What few jobs have, for a job that may have nothing of it, and takes no room for it then.
+/// The rare fields of a job, allocated only if one of them is not at its default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rarely(Option<Box<Rare>>);
 
 impl Rarely {
-    /// Changes it; of what then is nothing there is nothing.
+    /// Applies `change`; frees the allocation if all fields are at their defaults again.
     pub fn change<T>(&mut self, change: impl FnOnce(&mut Rare) -> T) -> T {
         let mut rare = self.0.take().unwrap_or_default();
         let told = change(&mut rare);

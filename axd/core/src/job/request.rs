@@ -1,5 +1,5 @@
-//! What the controller knows of a job: its options with the defaults of queue
-//! and cluster applied. Small, since there may be a hundred thousand of them.
+//! What a job asks for, with the defaults of queue and cluster applied. The controller keeps it for each job, so it
+//! is small: there may be a hundred thousand.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -24,22 +24,22 @@ pub struct Request {
     /// Cards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cards: Option<CardRequest>,
-    /// Whole nodes: nothing of another job beside it.
+    /// Whole nodes, shared with no other job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
-    /// Only on these nodes; empty: any.
+    /// Only on these nodes; empty means any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only_nodes: Vec<HostName>,
     /// Not on these nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_nodes: Vec<HostName>,
-    /// No longer than this.
+    /// Time limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<Span>,
     /// Expected length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Span>,
-    /// Not before.
+    /// Begin time: not before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<WallTime>,
     /// 0 to 100, within the queue.
@@ -48,9 +48,9 @@ pub struct Request {
     pub idempotent: bool,
     /// It may be started again after its node or supervisor was lost.
     pub requeue: bool,
-    /// Retries after a failure.
+    /// Number of retries after a failure.
     pub retries: u32,
-    /// Before the first retry; doubles.
+    /// Pause before the first retry; it doubles.
     pub retry_delay: Span,
     /// What may be done to it when a more urgent job needs its place.
     #[serde(default = "by_default")]
@@ -73,10 +73,10 @@ pub struct Special {
     /// Features that its node must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Features>,
-    /// Several nodes at once, or as many as there are of so many.
+    /// Several nodes at once, or a range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCount>,
-    /// Only within these daily hours.
+    /// Daily hours: it runs only within them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     /// It has to be over by then.
@@ -90,17 +90,17 @@ impl Request {
         self.special.as_ref()?.features.as_ref()
     }
 
-    /// How many nodes it runs on, if that may be more than one.
+    /// The number of nodes, if it may be more than one.
     pub fn several(&self) -> Option<NodeCount> {
         self.special.as_ref()?.nodes
     }
 
-    /// How many nodes it runs on.
+    /// The number of nodes.
     pub fn nodes(&self) -> NodeCount {
         self.several().unwrap_or(NodeCount::ONE)
     }
 
-    /// The daily hours that it is to run in.
+    /// Its daily hours.
     pub fn window(&self) -> Option<Window> {
         self.special.as_ref()?.window
     }
@@ -110,7 +110,7 @@ impl Request {
         self.special.as_ref()?.deadline
     }
 
-    /// Changes what few jobs ask for; what then asks for nothing is none.
+    /// Changes what few jobs ask for; drops it if nothing is left of it.
     pub fn set_special(&mut self, change: impl FnOnce(&mut Special)) {
         let mut special = self.special.take().map_or_else(Special::default, |special| *special);
         change(&mut special);
@@ -126,7 +126,7 @@ pub struct CardRequest {
     /// Of this type only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// A slice of this size on each; absent: whole cards.
+    /// The size of a slice on each card; `None` means whole cards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Megabytes>,
 }
@@ -135,7 +135,7 @@ fn by_default() -> PreemptMode {
     PreemptMode::Requeue
 }
 
-/// Why a submission is not taken.
+/// Why a submission is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Unmeetable {
@@ -151,8 +151,7 @@ fn unmeetable<T>(message: String) -> Result<T, Unmeetable> {
 pub const DEFAULT_PRIORITY: u8 = 50;
 
 impl Request {
-    /// Some CPUs and memory on any node, and nothing else that a job could ask for: no limit of time, no retries; it may
-    /// be started again.
+    /// A request for CPUs and memory on any node and nothing else: no time limit, no retries, restarted if lost.
     pub fn plain(cpus: u32, ram: Megabytes) -> Request {
         Request {
             cpus,
@@ -177,7 +176,7 @@ impl Request {
     }
 }
 
-/// The instants that a submission names, resolved in the cluster's zone.
+/// The times that a submission names, resolved in the cluster's zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Times {
     /// `--begin`.
@@ -186,7 +185,7 @@ pub struct Times {
     pub deadline: Option<WallTime>,
 }
 
-/// Applies the defaults of queue and cluster to what was asked, for the nodes there are.
+/// Applies the defaults of queue and cluster to a submission, for the nodes that there are.
 pub fn resolve(
     spec: &JobSpec,
     times: Times,
@@ -238,7 +237,7 @@ pub fn resolve(
     })
 }
 
-/// The type of card that somebody has typed, of those that there are, and those that are declared for nodes that may come.
+/// The type of card that a typed name means, among the nodes that are there and those that are declared.
 fn type_meant(typed: &str, config: &Config, nodes: &[&Node]) -> Result<String, Unmeetable> {
     let found = nodes.iter().flat_map(|node| &node.inventory.cards).filter_map(|card| card.kind.as_deref());
     let declared = config.resources.gpu_nodes.iter().filter_map(|node| node.kind.as_deref());
@@ -262,7 +261,7 @@ fn host_names(names: &[String]) -> Result<Vec<HostName>, Unmeetable> {
     names.iter().map(|n| n.parse().or_else(|e: crate::id::BadName| unmeetable(e.to_string()))).collect()
 }
 
-/// The cards of a submission, on each of its nodes.
+/// The cards that a submission asks for on each of its nodes.
 pub(crate) fn card_request(spec: &JobSpec) -> Result<Option<CardRequest>, Unmeetable> {
     let division = divide(&spec.resources).or_else(|uneven| unmeetable(uneven.to_string()))?;
     cards_of_each(spec, division)
@@ -281,7 +280,7 @@ fn cards_of_each(spec: &JobSpec, division: Division) -> Result<Option<CardReques
     Ok((count > 0).then_some(request))
 }
 
-/// The node whose shares make the defaults: the one with most of what is asked for.
+/// The node whose shares become the defaults: the one with most of what is asked for.
 fn typical_node<'a>(nodes: &[&'a Node], cards: Option<&CardRequest>) -> Option<&'a Inventory> {
     let fitting = |n: &&&Node| cards.is_none_or(|c| n.inventory.cards_of(c.kind.as_deref()).next().is_some());
     let best = nodes.iter().filter(fitting).max_by_key(|n| (n.inventory.cards.len(), n.inventory.cpus));
@@ -309,7 +308,7 @@ fn cpus_for(
     (wanted as u32).clamp(1, host.cpus.max(1)).max(tasks)
 }
 
-/// Which part of a card a slice is, 1 for whole cards.
+/// The fraction of a card that a slice is; 1 for whole cards.
 fn slice_part(cards: &CardRequest, host: &Inventory) -> f64 {
     let card = host.cards_of(cards.kind.as_deref()).map(|c| c.mem).max().unwrap_or_default();
     match cards.slice {
@@ -350,7 +349,7 @@ fn share(of: Megabytes, part: f64) -> Megabytes {
     Megabytes((of.0 as f64 * part.min(1.0)) as u64)
 }
 
-/// `--priority`, as far as the queue lets it; else the usual.
+/// `--priority`, if the queue allows it; without it the usual priority.
 fn priority(spec: &JobSpec, queue: &Queue) -> Result<u8, Unmeetable> {
     let (wanted, max) = (spec.timing.priority, queue.max_priority);
     match wanted {
@@ -365,8 +364,8 @@ fn priority(spec: &JobSpec, queue: &Queue) -> Result<u8, Unmeetable> {
     }
 }
 
-/// `--time`, else the queue's, else `policy.task_timeout`, else none; what nobody asked for is cut to the longest that the
-/// queue takes.
+/// `--time`, else the queue's default, else `policy.task_timeout`, else none. A limit that was not asked for is cut
+/// to the queue's maximum.
 fn time_limit(spec: &JobSpec, config: &Config, queue: &Queue) -> Result<Option<Span>, Unmeetable> {
     let wanted = match spec.timing.limit {
         Some(TimeLimit::After(span)) => Some(span),
@@ -387,7 +386,7 @@ fn time_limit(spec: &JobSpec, config: &Config, queue: &Queue) -> Result<Option<S
     }
 }
 
-/// `--grace`: nobody may have killed what takes for ever to end, were that allowed.
+/// Checks `--grace`: without a bound a job could take for ever to end, and could not be killed.
 fn check_grace(spec: &JobSpec, policy: &Policy) -> Result<(), Unmeetable> {
     match spec.policy.grace {
         Some(grace) if grace > policy.longest_grace() => unmeetable(format!(
@@ -398,7 +397,7 @@ fn check_grace(spec: &JobSpec, policy: &Policy) -> Result<(), Unmeetable> {
     }
 }
 
-/// A job that runs only within daily hours has to be over when they are: somebody says when, and it is in time.
+/// A job with daily hours needs a time limit that is over before they are.
 pub(crate) fn fits_window(window: Window, limit: Option<Span>) -> Result<(), Unmeetable> {
     let length = window.length();
     match limit {

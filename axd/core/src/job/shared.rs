@@ -1,4 +1,5 @@
-//! What many jobs have the same, kept once: fifty thousand jobs of one user are of a few owners, names and requests.
+//! Values that many jobs have in common, kept once: fifty thousand jobs of one user have few different owners, names
+//! and requests.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -7,15 +8,15 @@ use std::sync::Arc;
 use super::request::Request;
 use super::{Job, Learnt, Owner};
 
-/// So many of those that are known are looked at with each new one, whether anybody still has them: twice as many as
-/// come, so that those that nobody has are never more than the others.
+/// With each new value, so many known ones are checked for being unused. That is twice as many as are added, so
+/// unused values never outnumber the used ones.
 const LOOKS: usize = 2;
 
-/// Values of one type, each of them once.
+/// Values of one type, each kept once.
 #[derive(Debug)]
 struct Once<T> {
     known: BTreeSet<Arc<T>>,
-    /// The one that was looked at last.
+    /// The value that was checked last.
     last: Option<Arc<T>>,
 }
 
@@ -26,7 +27,7 @@ impl<T> Default for Once<T> {
 }
 
 impl<T: Ord> Once<T> {
-    /// The one that is known of those equal to a value; that itself if none is.
+    /// Returns the known value that is equal to this one; if there is none, keeps this one.
     fn of(&mut self, value: Arc<T>) -> Arc<T> {
         if let Some(known) = self.known.get(&value) {
             return Arc::clone(known);
@@ -38,7 +39,7 @@ impl<T: Ord> Once<T> {
         value
     }
 
-    /// Forgets the next one if nobody else has it.
+    /// Checks the next value, and drops it if no job uses it.
     fn look_at_next(&mut self) {
         let from = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
         self.last = self.known.range((from, Bound::Unbounded)).next().cloned();
@@ -48,7 +49,7 @@ impl<T: Ord> Once<T> {
     }
 }
 
-/// What of jobs is kept once. A copy begins anew: what its jobs share they share all the same.
+/// The values that jobs share. A copy starts empty: the copied jobs go on sharing.
 #[derive(Debug, Default)]
 pub struct Shared {
     owners: Once<Owner>,
@@ -63,14 +64,14 @@ impl Clone for Shared {
 }
 
 impl Shared {
-    /// Has a job share what others have the same.
+    /// Replaces a job's values by equal ones that other jobs use.
     pub fn share(&mut self, job: &mut Job) {
         job.owner = self.owners.of(Arc::clone(&job.owner));
         job.request = self.requests.of(Arc::clone(&job.request));
         job.learnt = job.learnt.take().map(|learnt| self.learnt.of(learnt));
     }
 
-    /// Whether a job has something for itself alone: what it shares, and what is known, is had twice at least.
+    /// True if one of the job's shared values is referenced by nobody else (strong count 1).
     pub(crate) fn lacks(job: &Job) -> bool {
         let learnt = job.learnt.as_ref().is_some_and(|learnt| Arc::strong_count(learnt) == 1);
         learnt || Arc::strong_count(&job.owner) == 1 || Arc::strong_count(&job.request) == 1

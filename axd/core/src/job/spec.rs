@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
-/// The options of one submission. `None` means that nobody said anything, so
-/// that the queue's default, then the cluster's, can take its place.
+/// The options of one submission. `None` means that an option was not given, so that the default of the queue, then
+/// of the cluster, applies.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobSpec {
@@ -19,9 +19,9 @@ pub struct JobSpec {
     pub queue: Option<String>,
     /// What the job needs of machines.
     pub resources: ResourceSpec,
-    /// When it may run, how long, and after what.
+    /// When and how long it may run, and after what.
     pub timing: TimingSpec,
-    /// What may be done when it fails, is lost or in the way.
+    /// What to do when it fails, is lost, or is in the way of an urgent job.
     pub policy: PolicySpec,
     /// Files, folder and environment.
     pub io: IoSpec,
@@ -108,10 +108,10 @@ pub struct GpuCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemHints {
-    /// Those that every version in use takes.
+    /// Those that every version in use accepts.
     #[default]
     Usual,
-    /// Also PyTorch's share of a card, which versions before 2.10 refuse to start with.
+    /// Also PyTorch's fraction of a card, with which versions before 2.10 refuse to start.
     Torch,
     /// None.
     None,
@@ -131,7 +131,7 @@ pub enum RamRequest {
     WholeNode,
 }
 
-/// A number of nodes, or a range of it.
+/// A number of nodes, or a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeCount {
     /// At least, from 1.
@@ -191,7 +191,7 @@ pub struct TimingSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimit {
-    /// No longer than this.
+    /// This long at most.
     After(Span),
     /// As long as it takes.
     Unlimited,
@@ -203,7 +203,7 @@ pub enum TimeLimit {
 pub enum When {
     /// `now+2h`.
     In(Span),
-    /// `16:00`, `noon`, `midnight`, `teatime`: the next time the clock says so (seconds after midnight).
+    /// `16:00`, `noon`, `midnight`, `teatime`: the next time at which the clock shows that (seconds after midnight).
     Clock(u32),
     /// `today`, `tomorrow`, perhaps with a clock time: days from today, seconds after midnight.
     Day {
@@ -223,7 +223,7 @@ pub enum When {
         /// Seconds after midnight.
         clock: u32,
     },
-    /// `2026-12-24T18:00:00Z`, `uts…`: an instant, whatever the cluster's zone.
+    /// `2026-12-24T18:00:00Z`, `uts…`: an instant, independent of the cluster's zone.
     At(WallTime),
 }
 
@@ -272,7 +272,7 @@ pub struct PolicySpec {
 /// `--signal=[B:]SIG[@SECONDS]`: a warning before the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarnSignal {
-    /// Only the script's own shell, not its children (`B:`).
+    /// Only to the script's own shell, not to its children (`B:`).
     pub batch_only: bool,
     /// The signal's number.
     pub signal: u8,
@@ -301,7 +301,7 @@ pub struct IoSpec {
     /// `--output`: a pattern that `crate::pattern` reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// `--error`: a pattern; absent: with the output.
+    /// `--error`: a pattern; `None` means with the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// `--input`: a pattern.
@@ -350,7 +350,7 @@ pub enum Export {
 pub struct ExportItem {
     /// The variable.
     pub name: String,
-    /// Its value; absent: the submitter's.
+    /// Its value; `None` means the submitter's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }

@@ -1,5 +1,6 @@
-//! What is known of a node's cards beyond what jobs hold of them, and what follows from it: a card that is not fit, or
-//! of which others hold too much, is given to nobody; of any other what they hold is missing.
+//! What is known of a node's cards beyond what jobs hold, and what is withheld because of that: a card that is not
+//! fit, or of which others hold too much, is given to no job; what others hold of any other card is missing for
+//! slices.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,13 @@ use crate::size::Megabytes;
 
 use super::{Card, CardUse, Company, Node};
 
-/// What others than jobs take of a card.
+/// What is withheld of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Withheld {
-    /// It is given to nobody.
+    /// The card is given to no job.
     pub barred: bool,
-    /// So much of it is missing for slices. Whoever has the whole card has nobody beside them and needs no sum.
+    /// Memory that is missing for slices. A job that has the whole card shares it with none, so nothing is subtracted
+    /// for it.
     pub taken: Megabytes,
 }
 
@@ -25,19 +27,19 @@ impl Withheld {
     }
 }
 
-/// What a request takes of a card beside what is charged on it already.
+/// How a request would fit on a card beside what is charged there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fitting {
-    /// What is charged for it.
+    /// What would be charged.
     pub charge: Megabytes,
-    /// What is left of the card then.
+    /// What would be left of the card.
     pub left: Megabytes,
-    /// With whom it would be shared.
+    /// Which slices it would share the card with.
     pub company: Company,
 }
 
 impl Withheld {
-    /// What a request would take of this card beside what is used of it; `None`: it does not fit.
+    /// How a request would fit on this card beside its present use; `None` if it does not fit.
     pub fn fit(self, card: &Card, used: CardUse, asks: Asks<'_>, reserve: u32) -> Option<Fitting> {
         let wanted = asks.request.cards.as_ref()?;
         let demand = card.demand(wanted, reserve).filter(|_| !self.barred)?;
@@ -47,19 +49,19 @@ impl Withheld {
         fits.then(|| Fitting { charge: demand.charge, left: card.mem - all, company })
     }
 
-    /// Memory for slices with so much charged.
+    /// Memory left for slices when `charged` is charged.
     pub fn free(self, card: &Card, charged: Megabytes) -> Megabytes {
         if self.barred { Megabytes::ZERO } else { card.mem - (charged + self.taken) }
     }
 }
 
 impl Node {
-    /// What is known of a card of that UUID, whether it is there now or not.
+    /// What is known of the card with that UUID, whether it is there now or not.
     pub fn card_state(&self, uuid: &str) -> Option<&CardState> {
         self.states.get(uuid)
     }
 
-    /// All that is known of cards, by UUID; those that have gone are remembered.
+    /// All that is known of cards, by UUID; also of cards that are gone.
     pub fn card_states(&self) -> &BTreeMap<String, CardState> {
         &self.states
     }
@@ -74,13 +76,13 @@ impl Node {
         self.drained = drained;
     }
 
-    /// Remembers what is known of cards; `bound` is how much others may hold of one that is given out.
+    /// Stores what is known of cards; `bound` is how much others may hold of a card that is given out.
     pub fn know_cards(&mut self, states: impl IntoIterator<Item = (String, CardState)>, bound: Megabytes) {
         self.states.extend(states);
         self.weigh(bound);
     }
 
-    /// What is withheld of each card, anew.
+    /// Computes anew what is withheld of each card.
     pub fn weigh(&mut self, bound: Megabytes) {
         let of = |card: &Card| self.states.get(&card.uuid).map(|state| Withheld::of(state, bound));
         self.withheld = self.inventory.cards.iter().map(|card| of(card).unwrap_or_default()).collect();
@@ -106,12 +108,17 @@ impl Node {
         self.withheld_of(card).free(card, charged)
     }
 
-    /// Whether the slices that are on a card are under MPS.
+    /// How many attempts hold something of a card.
+    pub fn card_holders(&self, card: &Card) -> u32 {
+        self.position(card.index).map_or(0, |position| self.cards[position].holders)
+    }
+
+    /// True if slices on a card run under MPS.
     pub fn is_under_mps(&self, card: &Card) -> bool {
         self.at(card).is_some_and(|at| matches!(self.cards[at].company, Company::Mps(_)))
     }
 
-    /// Why a card is given to nobody, or not all of it; nothing: it is as it should be.
+    /// Why a card is withheld, wholly or in part; `None` if it is not.
     pub fn card_in_words(&self, uuid: &str) -> Option<String> {
         let at = self.inventory.cards.iter().position(|card| card.uuid == uuid);
         let (card, withheld) = match at {
@@ -127,7 +134,7 @@ impl Node {
         outside.then(|| format!("{name} card {card}: {}", state.outside_in_words()))
     }
 
-    /// The cards that a request can't have, or not as much of as it wants, for what others hold of them.
+    /// The cards that would fit a request if nothing were withheld of them.
     pub fn withheld_from<'a>(&'a self, asks: Asks<'a>, reserve: u32) -> impl Iterator<Item = &'a Card> {
         let free = Withheld::default();
         let barred = move |(card, withheld, used): &(&Card, Withheld, CardUse)| {
@@ -137,7 +144,7 @@ impl Node {
         self.each_card().filter(barred).map(|(card, _, _)| card)
     }
 
-    /// The cards with room for a request that it can't have for those who are on them, and those.
+    /// The cards that have room for a request but are shared by slices that it can't join, with those.
     pub fn taken_by_company<'a>(
         &'a self,
         asks: Asks<'a>,
@@ -161,7 +168,7 @@ impl Node {
         self.each_card().map(|(card, withheld, used)| withheld.free(card, used.charged))
     }
 
-    /// Cards that nobody holds and that may be given out.
+    /// Number of cards that no job holds and that may be given out.
     pub fn empty_cards(&self) -> usize {
         self.cards.iter().zip(&self.withheld).filter(|(used, w)| used.holders == 0 && !w.barred).count()
     }

@@ -1,24 +1,24 @@
-//! Who may be on a card together: the slices of a card are all under MPS for one user, or none of them is.
+//! Which jobs may share a card: either all its slices run under MPS for one user, or none of them runs under MPS.
 
 use crate::id::Uid;
 use crate::size::Megabytes;
 
 use super::CardShare;
 
-/// Those with whom a slice shares its card.
+/// Which slices a slice shares its card with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Company {
-    /// Anybody who is under no MPS.
+    /// Slices that do not run under MPS.
     #[default]
     Anybody,
     /// Slices of this user, under MPS.
     Mps(Uid),
-    /// Some who don't go together: of several instants the most that is used is one after the other.
+    /// Both kinds, at different instants: what is used over a stretch of time may contain both.
     Several,
 }
 
 impl CardShare {
-    /// Those with whom it shares its card.
+    /// Which slices it shares its card with.
     pub fn company(&self) -> Company {
         self.mps.map_or(Company::Anybody, Company::Mps)
     }
@@ -31,19 +31,19 @@ pub struct CardUse {
     pub charged: Megabytes,
     /// Attempts that hold a part of it.
     pub holders: u32,
-    /// With whom they share it; of nobody's card nothing.
+    /// What kind of slices share it; meaningless if there are none.
     pub company: Company,
 }
 
 impl CardUse {
-    /// One more holds so much of it.
+    /// Adds a share.
     pub fn join(&mut self, charge: Megabytes, company: Company) {
         self.company = if self.holders == 0 { company } else { self.company.beside(company) };
         self.charged = self.charged + charge;
         self.holders += 1;
     }
 
-    /// One that held so much has left.
+    /// Removes a share.
     pub fn leave(&mut self, charge: Megabytes) {
         self.charged = self.charged - charge;
         self.holders = self.holders.saturating_sub(1);
@@ -52,7 +52,7 @@ impl CardUse {
         }
     }
 
-    /// The most of two instants.
+    /// Raises each figure to that of another instant, if that is more.
     pub fn raise_to(&mut self, other: CardUse) {
         self.company = match (self.holders, other.holders) {
             (_, 0) => self.company,
@@ -63,7 +63,7 @@ impl CardUse {
         self.holders = self.holders.max(other.holders);
     }
 
-    /// Whether one that shares it with these could come to it.
+    /// True if a slice that shares its card like this could join.
     pub fn is_open_to(&self, company: Company) -> bool {
         self.holders == 0 || self.company == company
     }

@@ -1,5 +1,5 @@
-//! Which CPUs of a node are given out, by number: a bit each, kept as attempts come and go, so that a start on a node
-//! with very many of either looks at none of the attempts.
+//! Which CPUs of a node are given out, a bit for each. Kept up to date as attempts come and go, so that a start need
+//! not look at the attempts.
 
 /// A word for each 64 CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,12 +9,12 @@ pub(super) struct GivenCpus {
 }
 
 impl GivenCpus {
-    /// None of so many.
+    /// No CPU is given out; there are `has`.
     pub(super) fn none(has: u32) -> GivenCpus {
         GivenCpus { words: vec![0; has.div_ceil(64) as usize], has }
     }
 
-    /// Gives these out. Numbers that the node does not have are nobody's loss: it had more CPUs once.
+    /// Gives CPUs out. Numbers that the node does not have are ignored: it had more CPUs once.
     pub(super) fn give(&mut self, cpus: &[u32]) {
         self.change(cpus, |word, bit| *word |= bit);
     }
@@ -32,7 +32,7 @@ impl GivenCpus {
         }
     }
 
-    /// Those that are not, the lowest first.
+    /// The CPUs that are not given out, the lowest first.
     pub(super) fn free(&self) -> impl Iterator<Item = u32> + '_ {
         let of_word = |(at, word): (usize, &u64)| {
             let mut left = !word;

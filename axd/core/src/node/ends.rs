@@ -1,8 +1,8 @@
-//! When nodes could have room for a request that waits: a bound for each node,
-//! the earliest first, so that few nodes have to be looked at closely.
+//! Lower bounds on when a node could have room for a waiting request, the earliest first, so that few nodes have to
+//! be looked at closely.
 //!
-//! Bounds are those of nodes without reservations; whoever finds a node here
-//! asks when it really has room, which is never before.
+//! The bounds ignore reservations. The caller must ask each node when it really has room, which is never before its
+//! bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,53 +12,53 @@ use crate::time::WallTime;
 use super::room::At;
 use super::{Card, CardUse, Node, Sort, Withheld};
 
-/// So many wants are known at once; more are forgotten all together.
+/// Bounds are kept for so many wants; beyond that all are dropped.
 const KNOWN: usize = 128;
 
-/// Changes that are remembered; who has missed more begins anew.
+/// So many changes are remembered; bounds that have missed more are computed anew.
 const REMEMBERED: usize = 4096;
 
 /// When an attempt is expected to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndTimes {
-    /// By what is said of it: what is kept for others counts on that.
+    /// By its declared length: reservations for others rest on this.
     pub until: WallTime,
-    /// By what is known of it, which is not later.
+    /// By its planned length, which is not later.
     pub likely: WallTime,
 }
 
-/// What has to be free of a node.
+/// What has to be free on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Want {
-    /// Position of the sort of cards; none: any node counts, whatever its cards.
+    /// Position of the sort of cards; `None`: any node counts, whatever its cards.
     pub sort: Option<usize>,
-    /// Cards.
+    /// Number of cards.
     pub count: usize,
-    /// Free memory on each.
+    /// Free memory on each card.
     pub free: Megabytes,
-    /// Nobody else may be on them.
+    /// The cards must be unused.
     pub whole: bool,
     /// Free CPUs.
     pub cpus: u32,
-    /// Free memory.
+    /// Free host memory.
     pub ram: Megabytes,
 }
 
-/// See the module's words.
+/// The bounds for each want.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ends {
     known: BTreeMap<Want, Bounds>,
-    /// Nodes that have changed, one after the other.
+    /// Positions of changed nodes, in the order of the changes.
     changes: Vec<At>,
-    /// Changes before those.
+    /// Number of changes that were dropped before those.
     before: usize,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Bounds {
-    /// Changes that are taken in.
+    /// Number of changes that these bounds include.
     seen: usize,
-    /// By position; who has none can never have room.
+    /// Bounds by position; `None`: the node can never have room.
     of: Vec<Option<WallTime>>,
     order: BTreeSet<(WallTime, At)>,
 }
@@ -91,7 +91,7 @@ impl Ends {
         self.changes.push(at as At);
     }
 
-    /// Nodes that hold something, by a time before which none has room for what it has no room for now.
+    /// Nodes with a bound, the earliest first: before it, a node that has no room now has none.
     pub(super) fn by_bound(
         &mut self,
         want: Want,
@@ -121,7 +121,7 @@ impl Ends {
         &bounds.order
     }
 
-    /// Whether each bound is what it would be if it were found anew.
+    /// True if each bound is what it would be if computed anew.
     pub(super) fn agrees(&mut self, nodes: &[Node], sorts: &[Sort]) -> bool {
         let known: Vec<Want> = self.known.keys().copied().collect();
         known.into_iter().all(|want| {
@@ -131,7 +131,7 @@ impl Ends {
     }
 }
 
-/// When enough is free, if its jobs end one after the other and at least one has to.
+/// The time when enough is free, if the node's jobs end one after the other and at least one must end.
 fn bound(node: &Node, want: Want) -> Option<WallTime> {
     let mut ends: Vec<_> = node.held.values().map(|holding| (holding.likely, holding)).collect();
     ends.sort_unstable_by_key(|(likely, _)| *likely);

@@ -1,11 +1,12 @@
-//! Nodes: what they have, what is given out. The only place that adds up
-//! resources; what slices are promised of a card never exceeds what it has.
+//! Nodes: what they have and what is given out. The only place that adds up resources. Slices that are promised of a
+//! card never exceed its memory. It chooses nothing: places are chosen in `schedule`.
 
 mod cards;
 mod company;
 mod cpus;
 mod ends;
 mod needs;
+mod nodes;
 mod room;
 mod topology;
 mod words;
@@ -13,8 +14,8 @@ mod words;
 pub use cards::{Fitting, Withheld};
 pub use company::{CardUse, Company};
 pub use needs::{Lack, Need};
+pub use nodes::Nodes;
 
-use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub struct Inventory {
     /// What `--constraint` may ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
-    /// NUMA node of each CPU; empty where that is not known.
+    /// NUMA node of each CPU; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numa_cpus: Vec<u32>,
 }
@@ -64,13 +65,13 @@ pub struct Card {
     pub kind: Option<String>,
     /// Memory to give out.
     pub mem: Megabytes,
-    /// How it is built in.
+    /// Its hardware.
     #[serde(default)]
     pub hardware: Hardware,
 }
 
 impl Inventory {
-    /// A node that registers for the first time, with no more known of it.
+    /// A node of which only this is known.
     pub fn new(name: HostName, cpus: u32, ram: Megabytes, cards: Vec<Card>) -> Inventory {
         Inventory { name, epoch: 1, cpus, ram, cards, features: Vec::new(), numa_cpus: Vec::new() }
     }
@@ -80,12 +81,12 @@ impl Inventory {
         self.cards.iter().filter(move |c| kind.is_none() || c.kind.as_deref() == kind)
     }
 
-    /// Whether a request wants and is allowed this node at all.
+    /// True if the node has the request's features, and the request allows the node.
     pub fn admits(&self, request: &Request) -> bool {
         self.is_named(request) && request.features().is_none_or(|features| features.met_by(&self.features))
     }
 
-    /// Whether it is among the nodes that a request names, or does not exclude.
+    /// True if the request names the node, or names none and does not exclude it.
     pub fn is_named(&self, request: &Request) -> bool {
         (request.only_nodes.is_empty() || request.only_nodes.contains(&self.name))
             && !request.not_nodes.contains(&self.name)
@@ -123,10 +124,10 @@ pub struct CardShare {
     pub index: u32,
     /// UUID at the time.
     pub uuid: String,
-    /// Reserved memory; absent: the whole card.
+    /// Reserved memory; `None` means the whole card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Megabytes>,
-    /// Under MPS for this user: nobody else's slices are on the card.
+    /// It runs under MPS for this user: no other user's slices are on the card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mps: Option<Uid>,
 }
@@ -136,25 +137,25 @@ pub struct CardShare {
 pub struct CardDemand {
     /// What is charged for it.
     pub charge: Megabytes,
-    /// The most that may be charged on the card altogether, with this.
+    /// The most that may be charged on the card in all, including this.
     pub limit: Megabytes,
-    /// The slice; `None`: the whole card.
+    /// The slice; `None` means the whole card.
     pub slice: Option<Megabytes>,
 }
 
 impl Card {
-    /// A card of which no more is known than what is given out of it.
+    /// A card of which only this is known.
     pub fn new(index: u32, uuid: String, kind: Option<String>, mem: Megabytes) -> Card {
         Card { index, uuid, kind, mem, hardware: Hardware::default() }
     }
 
-    /// The name of a card of which no driver says the UUID.
+    /// The name of a card whose UUID no driver tells.
     pub fn declared_name(node: &HostName, index: u32) -> String {
         format!("{node}-{index}")
     }
 
-    /// Whether it is what a share was given of. Its UUID says that, whatever number it has now; its number where it had
-    /// no UUID then, or has none now.
+    /// True if a share was given of this card. The UUID decides, whatever number the card has now; the number decides
+    /// if the card had no UUID then or has none now.
     pub fn is_of(&self, share: &CardShare, node: &HostName) -> bool {
         let nameless = |uuid: &str, index: u32| uuid == Card::declared_name(node, index);
         self.uuid == share.uuid
@@ -162,13 +163,13 @@ impl Card {
                 && (nameless(&self.uuid, self.index) || nameless(&share.uuid, share.index)))
     }
 
-    /// The part of a card that slices may share, with `reserve` percent of it kept back.
+    /// The memory that slices may share if `reserve` percent are kept back.
     pub fn shared(&self, reserve: u32) -> Megabytes {
         Megabytes(self.mem.0 * u64::from(100 - reserve.min(100)) / 100)
     }
 
-    /// What a request takes of this card; `None`: it is of another type or too small. A slice that is no smaller than the
-    /// card, or larger than the part that may be shared, takes the whole card.
+    /// What a request takes of this card; `None` if the card is of another type or too small. A slice that is at
+    /// least as large as the card, or larger than the part that may be shared, takes the whole card.
     pub fn demand(&self, wanted: &CardRequest, reserve: u32) -> Option<CardDemand> {
         if wanted.kind.is_some() && wanted.kind != self.kind {
             return None;
@@ -185,15 +186,15 @@ impl Card {
     }
 }
 
-/// What a living attempt holds of a node.
+/// What a running attempt holds of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
     /// What it was given.
     pub allocation: Allocation,
-    /// What is charged for it: position of the card in the inventory, and memory, which is more than it was given where
-    /// it was seen to use more.
+    /// What is charged: position of the card in the inventory, and memory, which is more than was given if the
+    /// attempt was seen to use more.
     pub charges: Vec<(usize, Megabytes)>,
-    /// When it is expected to end.
+    /// When it is expected to end by its declared length.
     pub until: WallTime,
     /// When it most likely ends, which is not later.
     pub likely: WallTime,
@@ -212,11 +213,11 @@ pub struct Node {
     cards: Vec<CardUse>,
     /// What is known of cards, by UUID.
     states: BTreeMap<String, CardState>,
-    /// What follows from that, by position in the inventory.
+    /// What is withheld of cards, by position in the inventory.
     withheld: Vec<Withheld>,
-    /// Nothing more is started on it: who says so and why.
+    /// Set if the node is drained: by whom and why.
     drained: Option<Box<str>>,
-    /// How the cards lie to one another, where that differs.
+    /// How its cards are linked, if that differs among them.
     topology: Option<Arc<Topology>>,
 }
 
@@ -240,7 +241,7 @@ impl Node {
         }
     }
 
-    /// What living attempts hold, by epoch.
+    /// What running attempts hold, by epoch.
     pub fn held(&self) -> &BTreeMap<AttemptKey, Holding> {
         &self.held
     }
@@ -275,16 +276,11 @@ impl Node {
         self.position(card.index).map_or(Megabytes::ZERO, |position| self.cards[position].charged)
     }
 
-    /// How many attempts hold something of a card.
-    pub fn card_holders(&self, card: &Card) -> u32 {
-        self.position(card.index).map_or(0, |position| self.cards[position].holders)
-    }
-
     fn position(&self, index: u32) -> Option<usize> {
         self.inventory.cards.iter().position(|card| card.index == index)
     }
 
-    /// Whether the request would fit if nothing were given out.
+    /// True if the request would fit if nothing were given out.
     pub fn could_ever_hold<'a>(&self, asks: impl Into<Asks<'a>>, reserve: u32) -> bool {
         let (has, asks) = (&self.inventory, asks.into());
         let request = asks.request;
@@ -298,8 +294,8 @@ impl Node {
             && request.cards.as_ref().is_none_or(enough)
     }
 
-    /// The allocation that gives a request these cards, by position, and the CPUs with the lowest numbers of those near
-    /// them.
+    /// The allocation that gives a request these cards, by position, and the CPUs nearest to them, the lowest numbers
+    /// first.
     pub fn allocation<'a>(&self, asks: impl Into<Asks<'a>>, cards: &[usize], reserve: u32) -> Allocation {
         let asks = asks.into();
         let request = asks.request;
@@ -323,12 +319,13 @@ impl Node {
         }
     }
 
-    /// Each card in turn has the lowest free CPU of its NUMA node, as long as there are; then come the lowest of all.
+    /// Each card in turn gets the lowest free CPU of its NUMA node, as long as there is one; the rest are the lowest
+    /// of all.
     fn nearest_free_cpus(&self, count: u32, cards: &[usize]) -> Vec<u32> {
         topology::nearest(self.cpus.free(), count as usize, &self.inventory, cards)
     }
 
-    /// Gives out what was placed, until then as far as is known.
+    /// Gives an allocation out; `ends` is when it is expected to become free.
     pub fn hold(&mut self, attempt: AttemptName, allocation: Allocation, ends: EndTimes) {
         let charge = |share: &CardShare| {
             let has = &self.inventory;
@@ -348,7 +345,7 @@ impl Node {
         self.held.insert(attempt.epoch.0, Holding { allocation, charges, until, likely });
     }
 
-    /// Charges a job that was seen to use more of a card than it asked for with what it uses.
+    /// Raises the charge of an attempt that was seen to use more of a card than it asked for.
     pub fn charge_at_least(&mut self, attempt: AttemptName, used: Megabytes) {
         let Some(holding) = self.held.get_mut(&attempt.epoch.0) else { return };
         for (position, charge) in &mut holding.charges {
@@ -375,130 +372,5 @@ impl Node {
         for (position, charge) in holding.charges {
             self.cards[position].leave(charge);
         }
-    }
-}
-
-/// All nodes, by name; a node's position changes only when nodes come or go.
-#[derive(Debug, Clone, Default)]
-pub struct Nodes {
-    all: Vec<Node>,
-    /// Follows the nodes when it is asked.
-    index: RefCell<Index>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Index {
-    room: Room,
-    ends: ends::Ends,
-    /// Nodes that may have changed since they were entered.
-    changed: Vec<usize>,
-}
-
-impl Index {
-    fn touch(&mut self, position: usize) {
-        // Most often the node that was changed last is changed again.
-        if self.changed.last() != Some(&position) {
-            self.changed.push(position);
-        }
-        self.ends.changed(position);
-    }
-
-    fn follow(&mut self, nodes: &[Node]) {
-        while self.room.entered() < nodes.len() {
-            let next = self.room.entered();
-            self.room.enter(next, &nodes[next]);
-        }
-        for position in std::mem::take(&mut self.changed) {
-            self.room.enter(position, &nodes[position]);
-        }
-    }
-}
-
-impl PartialEq for Nodes {
-    fn eq(&self, other: &Nodes) -> bool {
-        self.all == other.all
-    }
-}
-
-impl Eq for Nodes {}
-
-impl Nodes {
-    /// The node of that name.
-    pub fn get(&self, name: &HostName) -> Option<&Node> {
-        self.position(name).map(|position| &self.all[position])
-    }
-
-    /// The node of that name, to be changed.
-    pub fn get_mut(&mut self, name: &HostName) -> Option<&mut Node> {
-        let position = self.position(name)?;
-        self.index.get_mut().touch(position);
-        Some(&mut self.all[position])
-    }
-
-    /// Where a node stands.
-    pub fn position(&self, name: &HostName) -> Option<usize> {
-        self.all.binary_search_by(|node| node.inventory.name.cmp(name)).ok()
-    }
-
-    /// Enters a node, or puts it in the place of the one with its name.
-    pub fn insert(&mut self, node: Node) {
-        self.index = RefCell::default();
-        match self.all.binary_search_by(|each| each.inventory.name.cmp(&node.inventory.name)) {
-            Ok(position) => self.all[position] = node,
-            Err(position) => self.all.insert(position, node),
-        }
-    }
-
-    /// All of them, by name.
-    pub fn as_slice(&self) -> &[Node] {
-        &self.all
-    }
-
-    /// All of them, by name.
-    pub fn iter(&self) -> std::slice::Iter<'_, Node> {
-        self.all.iter()
-    }
-
-    /// All of them, by name, to be changed.
-    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Node> {
-        self.index = RefCell::default();
-        self.all.iter_mut()
-    }
-
-    /// Where room is now. Not to be held while anything else is asked.
-    pub fn room(&self) -> Ref<'_, Room> {
-        self.index.borrow_mut().follow(&self.all);
-        Ref::map(self.index.borrow(), |index| &index.room)
-    }
-
-    /// The nodes that hold something, each with a time before which it has no room for what it has no room for now, if
-    /// nothing is reserved on it; the earliest are given to `look` until it says that it has seen enough.
-    pub fn by_bound(&self, want: Want, mut look: impl FnMut(WallTime, At) -> bool) {
-        let mut index = self.index.borrow_mut();
-        index.follow(&self.all);
-        let Index { room, ends, .. } = &mut *index;
-        for (bound, at) in ends.by_bound(want, &self.all, room.sorts()) {
-            if !look(*bound, *at) {
-                break;
-            }
-        }
-    }
-
-    /// Whether what is indexed is what would be if it were made anew.
-    pub fn index_agrees(&self) -> bool {
-        let mut anew = Index::default();
-        anew.follow(&self.all);
-        let mut index = self.index.borrow_mut();
-        index.follow(&self.all);
-        let Index { room, ends, .. } = &mut *index;
-        room.agrees(&anew.room) && ends.agrees(&self.all, room.sorts())
-    }
-}
-
-impl FromIterator<Node> for Nodes {
-    fn from_iter<T: IntoIterator<Item = Node>>(nodes: T) -> Nodes {
-        let mut all: Vec<Node> = nodes.into_iter().collect();
-        all.sort_by(|a, b| a.inventory.name.cmp(&b.inventory.name));
-        Nodes { all, index: RefCell::default() }
     }
 }

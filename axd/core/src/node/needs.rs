@@ -1,4 +1,4 @@
-//! What a node lacks for a request, as data: to be put into words, and to say of many nodes at once.
+//! What a node lacks for a request, as data that can be put into words and merged over many nodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,20 +9,20 @@ use crate::size::Megabytes;
 
 use super::{Card, CardUse, Node, Withheld};
 
-/// One thing that a request needs and a node, or the best of several, does not have.
+/// One thing that a request needs and a node, or the best of several, lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum Need {
-    /// To be allowed there by its own `--nodelist` and `--exclude`.
+    /// The request's own `--nodelist` and `--exclude` do not allow the node.
     Admission,
     /// Features.
     Features {
-        /// Those that it asks for.
+        /// The features that it asks for.
         wanted: String,
     },
-    /// A node that is in use.
+    /// The node is drained.
     Drained {
-        /// By whom it is drained and why.
+        /// By whom, and why.
         why: String,
     },
     /// CPUs.
@@ -43,29 +43,29 @@ pub enum Need {
         /// There.
         all: Megabytes,
     },
-    /// To be alone.
+    /// A node without other jobs.
     WholeNode {
-        /// Jobs on it.
+        /// Number of jobs on it.
         used_by: u32,
     },
     /// Cards.
     Cards {
         /// Asked for.
         wanted: CardRequest,
-        /// Those on which it would fit now; of the empty node the same as `all`.
+        /// Cards on which it would fit now; the same as `all` for an empty node.
         free: u32,
-        /// Those on which it would fit if they were empty.
+        /// Cards on which it would fit if they were empty.
         all: u32,
-        /// All of the type.
+        /// All cards of the type.
         of_type: u32,
-        /// Those of them that are given to nobody: not fit, or held by others.
+        /// Cards of the type that are given to no job: not fit, or held by others.
         #[serde(default)]
         barred: u32,
     },
 }
 
 impl Need {
-    /// What sort of thing it is: nodes that lack the same sorts are spoken of together.
+    /// The sort of the need: nodes that lack the same sorts are reported together.
     fn sort(&self) -> u8 {
         match self {
             Need::Admission => 5,
@@ -78,7 +78,7 @@ impl Need {
         }
     }
 
-    /// The better of two of a sort: where more is free.
+    /// Keeps the better of two needs of one sort: the one with more free.
     fn better(&mut self, other: &Need) {
         let is_better = match (&*self, other) {
             (Need::Cpus { free: a, .. }, Need::Cpus { free: b, .. }) => b > a,
@@ -93,22 +93,22 @@ impl Need {
     }
 }
 
-/// What several nodes lack alike.
+/// What several nodes lack in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lack {
-    /// The things, each as it is on the node that has most of it.
+    /// The needs, each as it is on the node that has most of it.
     pub needs: Vec<Need>,
     /// Some of the nodes, by name.
     pub nodes: Vec<HostName>,
-    /// All of them.
+    /// Number of all such nodes.
     pub count: u32,
 }
 
-/// So many nodes of a kind are named.
+/// At most so many nodes of a kind are named.
 const NAMED: usize = 3;
 
 impl Lack {
-    /// Nodes that lack the same put together: those that lack least first.
+    /// Puts nodes together that lack the same; those that lack least come first.
     pub fn collected<'a>(lacking: impl IntoIterator<Item = (&'a Node, Vec<Need>)>) -> Vec<Lack> {
         let mut groups: Vec<Lack> = Vec::new();
         for (node, needs) in lacking {
@@ -133,7 +133,7 @@ impl Lack {
 }
 
 impl Node {
-    /// Cards that can take a share of the request now.
+    /// Number of cards that can take a share of the request now.
     fn cards_free_for(&self, asks: Asks<'_>, reserve: u32) -> u32 {
         let fits = |(card, withheld, used): &(&Card, Withheld, CardUse)| {
             asks.may_have(self, card) && withheld.fit(card, *used, asks, reserve).is_some()
@@ -146,7 +146,7 @@ impl Node {
         self.inventory.cards.iter().filter(serves).count() as u32
     }
 
-    /// Whether a request wants and is allowed the node at all.
+    /// The need, if the request does not allow the node or asks for features that it lacks.
     fn barred(&self, request: &Request) -> Option<Need> {
         let has = &self.inventory;
         match request.features() {
@@ -158,7 +158,7 @@ impl Node {
         }
     }
 
-    /// What keeps a request from fitting now; nothing: it fits.
+    /// What keeps a request from fitting now; empty if it fits.
     pub fn needs_now<'a>(&self, asks: impl Into<Asks<'a>>, reserve: u32) -> Vec<Need> {
         let asks = asks.into();
         let request = asks.request;
@@ -190,7 +190,7 @@ impl Node {
         found
     }
 
-    /// What keeps a request from fitting even if the node were empty; nothing: it would fit.
+    /// What keeps a request from fitting even if the node were empty; empty if it would fit.
     pub fn needs_for_ever<'a>(&self, asks: impl Into<Asks<'a>>, reserve: u32) -> Vec<Need> {
         let asks = asks.into();
         let request = asks.request;

@@ -1,8 +1,7 @@
-//! Which nodes have room now, in the order in which the tightest fit is looked for.
+//! An index of the nodes with room now, in the order in which the tightest fit is looked for.
 //!
-//! It says where to look first and never what fits: whoever finds a node here
-//! asks the node itself. Nodes with cards of one sort are indexed; others are few
-//! and listed.
+//! It says where to look first, not what fits: the caller must ask the node itself. Nodes with cards of one sort are
+//! indexed; the others are few and listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +9,7 @@ use crate::size::Megabytes;
 
 use super::{Card, Company, Node};
 
-/// Position of a node, small.
+/// Position of a node, in few bytes.
 pub type At = u32;
 
 /// What is known of all nodes.
@@ -18,9 +17,9 @@ pub type At = u32;
 pub struct Room {
     entries: Vec<Entry>,
     sorts: Vec<Sort>,
-    /// Nodes whose cards differ.
+    /// Nodes with cards of several sorts.
     mixed: BTreeSet<At>,
-    /// Nodes with cards under MPS: what is free of those is not for everybody.
+    /// Nodes with cards under MPS, of which not every job may have what is free.
     under_mps: BTreeSet<At>,
     /// All nodes, by empty cards and free CPUs.
     spare: BTreeSet<(u32, u32, At)>,
@@ -29,25 +28,25 @@ pub struct Room {
 /// What is entered for a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Sort of all its cards.
+    /// The sort of its cards, if all are of one.
     pub sort: Option<usize>,
-    /// Cards that nobody holds and that may be given out.
+    /// Number of cards that no job holds and that may be given out.
     pub empty: u32,
-    /// Some are under MPS.
+    /// Some of its cards are under MPS.
     pub under_mps: bool,
     /// CPUs.
     pub free_cpus: u32,
-    /// Memory of each card that slices may take, the least first.
+    /// Memory of each card that is free for slices, the least first.
     pub free: Vec<Megabytes>,
 }
 
 impl Entry {
-    /// Empty cards, and free memory of each, as they are indexed: of nodes with cards under MPS nothing is.
+    /// Number of empty cards and free memory of each, as they are indexed: none if cards are under MPS.
     fn indexed(&self) -> (u32, &[Megabytes]) {
         if self.under_mps { (0, &[]) } else { (self.empty, &self.free) }
     }
 
-    /// Whether so many cards have so much free.
+    /// True if `count` cards have at least this much free.
     pub fn has(&self, count: usize, least: Megabytes) -> bool {
         self.free
             .len()
@@ -55,7 +54,7 @@ impl Entry {
             .is_some_and(|from| self.free.get(from).is_none_or(|free| *free >= least))
     }
 
-    /// What is left over, a charge not taken off, on the tightest so many cards of those with so much free.
+    /// Free memory, before the request is charged, on the `count` tightest of the cards with at least `least` free.
     pub fn least_left(&self, count: usize, least: Megabytes) -> Option<Megabytes> {
         let from = self.free.partition_point(|free| *free < least);
         self.free.get(from..from + count).map(|tightest| tightest.iter().copied().sum())
@@ -76,7 +75,7 @@ pub struct Sort {
 }
 
 impl Room {
-    /// Enters a node, or what has changed of it. Nodes come in the order of their positions.
+    /// Enters a node, or its changes. New nodes come in the order of their positions.
     pub fn enter(&mut self, at: usize, node: &Node) {
         let new = self.entry(node);
         if at == self.entries.len() {
@@ -147,17 +146,17 @@ impl Room {
         &self.entries[at as usize]
     }
 
-    /// How many nodes are entered.
+    /// Number of nodes that are entered.
     pub fn entered(&self) -> usize {
         self.entries.len()
     }
 
-    /// The sorts of cards there are.
+    /// The sorts of cards.
     pub fn sorts(&self) -> &[Sort] {
         &self.sorts
     }
 
-    /// Nodes whose cards differ.
+    /// Nodes with cards of several sorts.
     pub fn mixed(&self) -> impl Iterator<Item = At> + '_ {
         self.mixed.iter().copied()
     }
@@ -167,7 +166,7 @@ impl Room {
         self.under_mps.iter().copied()
     }
 
-    /// Nodes with so many CPUs free: those with the fewest empty cards first, then those with the fewest free CPUs.
+    /// Nodes with this many CPUs free: those with the fewest empty cards first, then those with the fewest free CPUs.
     pub fn with_cpus(&self, cpus: u32) -> impl Iterator<Item = At> + '_ {
         let least = self.spare.first().map_or(0, |(empty, _, _)| *empty);
         let most = self.spare.last().map_or(0, |(empty, _, _)| *empty);
@@ -176,7 +175,7 @@ impl Room {
         })
     }
 
-    /// The same in a form that does not depend on the order in which things were entered.
+    /// The content in a form that does not depend on the order in which it was entered.
     fn sorted(&self) -> impl PartialEq + '_ {
         let key = |card: &Card| (card.mem, card.kind.clone());
         let sorts: BTreeMap<_, _> = self
@@ -188,7 +187,7 @@ impl Room {
         (sorts, entries, &self.mixed, &self.under_mps, &self.spare)
     }
 
-    /// Whether it says the same as another.
+    /// True if it says the same as another.
     pub fn agrees(&self, other: &Room) -> bool {
         self.sorted() == other.sorted()
     }

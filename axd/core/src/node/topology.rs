@@ -1,15 +1,15 @@
-//! How the cards of a node lie to one another and to its CPUs: which set of equally good cards is linked best, and which
-//! CPUs are near.
+//! How the cards of a node are linked to one another and how near they are to its CPUs: which of several equally good
+//! sets of cards is linked best, and which CPUs are near.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::{Card, Inventory, Node};
 
-/// So many sets are compared; where there were more, cards are taken one after the other.
+/// At most so many sets are compared; if there are more, cards are chosen one after the other.
 const SETS: usize = 5000;
 
-/// How the cards of a node lie to one another.
+/// How the cards of a node are linked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     /// Lanes between two cards, by position.
@@ -17,11 +17,11 @@ pub struct Topology {
     numa: Vec<Option<u32>>,
 }
 
-/// How good a set of cards is: the smallest is taken. Many lanes, then few NUMA nodes.
+/// The quality of a set of cards; the smallest is the best: many lanes, then few NUMA nodes.
 type Rating = (Reverse<u64>, usize);
 
 impl Topology {
-    /// Nothing if all cards lie alike: then there is nothing to choose by.
+    /// `None` if all cards are linked alike: then there is nothing to choose.
     pub fn of(cards: &[Card]) -> Option<Topology> {
         let lanes = |a: &Card, b: &Card| {
             let to = |from: &Card, to: &Card| {
@@ -53,8 +53,7 @@ impl Topology {
         (Reverse(lanes), numa.len())
     }
 
-    /// The best so many of these cards to go with those that are taken in any case; among equals the first, as they are
-    /// given.
+    /// The best `count` cards of `choice` to go with the cards in `taken`; among equals the first.
     pub fn best(&self, taken: &[usize], choice: &[usize], count: usize) -> Vec<usize> {
         if count >= choice.len() {
             return choice.to_vec();
@@ -88,20 +87,20 @@ impl Topology {
 }
 
 impl Node {
-    /// How the cards lie to one another; nothing where all lie alike, as far as is known.
+    /// How the cards are linked; `None` if all are linked alike, as far as is known.
     pub fn topology(&self) -> Option<&Topology> {
         self.topology.as_deref()
     }
 }
 
-/// How many sets of so many there are, or a number that is too large.
+/// The number of sets of `count` cards, or a number that is too large.
 fn sets(all: usize, count: usize) -> usize {
     (0..count.min(all - count))
         .try_fold(1_usize, |sets, k| Some(sets.checked_mul(all - k)? / (k + 1)))
         .unwrap_or(usize::MAX)
 }
 
-/// All sets of so many, in the order of their first cards.
+/// All sets of `count` cards, in the order of their first cards.
 fn each_set(choice: &[usize], count: usize, chosen: &mut Vec<usize>, look: &mut impl FnMut(&[usize])) {
     if count == 0 {
         return look(chosen);
@@ -114,7 +113,7 @@ fn each_set(choice: &[usize], count: usize, chosen: &mut Vec<usize>, look: &mut 
     }
 }
 
-/// So many of the free CPUs, near those cards first: each card in turn has one of its NUMA node.
+/// `count` of the free CPUs, near these cards: each card in turn gets one of its NUMA node.
 pub(super) fn nearest(
     free: impl Iterator<Item = u32>,
     count: usize,
@@ -183,7 +182,7 @@ mod tests {
         assert!(Topology::of(&cards(&[], &[Some(0), Some(1)])).is_some());
     }
 
-    /// All sets by their bits: plain, slow, and without anything of the above.
+    /// All sets as bits: plain and slow, without any code of the above.
     fn by_brute_force(cards: &[Card], taken: &[usize], choice: &[usize], count: usize) -> (u64, usize) {
         let lanes = |a: usize, b: usize| {
             let to = |a: usize, b: usize| {

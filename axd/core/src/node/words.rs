@@ -23,7 +23,7 @@ impl Need {
             Need::Cpus { wanted, free, all } => {
                 format!("{} ({most}{free} of {all} free)", count(*wanted, "CPU"))
             }
-            // Rounded alike they would say that there is enough.
+            // Rounded to the same figure, they would say that there is enough.
             Need::Ram { wanted, free, all } if wanted.to_string() == free.to_string() => {
                 format!("{} MB of RAM ({most}{} MB of {} MB free)", wanted.0, free.0, all.0)
             }
@@ -81,7 +81,7 @@ fn places(nodes: &[HostName], all: u32) -> String {
 }
 
 impl Lack {
-    /// Why a request fits on none of these nodes now: a sentence with numbers.
+    /// Why a request fits on none of these nodes now, in a sentence with numbers.
     pub fn now(&self) -> String {
         let places = places(&self.nodes, self.count);
         if self.needs == [Need::Admission] {
@@ -118,7 +118,7 @@ impl Lack {
 }
 
 impl Node {
-    /// Why even the empty node could not hold a request, in a sentence with numbers; `None`: it could.
+    /// Why even the empty node could not hold a request, in a sentence with numbers; `None` if it could.
     pub fn lacks_for_ever(&self, request: &Request, reserve: u32) -> Option<String> {
         let needs = self.needs_for_ever(request, reserve);
         let lack = Lack { needs, nodes: vec![self.inventory.name.clone()], count: 1 };

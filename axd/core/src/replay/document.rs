@@ -1,5 +1,5 @@
-//! A record as one JSON document, a list with an object for each entry: what `axctl db events --json` prints and
-//! `axctl simulate` reads, an entry at a time, since 30 days of them fit no memory.
+//! A record as one JSON document, a list with an object for each entry: `axctl db events --json` prints it and `axctl
+//! simulate` reads it. Handled entry by entry, since 30 days of them do not fit in memory.
 
 use std::fmt;
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! What was recorded of a controller: the whole of it from time to time, and each step since. Fed to another one, the
-//! same must be decided again, and every later record of the whole must be what the steps before it lead to.
+//! A recorded history of a controller: snapshots from time to time, and each step since. Fed to another controller,
+//! the steps must give the same decisions, and each later snapshot must be what the steps before it lead to.
 
 mod document;
 

@@ -1,5 +1,5 @@
-//! The clock on the wall of a place, as a table: by how much it is ahead of UTC, from when on. Whoever knows the rules of
-//! the place fills it in; nothing here looks them up.
+//! A time zone as a table: how far local time is ahead of UTC, from when on. The caller, who knows the zone's rules,
+//! fills it in; nothing is looked up here.
 
 use serde::{Deserialize, Serialize};
 

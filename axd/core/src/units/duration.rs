@@ -1,5 +1,5 @@
-//! Lengths of time. A bare number is minutes for `--time` and seconds
-//! everywhere else; all other forms mean the same in both.
+//! Lengths of time as people write them. A bare number is minutes for `--time` and seconds everywhere else; all other
+//! forms mean the same in both.
 
 use crate::id::BadName;
 use crate::job::spec::TimeLimit;

@@ -1,6 +1,5 @@
-//! Sizes of memory. GPU sizes are decimal, as cards are sold, and a bare number
-//! is GB; host sizes are powers of 1024 and a bare number is MB. `GiB` is a
-//! power of 1024 in both.
+//! Sizes of memory as people write them. GPU sizes are decimal, as cards are sold, and a bare number is GB; host
+//! sizes are powers of 1024, and a bare number is MB. `GiB` is a power of 1024 in both.
 
 use crate::id::BadName;
 use crate::size::Megabytes;

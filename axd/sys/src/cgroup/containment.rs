@@ -1,4 +1,4 @@
-//! A job's processes by whatever holds them together, so that a supervisor need not care which it is.
+//! A job's processes, whether groups or a process tree hold them together: the supervisor need not know which.
 
 use super::events::Events;
 use super::group::{JobGroup, Removal};
@@ -10,7 +10,7 @@ use crate::pidfd::ProcessIdentity;
 use crate::signals::Signal;
 use std::time::{Duration, Instant};
 
-/// How often a tree without groups is looked through while waiting for its end.
+/// How often a process tree is looked through while waiting for its end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What holds a job together.
@@ -30,8 +30,9 @@ impl Containment {
             Containment::Tree(tree) => {
                 let supervisor =
                     tree.supervisor().map_or_else(|| "-".to_owned(), |identity| identity.to_string());
+                let user = tree.user().map(|user| format!("user:{user}"));
                 let marks = tree.marks().iter().map(|mark| format!("mark:{mark}"));
-                [format!("tree:{supervisor}")].into_iter().chain(marks).collect()
+                [format!("tree:{supervisor}")].into_iter().chain(user).chain(marks).collect()
             }
         }
     }
@@ -41,7 +42,7 @@ impl Containment {
     /// # Errors
     /// When a line is malformed; see [`JobGroup::from_record`].
     pub fn from_record(lines: &[impl AsRef<str>]) -> Result<Containment> {
-        let mut lines_iter = lines.iter().map(AsRef::as_ref);
+        let mut lines_iter = lines.iter().map(AsRef::as_ref).peekable();
         let Some(supervisor) = lines_iter.next().and_then(|line: &str| line.strip_prefix("tree:")) else {
             return JobGroup::from_record(lines).map(Containment::Groups);
         };
@@ -50,12 +51,15 @@ impl Containment {
             "-" => None,
             text => Some(text.parse::<ProcessIdentity>().map_err(|_| bad(text))?),
         };
+        let user = lines_iter.next_if(|line| line.starts_with("user:"));
+        let number = |line: &str| line["user:".len()..].parse().map_err(|_| bad(line));
+        let user = user.map(number).transpose()?;
         let mark = |line: &str| line.strip_prefix("mark:").map(str::to_owned).ok_or_else(|| bad(line));
         let marks = lines_iter.map(mark).collect::<Result<_>>()?;
-        Ok(Containment::Tree(ProcessTree::new(supervisor, marks)))
+        Ok(Containment::Tree(ProcessTree::new(supervisor, user, marks)))
     }
 
-    /// What a child needs to join; nothing for a tree, where being a child is enough.
+    /// What a child needs to join; `None` for a tree, where being a child is enough.
     ///
     /// # Errors
     /// See [`JobGroup::join_handle`].
@@ -120,8 +124,8 @@ impl Containment {
         self.signal_all(Signal::CONT)
     }
 
-    /// Halts everything, waiting at most `limit` for the fact; whether it was reached. A tree is halted by SIGSTOP,
-    /// which a job can undo: there this is a courtesy, not a promise.
+    /// Halts everything, waiting for it at most `limit`. Returns whether everything is halted. A tree is halted by
+    /// SIGSTOP, which a job can undo, so there it is not certain.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -143,10 +147,10 @@ impl Containment {
         }
     }
 
-    /// Whether a process is left.
+    /// True if a process is left.
     ///
     /// # Errors
-    /// When it can't be seen.
+    /// When that can't be seen.
     pub fn populated(&self) -> Result<bool> {
         match self {
             Containment::Groups(group) => group.populated(),
@@ -154,7 +158,7 @@ impl Containment {
         }
     }
 
-    /// What announces emptiness; `None`: ask from time to time.
+    /// The file that announces emptiness; `None`: ask from time to time.
     ///
     /// # Errors
     /// When it can't be opened.
@@ -198,7 +202,7 @@ impl Containment {
         }
     }
 
-    /// Removes the groups; for a tree: whether it is empty.
+    /// Removes the groups; for a tree, only says whether it is empty.
     ///
     /// # Errors
     /// See [`JobGroup::remove`].

@@ -1,7 +1,8 @@
-//! Ending, halting and signalling everything in a job's groups.
+//! Ends, halts and signals everything in a job's groups.
 //!
-//! Where the kernel has `cgroup.kill` that is one write. Elsewhere processes are frozen first, so that none can
-//! fork while its siblings are killed, then killed one by one, then thawed: a v1-frozen process does not even die.
+//! Where the kernel has `cgroup.kill`, killing is one write. Elsewhere the processes are frozen first, so that none
+//! can fork while its siblings are killed, then killed one by one, then thawed: a process that is frozen in v1 does
+//! not even die.
 
 use super::events::Events;
 use super::files;
@@ -18,10 +19,10 @@ use std::time::{Duration, Instant};
 /// How long killing waits for a freeze. A process in an uninterruptible call never freezes: kill it anyway.
 const FREEZE_WAIT: Duration = Duration::from_millis(200);
 
-/// How often a fact is asked for where nothing announces it.
+/// How often a state is polled if nothing announces it.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Descriptors of processes held at once while signalling.
+/// Descriptors of processes that are held at once while signalling.
 const BATCH: usize = 128;
 
 /// Rounds of looking for processes that were forked while their parents were signalled.
@@ -39,7 +40,7 @@ impl JobGroup {
         if self.populated()? {
             return if self.kill_at_once(dir)? { Ok(()) } else { self.kill_frozen() };
         }
-        // Nobody there: whoever keeps a v1 group busy has been moved out of the unified one.
+        // The unified group is empty: a process that keeps a v1 group busy has been moved out of the unified one.
         for group in &self.v1 {
             signal_members(Signal::KILL, &mut HashSet::new(), || files::members(&group.dir))?;
         }
@@ -55,7 +56,7 @@ impl JobGroup {
         let events = self.events()?;
         loop {
             self.kill_all()?;
-            // Without cgroup.kill a fork may have slipped through: do not rely on one pass for long.
+            // Without cgroup.kill a fork may have slipped through, so another pass follows soon.
             let pause = Duration::from_millis(20).min(end.saturating_duration_since(Instant::now()));
             if self.wait_until(events.as_ref(), pause, || Ok(!self.populated()?))? {
                 return Ok(true);
@@ -90,8 +91,8 @@ impl JobGroup {
         self.signal_all(Signal::CONT)
     }
 
-    /// Halts every process and waits until all are, at most `limit`. Returns whether that was reached; if not the
-    /// request stays.
+    /// Halts every process, waiting for it at most `limit`. Returns whether all are halted; if not, the request
+    /// stays.
     ///
     /// # Errors
     /// When the kernel refuses, or there is neither a unified group nor a v1 freezer.
@@ -111,7 +112,7 @@ impl JobGroup {
         self.wait_until(events.as_ref(), limit, || Ok(!self.frozen()?))
     }
 
-    /// Whether every process is halted in fact.
+    /// True if every process is really halted.
     ///
     /// # Errors
     /// When the group can't be read.
@@ -123,7 +124,7 @@ impl JobGroup {
         Ok(files::read(&dir.join("freezer.state"))?.is_some_and(|state| state.trim() == "FROZEN"))
     }
 
-    /// Whether a process that has not ended is in the job's groups. A group that is gone is empty.
+    /// True if a process that has not ended is in the job's groups. A group that is gone is empty.
     ///
     /// # Errors
     /// When the group can't be read.
@@ -165,7 +166,7 @@ impl JobGroup {
         }
     }
 
-    /// `false` where the kernel has no such file.
+    /// Kills through `cgroup.kill`. `false` if the kernel has no such file.
     fn kill_at_once(&self, dir: &Path) -> Result<bool> {
         if !self.kill_file {
             return Ok(false);
@@ -178,7 +179,7 @@ impl JobGroup {
         }
     }
 
-    /// Freeze, kill each, thaw. Without any freezer (mounted elsewhere, or old): the same without freezing.
+    /// Freezes, kills each process, thaws. Without a freezer (mounted elsewhere, or old), the same without freezing.
     fn kill_frozen(&self) -> Result<()> {
         let frozen = self.freeze(FREEZE_WAIT);
         let killed = signal_members(Signal::KILL, &mut HashSet::new(), || self.pids());
@@ -199,7 +200,7 @@ impl JobGroup {
         }
     }
 
-    /// Sleeps on the events file where there is one, else in small steps.
+    /// Waits for a state: on the events file if there is one, else in small steps.
     fn wait_until(
         &self,
         events: Option<&Events>,
@@ -228,9 +229,9 @@ impl JobGroup {
     }
 }
 
-/// Signals every member that is not in `seen`. A number read from a group may belong to a stranger by the time it
-/// is used: hold the process by descriptor, then see whether the group still lists the number. Returns how many
-/// were signalled.
+/// Signals every member that is not in `seen`. By the time a number that was read from a group is used, it may belong
+/// to a foreign process: so the process is held by descriptor first, and the group must then still list the number.
+/// Returns how many were signalled.
 fn signal_members(
     signal: Signal,
     seen: &mut HashSet<i32>,

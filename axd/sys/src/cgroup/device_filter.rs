@@ -1,9 +1,9 @@
-//! Which devices a job may open: a small BPF program on its unified group, or on a parent of it; in a purely v1
-//! machine the `devices` controller.
+//! Which devices a job may open: a small BPF program on its unified group, or on a parent of it; on a machine with v1
+//! alone, the `devices` controller.
 //!
-//! The first rule that matches decides; what no rule matches is allowed. All programs from the top down to the
-//! job must allow, so a filter can never be widened below. Loading costs 250 µs, attaching 6: load once, keep the
-//! value, attach often. An attached program stays until its group is removed, also when we are gone.
+//! The first rule that matches decides; what no rule matches is allowed. All programs from the top down to the job
+//! must allow a device, so a filter further down can't widen it. Loading costs 250 µs, attaching 6: load once, keep
+//! the value, attach often. An attached program stays until its group is removed, even when this process is gone.
 
 use super::group::JobGroup;
 use super::hierarchy::Controller;
@@ -32,7 +32,7 @@ pub enum DeviceKind {
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceRule {
-    /// Whether what matches is allowed or denied, for reading, writing and mknod alike.
+    /// Whether a matching device is allowed or denied, for reading, writing and mknod alike.
     pub allow: bool,
     /// The kind of device.
     pub kind: DeviceKind,

@@ -1,4 +1,4 @@
-//! Learning that a group became empty or frozen, without asking again and again.
+//! Tells when a group has become empty or frozen, without polling.
 
 use crate::error::{Doing, Result};
 use std::fs::File;
@@ -28,7 +28,7 @@ impl Events {
         Ok(Events { file, path })
     }
 
-    /// Whether a process that has not ended is in the group or below. `false` when the group is removed.
+    /// True if a process that has not ended is in the group or below. `false` if the group is removed.
     ///
     /// # Errors
     /// When reading fails.
@@ -36,7 +36,7 @@ impl Events {
         Ok(self.state()?.populated)
     }
 
-    /// Whether every process in the group and below is frozen, in fact and not only by request.
+    /// True if every process in the group and below is really frozen, not only asked to freeze.
     ///
     /// # Errors
     /// When reading fails.

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A job could make groups without end below its own if they were delegated to it.
+/// A bound on the groups that are walked: a job could make groups without end if they were delegated to it.
 const MAX_GROUPS: usize = 65_536;
 
 /// Writes a value to a control file that exists.

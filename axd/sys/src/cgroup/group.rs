@@ -54,7 +54,7 @@ impl JobGroup {
         Ok(group)
     }
 
-    /// The groups `name` below a place as far as they are there; `None` if there is none.
+    /// Finds the groups `name` below a place, as far as they exist; `None` if none does.
     pub fn find(hierarchy: &Hierarchy, place: &Place, name: &str) -> Option<JobGroup> {
         let there = |dir: PathBuf| dir.is_dir().then_some(dir);
         let unified = hierarchy.unified.as_ref().and_then(|mount| there(place.dir(mount).join(name)));
@@ -95,7 +95,7 @@ impl JobGroup {
     /// # Errors
     /// What the kernel says: EBUSY for memory below what is in use (v1), EINVAL for CPUs that are not there.
     pub fn set_limits(&self, limits: &Limits) -> Result<()> {
-        // Nothing to write there, and nothing to ask, where all that is wanted is in version 1.
+        // If everything that is wanted is in version 1, there is nothing to write here.
         let unified = self.unified.as_ref().filter(|_| self.wants_unified(limits));
         if let Some(dir) = unified {
             let has = files::read(&dir.join("cgroup.controllers"))?.unwrap_or_default();
@@ -115,7 +115,7 @@ impl JobGroup {
         Controller::ALL.into_iter().any(|one| limits.want(one, false) && self.v1_dir(one).is_none())
     }
 
-    /// Opens what a child needs to join. For the parent, before the fork.
+    /// Opens what a child needs to join. The parent calls it before the fork.
     ///
     /// # Errors
     /// When a group is gone.
@@ -123,7 +123,7 @@ impl JobGroup {
         JoinHandle::open(self.unified.as_deref(), self.v1.iter().map(|group| group.dir.as_path()))
     }
 
-    /// As on a kernel before 5.14, without `cgroup.kill`. For tests of what is done instead.
+    /// For tests: behaves as on a kernel before 5.14, without `cgroup.kill`.
     pub fn without_kill_file(mut self) -> JobGroup {
         self.kill_file = false;
         self
@@ -141,7 +141,7 @@ impl JobGroup {
     pub fn remove(&self) -> Result<Removal> {
         let mut removal = Removal::Done;
         for dir in self.dirs() {
-            // Most have none below them; to list a group costs as much as to remove it.
+            // Most have no groups below them, and listing a group costs as much as removing it.
             if remove_one(dir)? == Removal::Done {
                 continue;
             }
@@ -164,7 +164,7 @@ impl JobGroup {
         group.map(|group| group.dir.as_path())
     }
 
-    /// Which directories the limits call for, and what can't be had.
+    /// Which directories the limits need, and which controllers are missing.
     fn planned(hierarchy: &Hierarchy, place: &Place, name: &str, limits: &Limits) -> Result<JobGroup> {
         let legacy = hierarchy.layout == Layout::Legacy;
         let unified = hierarchy.unified.as_ref().map(|mount| place.dir(mount));
@@ -186,7 +186,7 @@ impl JobGroup {
                 group.v1.push(V1Group { controllers: mount.controllers.clone(), dir });
             }
         }
-        // What version 1 does not have the unified tree may hand on.
+        // The unified tree may have the controllers that version 1 lacks.
         if let Some(parent) = unified.filter(|_| !group.missing.is_empty()) {
             let offered = files::read(&parent.join("cgroup.subtree_control"))?.unwrap_or_default();
             let offers = |one: &Controller| offered.split_ascii_whitespace().any(|name| name == one.name());
@@ -195,7 +195,7 @@ impl JobGroup {
         Ok(group)
     }
 
-    /// The holding group first: what comes after can then be found and ended through it.
+    /// Makes the holding group first: if a later step fails, the processes can be found and ended through it.
     fn make(&self, made: &mut Vec<PathBuf>) -> Result<()> {
         for dir in self.unified.as_deref().into_iter().chain(self.v1.iter().map(|group| group.dir.as_path()))
         {

@@ -1,4 +1,4 @@
-//! What is mounted on this machine, from /proc/self/mountinfo and statfs; never from fixed names.
+//! What is mounted on this machine, by /proc/self/mountinfo and statfs; mount points are never assumed.
 
 use crate::error::{Doing, Result};
 use crate::statfs;
@@ -152,7 +152,7 @@ impl Hierarchy {
             } else if found.kind == b"cgroup" && mounted(&found.point, statfs::Kind::Cgroup1) {
                 let known: Vec<Controller> =
                     found.options.split(',').filter_map(Controller::from_name).collect();
-                // The same hierarchy may be mounted twice; one without controllers (systemd's) holds none.
+                // The same hierarchy may be mounted twice; systemd's, which has no controllers, holds no jobs.
                 let twice = known.iter().any(|new| v1.iter().any(|old| old.controllers.contains(new)));
                 if let (Some(first), false) = (known.first(), twice) {
                     let named = |_: &str, names: &str| names.split(',').any(|name| name == first.name());
@@ -168,7 +168,7 @@ impl Hierarchy {
     }
 }
 
-/// Another file system may have been mounted over it since.
+/// False if another file system was mounted over it since.
 fn is_mounted(point: &Path, kind: statfs::Kind) -> bool {
     statfs::of(point).is_ok_and(|found| found.kind == kind)
 }

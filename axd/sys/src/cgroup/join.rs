@@ -1,9 +1,9 @@
-//! How a child gets into its job's groups before exec: what it needs is opened by the parent, the child only writes.
+//! How a child gets into its job's groups before exec: the parent opens what is needed, and the child only writes.
 //!
-//! The trap: writing to `cgroup.procs` (v1 or v2) takes a lock whose writer waits for a grace period of the
-//! kernel, 8 to 16 ms on a quiet machine, and only 8 µs under load, so that no throughput test shows it. In v1 a
-//! process with one thread writes `0` to `tasks` instead, which takes no such lock; in the unified tree it is
-//! *born* in the group (`process::fork_child`).
+//! Beware: writing to `cgroup.procs` (v1 or v2) takes a lock whose writer waits for a grace period of the kernel: 8
+//! to 16 ms on a quiet machine, and only 8 µs under load, so no throughput test shows it. In v1 a process with one
+//! thread writes `0` to `tasks` instead, which takes no such lock; in the unified tree the child is *born* in the
+//! group (`process::fork_child`).
 
 use super::files;
 use crate::error::{Doing, Result};
@@ -44,7 +44,7 @@ impl JoinHandle {
     }
 
     /// Puts this process, which must have one thread, into the groups. `born_in_unified`: it was cloned into the
-    /// unified one; if not, that costs the wait described above.
+    /// unified one; if not, joining that costs the wait described above.
     ///
     /// # Errors
     /// ENODEV when a group was removed meanwhile; ENOSPC from a cpuset without CPUs.

@@ -35,10 +35,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether the job needs a group of this controller.
+    /// True if the job needs a group of this controller.
     pub(super) fn want(&self, controller: Controller, legacy: bool) -> bool {
         match controller {
-            // Always: it counts the peak and what was killed.
+            // Always: it counts the peak, and the processes killed for memory.
             Controller::Memory => true,
             Controller::Cpuset => self.cpus.is_some(),
             Controller::Pids => self.pids_max.is_some(),
@@ -58,7 +58,7 @@ impl Limits {
         match controller {
             Controller::Memory => {
                 put("memory.max", self.memory_max.map(|bytes| bytes.to_string()))?;
-                // Absent where the kernel accounts no swap: then there is nothing to limit.
+                // Absent if the kernel does not account swap: then there is nothing to limit.
                 if files::read(&group.join("memory.swap.max"))?.is_some() {
                     put("memory.swap.max", self.swap_max.map(|bytes| bytes.to_string()))?;
                 }
@@ -101,14 +101,14 @@ impl Limits {
         let Some(memory) = self.memory_max else { return Ok(()) };
         let file = group.join("memory.limit_in_bytes");
         let both = group.join("memory.memsw.limit_in_bytes");
-        // In v1 the second limit is memory and swap together; it is absent where swap is not accounted.
+        // In v1 the second limit covers memory and swap together; it is absent if swap is not accounted.
         let sum = self.swap_max.map(|swap| memory.saturating_add(swap).min(i64::MAX as u64));
         let sum = if both.exists() { sum } else { None };
         let first = files::write(&file, &memory.to_string());
         if let Some(sum) = sum {
             files::write(&both, &sum.to_string())?;
         }
-        // Memory may never exceed the sum: when limits are raised the sum has to go first.
+        // Memory may never exceed the sum: to raise the limits, the sum must be written first.
         if first.is_err() && sum.is_some() { files::write(&file, &memory.to_string()) } else { first }
     }
 

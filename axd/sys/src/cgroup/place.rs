@@ -1,20 +1,21 @@
-//! Where our groups go: one parent group in every hierarchy, below a base that belongs to us.
+//! Where our groups go: one parent group in every hierarchy, below a base that belongs to us. Changes nothing above
+//! it.
 
 use super::files;
 use super::hierarchy::{Controller, Hierarchy, Mount};
 use crate::error::{Doing, Result, SysError};
 use std::path::{Path, PathBuf};
 
-/// The group below which ours are made. Controllers are switched on in it and below, never above: what lies above
-/// belongs to somebody else, on most machines to systemd.
+/// The group below which ours are made. Controllers are switched on in it and below, never above: the groups above
+/// belong to others, on most machines to systemd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Base {
-    /// The top of each hierarchy. Ours only on a machine without systemd.
+    /// The top of each hierarchy. It is ours only on a machine without systemd.
     Root,
-    /// The group of this process in each hierarchy. In the unified tree it can't both hold processes and hand
-    /// on controllers, so they will be missing there.
+    /// The group of this process in each hierarchy. In the unified tree it can't both hold processes and hand on
+    /// controllers, so those will be missing.
     Own,
-    /// This group, relative to the top of each hierarchy: a delegated one.
+    /// This group, relative to the top of each hierarchy: one that was delegated to us.
     At(PathBuf),
 }
 
@@ -41,7 +42,7 @@ impl Place {
         Ok(Place { base, name })
     }
 
-    /// Whether it is below a group that was delegated to us by name, a unit of systemd's.
+    /// True if it is below a group that was delegated to us by name, a unit of systemd's.
     pub(super) fn is_delegated(&self) -> bool {
         matches!(self.base, Base::At(_))
     }
@@ -60,19 +61,21 @@ impl Place {
         }
     }
 
-    /// Among the devices of version 1 systemd takes away what is empty in the groups of its units, most of which have none
-    /// there, and writes rules into the others: ours is at the top, where it touches nothing that is not its own.
+    /// True in the `devices` hierarchy of v1. There systemd removes empty groups below its units, and writes rules
+    /// into the others; most units have none there. So our group is at the top, where it touches nothing that is not
+    /// its own.
     fn is_beside_units(&self, mount: &Mount) -> bool {
         self.is_delegated() && mount.controllers == [Controller::Devices]
     }
 
-    /// Of the v1 hierarchies systemd leaves these alone: no unit has a group there, so ours is made with all above it.
+    /// True for v1 hierarchies that systemd does not use: no unit has a group there, so ours is made with all its
+    /// parents.
     fn is_left_to_us(&self, mount: &Mount) -> bool {
         let unmanaged = |controller| matches!(controller, &Controller::Freezer | &Controller::Cpuset);
         self.is_delegated() && !mount.controllers.is_empty() && mount.controllers.iter().all(unmanaged)
     }
 
-    /// The base and each group on the way to the place, the place included.
+    /// The base and each group on the way to the place, including the place.
     fn way(&self, mount: &Mount) -> Vec<PathBuf> {
         let mut here = self.base_dir(mount);
         let mut parts = self.name.clone();
@@ -88,9 +91,9 @@ impl Place {
         way
     }
 
-    /// Whether groups can be made here that hold, freeze and kill a job: the base is there in the unified
-    /// tree (without it: in the v1 freezer, and a delegated one in systemd's own hierarchy) and we may write to it.
-    /// Where not, use a [`super::ProcessTree`].
+    /// True if groups can be made here that hold, freeze and kill a job: the base exists in the unified tree (without
+    /// one: in the v1 freezer, and a delegated base in systemd's own hierarchy), and we may write to it. If not, use
+    /// a [`super::ProcessTree`].
     pub fn is_usable(&self, hierarchy: &Hierarchy) -> bool {
         let Some(holding) = hierarchy.holding() else { return false };
         let is_unit = !self.is_left_to_us(holding)
@@ -103,15 +106,15 @@ impl Place {
         let here = self.dir(mount);
         let above = if self.is_left_to_us(mount) { mount.point.clone() } else { self.base_dir(mount) };
         let target = if here.exists() { here } else { above };
-        // The effective user decides, not the real one; root still fails on a read-only mount.
+        // The effective user decides, not the real one; even root fails on a read-only mount.
         let flags = nix::fcntl::AtFlags::AT_EACCESS;
         let access = nix::unistd::AccessFlags::W_OK;
         nix::unistd::faccessat(nix::fcntl::AT_FDCWD, &target, access, flags).is_ok()
     }
 
-    /// Makes the parent groups and switches controllers on for what is below. May be repeated.
-    /// Hierarchies that we may not write to are left out; so are controllers that can't be switched on: each job's
-    /// group then reports them as missing.
+    /// Makes the parent groups and switches controllers on for the groups below. May be repeated. Leaves out
+    /// hierarchies that we may not write to, and controllers that can't be switched on: each job's group then reports
+    /// them as missing.
     ///
     /// # Errors
     /// When a group can't be made where it should be possible.
@@ -122,8 +125,8 @@ impl Place {
                 for group in self.way(mount).iter().filter(|group| **group != mount.point) {
                     fill_cpuset(group, &CPUSET)?;
                 }
-                // So that those below begin as copies of ours, which spares each job the filling. Where the kernel
-                // does not do it, it is done then.
+                // With this, groups below begin as copies of ours and need not be filled for each job. Where the
+                // kernel does not do it, they are filled then.
                 let _ = files::write(&self.dir(mount).join("cgroup.clone_children"), "1");
             }
         }
@@ -136,7 +139,7 @@ impl Place {
         Ok(())
     }
 
-    /// Removes the parent groups if they are empty. Says nothing if they are not.
+    /// Removes the parent groups if they are empty; otherwise does nothing.
     pub fn clear(&self, hierarchy: &Hierarchy) {
         for mount in hierarchy.v1.iter().chain(&hierarchy.unified) {
             for group in self.way(mount).iter().skip(1).rev() {
@@ -175,7 +178,7 @@ pub(super) fn fill_cpuset(group: &Path, files: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Hands on what the group itself has. One at a time, as one refusal would refuse all.
+/// Hands on the controllers that the group itself has. One at a time, since one refusal would refuse all.
 fn switch_on(hierarchy: &Hierarchy, group: &Path) -> Result<()> {
     let has = files::read(&group.join("cgroup.controllers"))?.unwrap_or_default();
     for name in has.split_ascii_whitespace() {

@@ -1,6 +1,6 @@
-//! A parent group for jobs as lines of text: how the daemon, which looked at the machine once, tells each supervisor
-//! where to make its groups, so that none of them has to read what is mounted.
-//! One line a hierarchy, in the form of a job's record: `unified:/path` or `cpu,cpuacct:/path`.
+//! A parent group for jobs as lines of text. The daemon looks at the machine once, and tells each supervisor by these
+//! lines where to make its groups, so that no supervisor has to read what is mounted. One line for each hierarchy, in
+//! the form of a job's record: `unified:/path` or `cpu,cpuacct:/path`.
 
 use super::hierarchy::{Controller, Hierarchy, Mount};
 use super::place::{Base, Place};
@@ -8,7 +8,7 @@ use crate::error::{Result, SysError};
 use std::path::{Path, PathBuf};
 
 impl Place {
-    /// The lines from which [`Place::from_record`] makes the same place: of each hierarchy in which it was
+    /// The lines from which [`Place::from_record`] makes the same place: one for each hierarchy in which it was
     /// prepared.
     pub fn to_record(&self, hierarchy: &Hierarchy) -> Vec<String> {
         let there = |mount: &Mount| Some(self.dir(mount)).filter(|dir| dir.is_dir());
@@ -20,10 +20,10 @@ impl Place {
         unified.into_iter().chain(v1).collect()
     }
 
-    /// Reads such lines: the hierarchies as far as they matter here, and the place in them.
+    /// Reads such lines: returns the hierarchies as far as they matter here, and the place in them.
     ///
     /// # Errors
-    /// When there is none, one is malformed, or they do not all end in the same name.
+    /// When there is no line, one is malformed, or they do not all end in the same name.
     pub fn from_record(lines: &[impl AsRef<str>]) -> Result<(Hierarchy, Place)> {
         let (mut unified, mut v1, mut place) = (None, Vec::new(), None::<PathBuf>);
         for line in lines.iter().map(AsRef::as_ref) {

@@ -1,22 +1,26 @@
-//! Holding a job together without control groups, for users who may write none.
+//! Holds a job together without control groups, for users who may write none.
 //!
-//! A job's processes are the descendants of its supervisor (which is a subreaper, so that orphans stay below
-//! it) and every process of this user that carries the job's marks in its environment, with what descends from
-//! those. A process that leaves the tree *and* cleans its environment while the supervisor is dead escapes: only
-//! groups can hold that.
+//! A job's processes are the descendants of its supervisor, which is a subreaper, so that orphans stay below it. When
+//! the supervisor is dead they are all processes of its user that carry the job's marks in their environment, with what descends from
+//! those. A process that leaves the tree *and* cleans its environment then escapes: only groups can hold that.
+//!
+//! An environment is memory of its process's, which may keep whoever reads it waiting for as long as its user likes.
+//! So nobody's is read as long as there is a supervisor, and never another user's.
 
 use crate::error::{Doing, Result};
+use crate::kernel_file;
 use crate::pidfd::{PidFd, ProcStat, ProcessIdentity};
 use crate::signals::Signal;
 use std::collections::{HashMap, HashSet};
 
-/// Rounds of halting before killing. A tree that forks faster than it is halted is killed all the same.
+/// Rounds of halting before killing. A tree that forks faster than it can be halted is killed all the same.
 const ROUNDS: u32 = 16;
 
 /// The processes of one job, found through `/proc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessTree {
     supervisor: Option<ProcessIdentity>,
+    user: Option<u32>,
     marks: Vec<String>,
 }
 
@@ -28,15 +32,20 @@ struct Seen {
 }
 
 impl ProcessTree {
-    /// The tree below `supervisor` (not part of it itself), and all processes whose environment holds *all* of
-    /// `marks` (`AX_LEASE_EPOCH=17`). Without marks only the tree counts.
-    pub fn new(supervisor: Option<ProcessIdentity>, marks: Vec<String>) -> ProcessTree {
-        ProcessTree { supervisor, marks }
+    /// The tree below `supervisor` (not part of it itself); where there is none any more, all processes of `user` (absent:
+    /// of anybody) whose environment holds *all* of `marks` (`AX_LEASE_EPOCH=17`). Without marks only the tree counts.
+    pub fn new(supervisor: Option<ProcessIdentity>, user: Option<u32>, marks: Vec<String>) -> ProcessTree {
+        ProcessTree { supervisor, user, marks }
     }
 
     /// The supervisor that was named.
     pub fn supervisor(&self) -> Option<ProcessIdentity> {
         self.supervisor
+    }
+
+    /// The user that was named.
+    pub fn user(&self) -> Option<u32> {
+        self.user
     }
 
     /// The marks that were named.
@@ -100,13 +109,13 @@ impl ProcessTree {
         for seen in all.values() {
             children.entry(seen.parent).or_default().push(seen.identity.pid);
         }
-        // The number of a dead supervisor may be a stranger's by now.
+        // The number of a dead supervisor may belong to a foreign process by now.
         let alive = |identity: &ProcessIdentity| {
             all.get(&identity.pid).is_some_and(|seen| seen.identity == *identity)
         };
         let supervisor = self.supervisor.filter(alive).map(|identity| identity.pid);
         let below = supervisor.and_then(|pid| children.get(&pid)).into_iter().flatten().copied();
-        let marked = all.keys().copied().filter(|pid| self.is_marked(*pid));
+        let marked = all.keys().copied().filter(|pid| supervisor.is_none() && self.is_marked(*pid));
         let mut todo: Vec<i32> = below.chain(marked).collect();
         let mut found = HashSet::new();
         while let Some(pid) = todo.pop() {
@@ -120,15 +129,23 @@ impl ProcessTree {
         Ok(found)
     }
 
-    /// Others' environments can't be read, and are not ours to kill.
+    /// Environments of other users' processes can't be read, and these are not ours to kill.
     fn is_marked(&self, pid: i32) -> bool {
-        if self.marks.is_empty() {
+        if self.marks.is_empty() || !self.user.is_none_or(|user| is_of(pid, user)) {
             return false;
         }
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let entries: HashSet<&[u8]> = environment.split(|byte| *byte == 0).collect();
         self.marks.iter().all(|mark| entries.contains(mark.as_bytes()))
     }
+}
+
+/// Whether a process is a user's, also while it is under way to another's or back.
+fn is_of(pid: i32, user: u32) -> bool {
+    let status = kernel_file::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    uids.split_ascii_whitespace().any(|uid| uid.parse() == Ok(user))
 }
 
 /// All processes that have not ended.
@@ -147,7 +164,7 @@ fn scan() -> Result<HashMap<i32, Seen>> {
     Ok(found)
 }
 
-/// A process that has ended meanwhile, or become another user's (set-id), can't be signalled: no error.
+/// No error if the process has ended meanwhile, or became another user's (set-id) and can't be signalled.
 fn signal(identity: ProcessIdentity, wanted: Signal) -> Result<()> {
     let Some(process) = PidFd::open_checked(identity)? else { return Ok(()) };
     match process.send_signal(wanted) {

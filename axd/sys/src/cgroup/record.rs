@@ -54,7 +54,7 @@ fn plain_path(text: &str) -> Option<PathBuf> {
     (rooted && parts.all(|part| matches!(part, Component::Normal(_)))).then(|| path.to_owned())
 }
 
-/// One that is not there may be named: it may go while we look.
+/// Checks a path of a record. The group need not exist: it may disappear while we look.
 fn check_group(
     dir: &Path,
     wanted: Kind,

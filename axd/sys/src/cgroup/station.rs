@@ -1,7 +1,8 @@
-//! Where processes of ours live that must outlast the unit of systemd that started them: in a leaf beside the jobs.
+//! A leaf beside the jobs for processes of ours that must outlive the systemd unit that started them.
 //!
-//! To systemd a process belongs to the unit in whose group it is: in the unified tree, and where that is not
-//! its own, in a v1 hierarchy without controllers. Whatever is done to all of that unit (`systemctl kill`) is done to it.
+//! To systemd a process belongs to the unit in whose group it is: in the unified tree, or, if systemd does not use
+//! that, in a v1 hierarchy without controllers. Whatever is done to all of the unit (`systemctl kill`) is done to
+//! that process, too.
 
 use super::files;
 use super::hierarchy::{Hierarchy, Mount};
@@ -20,8 +21,8 @@ pub struct Station {
 }
 
 impl Station {
-    /// Makes the groups below a place that was prepared. None where the place is not below a unit: nobody does
-    /// anything to groups there.
+    /// Makes the groups below a place that was prepared. `None` if the place is not below a unit: then nothing
+    /// touches groups there.
     ///
     /// # Errors
     /// When a group can't be made where it should be possible.
@@ -64,8 +65,8 @@ impl Station {
         Ok(station)
     }
 
-    /// Moves this process, which must have one thread, in the v1 hierarchy. What it starts from now on is born there.
-    /// Takes no time.
+    /// Moves this process, which must have one thread, in the v1 hierarchy. Processes that it starts from now on are
+    /// born there. Takes no time.
     ///
     /// # Errors
     /// When the group is gone.
@@ -73,8 +74,8 @@ impl Station {
         enter(self.manager.as_deref(), "tasks")
     }
 
-    /// Moves this process in the unified tree. May take the grace period of the kernel that joining describes,
-    /// some 16 ms: not while anybody waits.
+    /// Moves this process in the unified tree. May take the grace period of the kernel that joining describes, some
+    /// 16 ms: do not call it while something waits for this process.
     ///
     /// # Errors
     /// When the group is gone.

@@ -1,4 +1,4 @@
-//! What a job has used. Each figure is `None` where the kernel or the missing controller does not give it.
+//! What a job has used. A figure is `None` if the kernel or a missing controller does not give it.
 
 use super::files;
 use super::group::JobGroup;
@@ -12,7 +12,7 @@ pub struct Stats {
     pub cpu_usec: Option<u64>,
     /// Memory in use now, bytes, with the page cache it is charged for.
     pub memory_bytes: Option<u64>,
-    /// The most it was, bytes. In v2 before Linux 5.19 there is none: keep the largest `memory_bytes` yourself.
+    /// The peak, bytes. `None` in v2 before Linux 5.19: keep the largest `memory_bytes` yourself.
     pub memory_peak_bytes: Option<u64>,
     /// Processes that the kernel killed because the job was out of memory.
     pub oom_kills: Option<u64>,
@@ -41,7 +41,7 @@ impl JobGroup {
         Ok(stats)
     }
 
-    /// Reads only the figures that an account needs: all that matters of a job that has ended.
+    /// Reads only the figures that accounts need: enough for a job that has ended.
     ///
     /// # Errors
     /// As [`JobGroup::stats`].

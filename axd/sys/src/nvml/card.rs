@@ -1,4 +1,4 @@
-//! What a card is: its names, its places, its parts.
+//! A card's hardware: its names, its places, its parts.
 
 use super::{NvmlError, Raw, Session, call, if_supported};
 use nvml_wrapper_sys::bindings::{NVML_DEVICE_MIG_ENABLE, nvmlDevice_t, nvmlMemory_v2_t, nvmlPciInfo_t};
@@ -10,11 +10,11 @@ use std::path::Path;
 pub struct Device<'s> {
     pub(super) session: &'s Session,
     pub(super) raw: nvmlDevice_t,
-    /// Its UUID, as far as that is known.
+    /// Its UUID, or its number while the UUID is unknown.
     pub(super) name: String,
 }
 
-/// A card, or a part of one, as it is built in.
+/// The hardware of a card, or of a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {
     /// Its unchanging name, `GPU-…` or `MIG-…`.
@@ -79,7 +79,7 @@ impl<'s> Device<'s> {
         Ok(self)
     }
 
-    /// What it is.
+    /// Returns its hardware.
     ///
     /// # Errors
     /// When it can't be asked for its name, memory or place on the bus.
@@ -119,7 +119,7 @@ impl<'s> Device<'s> {
         Ok(memory.map(|memory| memory.total.saturating_sub(memory.reserved)))
     }
 
-    /// Whether it is divided into parts: then only those can be given out.
+    /// True if it is divided into parts: then only those can be given out.
     ///
     /// # Errors
     /// When a card that can be divided does not say.
@@ -133,7 +133,7 @@ impl<'s> Device<'s> {
         Ok(if_supported(answer)?.is_some() && current == NVML_DEVICE_MIG_ENABLE)
     }
 
-    /// Its parts, if it is divided, each as a card of its own; `whole` is what it is itself.
+    /// Its parts if it is divided, each as a card of its own; `whole` is the card's own hardware.
     ///
     /// # Errors
     /// When one of them can't be asked.
@@ -144,7 +144,7 @@ impl<'s> Device<'s> {
         parts.collect()
     }
 
-    /// The part at a place; not every place has one.
+    /// The part at this index; not every index has one.
     fn part(&self, index: u32, whole: &Card) -> Result<Option<(Device<'s>, Card)>, NvmlError> {
         let mut raw = std::ptr::null_mut();
         let place = &raw mut raw;
@@ -176,14 +176,14 @@ impl<'s> Device<'s> {
 }
 
 impl Card {
-    /// Of a part: what sort of part, `1g.10gb`, as the model's name ends.
+    /// The sort of a part, `1g.10gb`, with which its model's name ends.
     pub fn profile(&self) -> Option<&str> {
         self.part.as_ref()?;
         self.name.rsplit_once("MIG ").map(|(_, profile)| profile.trim())
     }
 }
 
-/// The NUMA node of what is at a place on the bus. `sysfs` is `/sys`, but for tests.
+/// The NUMA node of a device on the bus. `sysfs` is `/sys`, except in tests.
 pub fn numa_node(sysfs: &Path, pci: &str) -> Option<u32> {
     // The library writes eight digits of the domain, the kernel four.
     let lower = pci.to_ascii_lowercase();
@@ -210,7 +210,7 @@ pub(super) fn pci_text(info: &nvmlPciInfo_t) -> String {
     from_c(&info.busId).to_ascii_uppercase()
 }
 
-/// A text that a call puts into a buffer of this length.
+/// Returns the text that a call writes into a buffer of this length.
 fn text<const N: usize>(
     fill: impl FnOnce(*mut c_char, c_uint) -> Result<(), NvmlError>,
 ) -> Result<String, NvmlError> {

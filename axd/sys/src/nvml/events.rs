@@ -3,8 +3,8 @@
 use super::{Device, NvmlError, Raw, call};
 use nvml_wrapper_sys::bindings as nv;
 
-/// What the driver reports of a card, and what of that was not fetched yet. Each card has its own: of several, one that
-/// is lost would make the library say nothing but that.
+/// A subscription to the errors of one card, with those not fetched yet. Each card has one of its own: in a common
+/// one, a lost card would make the library report nothing but that.
 #[derive(Debug)]
 pub struct Events<'s> {
     card: Device<'s>,

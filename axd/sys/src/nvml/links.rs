@@ -7,17 +7,17 @@ use nvml_wrapper_sys::bindings as nv;
 /// What is at the other end of one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lane {
-    /// What is at this place on the bus.
+    /// The device at this place on the bus.
     Card(String),
-    /// A switch, by which it reaches all cards that have lanes to one.
+    /// A switch, which connects all cards with lanes to one.
     Switch,
 }
 
 impl Device<'_> {
-    /// Its lanes that are in use; none if it can't have any.
+    /// Its lanes that are in use and of which it says where they lead; empty if it can't have any.
     ///
     /// # Errors
-    /// When a card that has lanes does not say where they lead.
+    /// When it is gone.
     pub fn lanes(&self) -> Result<Vec<Lane>, NvmlError> {
         let mut lanes = Vec::new();
         for lane in 0..nv::NVML_NVLINK_MAX_LINKS {
@@ -25,12 +25,18 @@ impl Device<'_> {
             match call!(self.session, &self.name, nvmlDeviceGetNvLinkState(self.raw, lane, &raw mut state)) {
                 Ok(()) => {}
                 Err(error) if error.is_unsupported() => break,
-                // It has no more than those that were asked for.
+                // There are no lanes after this one.
                 Err(NvmlError::Call { source, .. }) if matches!(*source, Raw::InvalidArg) => break,
-                Err(error) => return Err(error),
+                Err(error) if error.is_lost() => return Err(error),
+                Err(_) => continue,
             }
-            if state != 0 {
-                lanes.push(self.far_end(lane)?);
+            if state == 0 {
+                continue;
+            }
+            match self.far_end(lane) {
+                Ok(end) => lanes.push(end),
+                Err(error) if error.is_lost() => return Err(error),
+                Err(_) => {}
             }
         }
         Ok(lanes)
@@ -52,8 +58,8 @@ impl Device<'_> {
     }
 }
 
-/// To which of `all`, each with its place on the bus and its lanes, the one at `own` is linked, by how many lanes: its
-/// position there, and the lanes.
+/// The cards among `all` (each with its place on the bus and its lanes) to which the one at `own` is linked: position
+/// and number of lanes of each.
 pub fn peers(own: usize, all: &[(&str, &[Lane])]) -> Vec<(usize, u32)> {
     let lanes = |of: usize, to: &Lane| all[of].1.iter().filter(|lane| *lane == to).count();
     let others = (0..all.len()).filter(|other| *other != own);

@@ -1,8 +1,8 @@
 //! The cards of this machine and what they are doing, by NVIDIA's management library.
 //!
-//! The library is loaded when asked for, from a path that the caller may choose, and stays loaded. Calls may hang in a
-//! broken driver for ever: make them in a process that nobody waits for, and let [`Session::open`] be told before each
-//! call which one it is, so that a hang can be blamed. What the library can't say is `None`, never zero.
+//! The library is loaded on demand, from a path that the caller may choose, and stays loaded. With a broken driver a
+//! call may hang for ever: make calls in a process for which nothing waits, and have [`Session::open_told`] report
+//! each call before it is made, so that a hang can be blamed. What the library does not say is `None`, never zero.
 
 mod card;
 mod events;
@@ -21,7 +21,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-/// Every function of the library that is called here, in the order in which a look at all cards comes to them.
+/// Every function of the library that is called here, in the order in which a look at all cards calls them.
 pub const CALLS: [&str; 30] = [
     "nvmlInit_v2",
     "nvmlSystemGetDriverVersion",
@@ -81,24 +81,24 @@ pub enum NvmlError {
     },
 }
 
-/// What the library answers for a card that it does not find, which the wrapper has no name for.
+/// The library's answer for a card that it does not find; the bindings have no name for it.
 const GPU_NOT_FOUND: u32 = 28;
 
 impl NvmlError {
-    /// Whether the library, the driver or the card does not have what was asked for, and never will.
+    /// True if the library, the driver or the card will never have what was asked for.
     pub fn is_unsupported(&self) -> bool {
         let NvmlError::Call { source, .. } = self else { return false };
         matches!(**source, Raw::NotSupported | Raw::FunctionNotFound | Raw::FailedToLoadSymbol(_))
     }
 
-    /// Whether the card is gone, as far as the driver is concerned.
+    /// True if the driver has lost the card.
     pub fn is_lost(&self) -> bool {
         let NvmlError::Call { source, .. } = self else { return false };
         matches!(**source, Raw::GpuLost | Raw::NotFound | Raw::UnexpectedVariant(GPU_NOT_FOUND))
     }
 }
 
-/// `None` for what is not there to be had.
+/// `None` if the value is not supported.
 fn if_supported<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -107,8 +107,8 @@ fn if_supported<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError>
     }
 }
 
-/// Told before each call: its name, and the card that it is about, by UUID or as `#` and its number; empty for none.
-/// And with no name when it has come back.
+/// Told before each call: its name, and the card, by UUID or as `#` and its number, empty for none. After the call,
+/// told two empty words.
 type Teller = Box<dyn Fn(&'static str, &str)>;
 
 /// The loaded library.
@@ -125,7 +125,7 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Loads and starts the library at this path; `None`: where the loader finds `libnvidia-ml.so.1`.
+    /// Loads and starts the library at this path; `None`: the one that the loader finds as `libnvidia-ml.so.1`.
     ///
     /// # Errors
     /// [`NvmlError::Absent`] and [`NvmlError::NoDriver`].
@@ -133,9 +133,9 @@ impl Session {
         Session::open_told(library, |_, _| {})
     }
 
-    /// As [`Session::open`]; `tell` is told each call that is about to be made: its name, and the card by UUID, or as
-    /// `#` and its number while that is all that is known. Nothing is said of the card for calls about all. When the
-    /// call has come back it is told two empty words.
+    /// Like [`Session::open`], but `tell` is told before each call: its name, and the card by UUID, or as `#` and its
+    /// number as long as the UUID is unknown. For calls about all cards the card is empty. When the call has
+    /// returned, `tell` gets two empty words.
     ///
     /// # Errors
     /// As [`Session::open`].
@@ -165,7 +165,7 @@ impl Session {
         self.raw().lib()
     }
 
-    /// Calls a function of the library, or says that it does not have it.
+    /// Calls a function of the library, or returns that the library does not have it.
     fn call<F>(
         &self,
         (name, doing): (&'static str, &'static str),

@@ -38,28 +38,34 @@ pub struct CardState {
     pub power_mw: Option<u32>,
     /// Uncorrected memory errors since the driver was loaded.
     pub ecc_uncorrected: Option<u64>,
-    /// Whether pages or rows of its memory wait to be taken out of use at the next reset, or could not be.
+    /// True if pages or rows of its memory wait to be taken out of use at the next reset, or could not be.
     pub retirement_pending: Option<bool>,
-    /// What the driver recommends to make it fit again, as its number; 0: nothing.
+    /// The number of the action that the driver recommends to repair it; 0: none.
     pub recovery: Option<u32>,
 }
 
-/// So much more in use than processes account for is usual, and the driver's.
+/// If less than this is in use beyond what processes account for, it is taken for the driver's.
 const NOT_WORTH_ASKING: u64 = 256 << 20;
 
 impl Device<'_> {
-    /// What it is doing.
+    /// Returns what it is doing.
     ///
     /// # Errors
-    /// When it is gone, or does not say what of its memory is in use and by whom.
+    /// When it is gone, or does not say how much of its memory is in use and by which processes.
     pub fn state(&self) -> Result<CardState, NvmlError> {
         let mut memory = self.memory_now()?;
-        let holders = self.holders()?;
+        let mut holders = self.holders()?;
         let accounted: u64 = holders.iter().flatten().filter_map(|holder| holder.memory_bytes).sum();
         // The two answers are of two instants. What a process freed in between would look like nobody's.
         if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
             let both = memory.into_iter().chain(self.memory_now()?);
             memory = both.min_by_key(|memory| memory.used);
+        }
+        if memory.is_some_and(|memory| memory.used > accounted + NOT_WORTH_ASKING) {
+            // In containers drivers list processes and don't find their memory: nothing is not what they have.
+            let nothing = |holder: &&mut Holder| holder.memory_bytes == Some(0);
+            let unsaid = holders.iter_mut().flatten().filter(nothing);
+            unsaid.for_each(|holder| holder.memory_bytes = None);
         }
         Ok(CardState {
             memory,
@@ -100,7 +106,7 @@ impl Device<'_> {
         Ok(Some(once_each(all)))
     }
 
-    /// One list of processes. Between being asked how many there are and which, there may come more.
+    /// One list of processes. Between asking for their number and for the list, there may come more.
     fn processes(
         &self,
         mut ask: impl FnMut(*mut c_uint, *mut nv::nvmlProcessInfo_t) -> Result<(), NvmlError>,
@@ -192,7 +198,7 @@ impl Device<'_> {
     }
 }
 
-/// `None` for what a card does not say; only that it is gone is an error.
+/// `None` for what a card does not say; it is an error only if the card is gone.
 fn if_said<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
     match answer {
         Err(error) if error.is_lost() => Err(error),
@@ -205,9 +211,13 @@ fn once_each(mut all: Vec<nv::nvmlProcessInfo_t>) -> Vec<Holder> {
         pid: process.pid,
         memory_bytes: Some(process.usedGpuMemory).filter(|bytes| *bytes != u64::MAX),
     };
-    // In parts of a divided card it may have memory of each.
+    // On a divided card a process may have memory of several parts.
     all.sort_by_key(|process| (process.pid, process.gpuInstanceId, process.computeInstanceId));
-    all.dedup_by_key(|process| (process.pid, process.gpuInstanceId, process.computeInstanceId));
+    // Those that are hidden all have the number 0: each may be another one.
+    all.dedup_by(|a, b| {
+        let key = |one: &nv::nvmlProcessInfo_t| (one.pid, one.gpuInstanceId, one.computeInstanceId);
+        a.pid != 0 && key(a) == key(b)
+    });
     let mut once: Vec<Holder> = Vec::new();
     for found in all.iter().map(holder) {
         match once.last_mut().filter(|last| last.pid == found.pid && found.pid != 0) {
@@ -233,9 +243,15 @@ mod tests {
             gpuInstanceId: part,
             computeInstanceId: 0,
         };
-        let seen =
-            once_each(vec![info(7, 5, 0), info(9, u64::MAX, 0), info(7, 5, 0), info(7, 2, 1), info(0, 1, 0)]);
+        let seen = once_each(vec![
+            info(7, 5, 0),
+            info(9, u64::MAX, 0),
+            info(7, 5, 0),
+            info(7, 2, 1),
+            info(0, 1, 0),
+            info(0, 1, 0),
+        ]);
         let holder = |pid, memory_bytes| Holder { pid, memory_bytes };
-        assert_eq!(seen, [holder(0, Some(1)), holder(7, Some(7)), holder(9, None)]);
+        assert_eq!(seen, [holder(0, Some(1)), holder(0, Some(1)), holder(7, Some(7)), holder(9, None)]);
     }
 }

@@ -1,5 +1,5 @@
-//! Opening what an untrusted user may have put into a directory: a file is taken only if it is plain, his,
-//! not too large and has no other name. Whoever passes these checks may still write to it: copy before use.
+//! Opens what an untrusted user may have put into a directory: a file is accepted only if it is plain, belongs to the
+//! user, is not too large and has no other name. The user may still write to an accepted file: copy it before use.
 
 use super::{Dir, FileType, Meta};
 use crate::error::SysError;
@@ -22,7 +22,7 @@ pub enum HostileError {
     /// A directory, pipe, device or socket. A link fails with ELOOP in `System`.
     #[error("{0} is no regular file")]
     NotRegular(PathBuf),
-    /// Somebody else's.
+    /// It belongs to another user.
     #[error("{path} belongs to uid {found}, not {wanted}")]
     WrongOwner {
         /// The file.
@@ -32,7 +32,7 @@ pub enum HostileError {
         /// Who should own it.
         wanted: u32,
     },
-    /// It has further names: perhaps a link to a file that its maker could not read himself.
+    /// It has further names: perhaps it is a link to a file that its maker could not read.
     #[error("{path} has {links} names")]
     ManyLinks {
         /// The file.
@@ -57,7 +57,7 @@ pub enum HostileError {
 
 impl Dir {
     /// Opens a file for reading if it meets the demand; all checks are made on the open file. Does not wait for
-    /// pipes and never touches a device beyond opening its entry.
+    /// pipes, and does nothing to a device beyond opening its entry.
     ///
     /// # Errors
     /// [`HostileError`] names the check that failed.
@@ -90,9 +90,9 @@ impl Dir {
     }
 }
 
-/// Whether somebody has this file, which is open for reading here, open for writing. Asks the kernel for a lease and
-/// gives it back at once. Said only where the file system keeps leases by itself: `false` where that can't be known,
-/// and not to be asked on network file systems, which refuse leases for reasons of their own.
+/// True if a process has this file, which is open for reading here, open for writing. Asks the kernel for a lease and
+/// gives it back at once. `false` also if the file system can't tell; not for network file systems, which refuse
+/// leases for reasons of their own.
 pub fn is_open_for_writing(file: &File) -> bool {
     use std::os::fd::AsRawFd;
     /// From <linux/fcntl.h>; libc does not have it.
@@ -111,12 +111,12 @@ pub fn is_open_for_writing(file: &File) -> bool {
     busy
 }
 
-/// More than this is not set aside for a file that only says that it is large.
+/// At most so much memory is reserved for a file because of the size that it claims.
 const FIRST_ROOM: u64 = 1 << 20;
 
 /// Reads to the end, but no more than `limit` bytes even if the file grows meanwhile.
 pub(super) fn read_limited(file: &File, limit: u64) -> io::Result<Vec<u8>> {
-    // With room for all of it, and for finding that it ends there.
+    // Room for all of it, and one byte more to find its end.
     let size = file.metadata()?.len().min(limit).saturating_add(1);
     let mut content = Vec::with_capacity(usize::try_from(size.min(FIRST_ROOM)).unwrap_or(0));
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;

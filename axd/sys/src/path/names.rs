@@ -1,4 +1,4 @@
-//! A directory's names bit by bit, for directories that others fill: as many at a time as the reader wants.
+//! Reads a directory's names bit by bit, for directories that others fill: as many at a time as the reader wants.
 
 use super::{Dir, FileType, Meta};
 use crate::error::{Doing, Result};
@@ -32,7 +32,7 @@ impl Dir {
     /// # Errors
     /// When it can't be read.
     pub fn names(&self) -> Result<Names> {
-        // A fresh description: the position of ours is shared with nobody.
+        // A fresh open file: its position is shared with no other.
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let path = self.path().to_owned();
         let fd = openat(self, ".", flags, Mode::empty()).doing("open directory", path.display())?;
@@ -40,8 +40,8 @@ impl Dir {
         Ok(Names { stream, path })
     }
 
-    /// Opens the directory `relative`, unless something is mounted there: an ordinary user may mount a file system of
-    /// his own on a directory of his, and it may answer never. A mount is found without asking it anything.
+    /// Opens the directory `relative`, unless something is mounted there: an ordinary user may mount a file system on
+    /// a directory of theirs, and it may never answer. A mount is detected without asking it anything.
     ///
     /// # Errors
     /// EXDEV for a mount, and as [`Dir::open_dir`].
@@ -54,8 +54,8 @@ impl Dir {
         Ok(Dir { resolver: self.resolver, ..Dir::from_fd(fd, what) })
     }
 
-    /// Whether this directory has something of this plain name, of whatever kind, unless something is mounted there.
-    /// Neither what is there nor a mount is asked anything.
+    /// True if this directory has something of this plain name, of whatever kind. Neither that nor a mount is asked
+    /// anything.
     ///
     /// # Errors
     /// EXDEV for a mount, and as [`Dir::open_beneath`].
@@ -114,8 +114,7 @@ fn mount_of(fd: &impl AsFd) -> std::io::Result<u64> {
     mount_by_statx(fd).map_or_else(|| mount_by_proc(fd), Ok)
 }
 
-/// In one call; not on kernels before 5.8. Nothing else is asked for: the kernel knows that by itself, and no file system is
-/// asked.
+/// In one call; not on kernels before 5.8. Asks for nothing else: the kernel knows this without asking a file system.
 fn mount_by_statx(fd: &impl AsFd) -> Option<u64> {
     use std::os::fd::AsRawFd;
     let mut found = std::mem::MaybeUninit::<libc::statx>::zeroed();

@@ -1,5 +1,5 @@
-//! The command line that ps(1) shows for this process. The kernel reads it out of the memory in which the process
-//! found its arguments; a copy that does something else than its original writes there what it does.
+//! The command line that ps(1) shows for this process. The kernel reads it from the memory in which the process found
+//! its arguments; a forked process with another task writes its own there.
 
 use crate::error::{Doing, Result, SysError};
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// That of this process. There is room for what it was started with, and no more.
+    /// The command line of this process. There is room for what it was started with, and no more.
     ///
     /// # Errors
     /// When `/proc` does not say.
@@ -30,7 +30,8 @@ impl CommandLine {
         }
     }
 
-    /// Shows these words, as far as there is room. For a process that is done with its own arguments, and has one thread.
+    /// Shows these words, as far as there is room. Only for a process that no longer needs its own arguments, and has
+    /// one thread.
     pub fn show(&self, words: &[&OsStr]) {
         let mut text: Vec<u8> =
             words.iter().flat_map(|word| [word.as_encoded_bytes(), b"\0"].concat()).collect();

@@ -1,4 +1,4 @@
-//! A program that is run for one answer and must not keep anybody: to its end, or to a deadline.
+//! Runs a program for one answer, until its end or a deadline, so that it can't delay the caller for ever.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::error::SysError;
 use crate::pidfd::PidFd;
 
-/// Most that is kept of what it says.
+/// Most that is kept of its output.
 const MOST_SAID: u64 = 64 << 10;
 
-/// What became of an errand that was not done.
+/// Why an errand was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum ErrandError {
     /// It names no program.
@@ -21,7 +21,7 @@ pub enum ErrandError {
     /// It could not be started or followed.
     #[error(transparent)]
     System(#[from] SysError),
-    /// It was killed: it took too long. One that hangs in the kernel goes when the kernel lets it.
+    /// It took too long and was killed. If it hangs in the kernel, it ends when the kernel lets it.
     #[error("{program} did not end within {} s", limit.as_secs_f32())]
     Late {
         /// The program.
@@ -31,7 +31,7 @@ pub enum ErrandError {
         /// What it had printed by then.
         printed: String,
     },
-    /// It said no.
+    /// It exited with an error.
     #[error("{said}")]
     Refused {
         /// What it said of that on standard error, or how it ended.
@@ -42,7 +42,7 @@ pub enum ErrandError {
 }
 
 /// Runs a program, given by absolute path, with these words, an empty environment and no input, in a process group of
-/// its own, and waits for at most `limit`. What it prints.
+/// its own, and waits for at most `limit`. Returns what it prints.
 ///
 /// # Errors
 /// [`ErrandError`]: among them any exit but success.
@@ -56,13 +56,13 @@ pub fn errand(words: &[String], limit: Duration) -> Result<String, ErrandError> 
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed("run"))?;
     let pid = i32::try_from(child.id()).unwrap_or_default();
-    // Not waited for by anybody yet, so the number can't have changed hands.
+    // It is not reaped yet, so the number is still its own.
     let process = PidFd::open(pid)?;
     let in_time = process.wait_ended(limit)?;
     if !in_time {
-        // With what it started: nobody has waited for it, so its group is still its own.
+        // With everything that it started: it is not reaped yet, so the group is still its own.
         let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
-        // A kill in vain leaves a zombie, later: the reaper of all children takes it.
+        // If the kill does not help, it becomes a zombie later, which the reaper of all children takes.
         let gone = process.wait_ended(Duration::from_millis(100))?;
         let printed = if gone { said_by(&mut child).0 } else { String::new() };
         let _ = child.try_wait();
@@ -78,7 +78,7 @@ pub fn errand(words: &[String], limit: Duration) -> Result<String, ErrandError> 
     Err(ErrandError::Refused { said, printed })
 }
 
-/// What a process that has ended left in its pipes. Somebody whom it started may hold them open: nobody waits for that.
+/// What an ended process left in its pipes. A process that it started may hold them open: that is not waited for.
 fn said_by(child: &mut Child) -> (String, String) {
     let out = child.stdout.take().map(text).unwrap_or_default();
     let error = child.stderr.take().map(text).unwrap_or_default();
@@ -91,7 +91,7 @@ fn text(pipe: impl Read + AsFd) -> String {
     if nix::fcntl::fcntl(&pipe, nonblocking).is_err() {
         return String::new();
     }
-    // Whatever was read before there was no more is kept.
+    // What was read before an error is kept.
     let _ = pipe.take(MOST_SAID).read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }

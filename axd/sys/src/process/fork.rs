@@ -87,16 +87,16 @@ pub enum ChildStart {
     Executed,
     /// It could not.
     Failed(ChildError, Hands),
-    /// It ended before: nothing of its program ever ran.
+    /// It ended before: its program never ran.
     Died(Hands),
 }
 
-/// In whose hands a child was when its start came to nothing.
+/// Who had rights on a child when its start failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hands {
-    /// Nobody's but of whoever forked it.
+    /// Only the process that forked it.
     Ours,
-    /// Its user's, who may do to it whatever a user may do to a process.
+    /// Its user, too, who may do to it whatever a user may do to a process.
     TheUsers,
 }
 
@@ -107,13 +107,13 @@ pub struct ToParent {
 }
 
 impl ToParent {
-    /// To be said while no user has any rights on the child, right before one gets them.
+    /// To be called right before a user gets rights on the child, while none has any.
     pub fn user_is_next(&self) {
         let _ = (&self.pipe).write_all(&[USER_IS_NEXT]);
     }
 
-    /// To be said right before exec: whoever dies without having said it has not run its program. Should the exec
-    /// fail, the error is still reported.
+    /// To be called right before exec: a child that dies without having called it has not run its program. If the
+    /// exec fails, the error is still reported.
     pub fn exec_is_next(&self) {
         // If the parent is gone there is nobody to tell.
         let _ = (&self.pipe).write_all(&[EXEC_IS_NEXT]);
@@ -224,8 +224,8 @@ where
     }
 }
 
-/// Forks, but as a child of *this process's parent*, which is told the number and reaps it: for a process that is
-/// there to start others. The child runs `run` and ends with what it returns. Descriptors stay open in it.
+/// Forks, but as a child of *this process's parent*, which is told the number and reaps it: for a process whose
+/// purpose is to start others. The child runs `run` and exits with what that returns. Descriptors stay open in it.
 ///
 /// # Errors
 /// As [`fork_child`]; ENOSYS also where a filter hides clone3(2).
@@ -285,7 +285,7 @@ fn plain_fork() -> io::Result<Cloned> {
     // SAFETY: as for clone3 below.
     match unsafe { nix::unistd::fork() }? {
         nix::unistd::ForkResult::Child => Ok(Cloned::Child { in_group: false }),
-        // Nobody has reaped it, so the number is still the child's.
+        // It is not reaped yet, so the number is still the child's.
         nix::unistd::ForkResult::Parent { child } => {
             PidFd::open(child.as_raw()).map(Cloned::Parent).map_err(io::Error::other)
         }

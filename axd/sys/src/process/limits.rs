@@ -27,7 +27,7 @@ pub enum Resource {
 /// A soft and a hard limit; `None` is "none".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// What holds now.
+    /// The limit that holds now.
     pub soft: Option<u64>,
     /// How far a process may raise it itself.
     pub hard: Option<u64>,
@@ -53,12 +53,12 @@ pub fn set_limit(resource: Resource, limit: Limit) -> Result<()> {
         .doing("set the limit of", format_args!("{resource:?}"))
 }
 
-/// What a program of a user's begins with: descriptors that select(2) can take, as a session of systemd begins; how far
-/// they may be raised is the machine's choice. No core dumps unless it wants them. Memory is its own affair: a
-/// protection of ours is not inherited. Everything else stays as it is here.
+/// Sets the limits with which a user's program begins, as in a session of systemd: descriptors that select(2) can
+/// take, to be raised as far as the machine allows; no core dumps unless it asks for them; the usual OOM score, so
+/// that our protection is not inherited. Everything else stays as it is.
 ///
 /// # Errors
-/// Without `/proc` alone.
+/// Only without `/proc`.
 pub fn begin_as_a_session() -> Result<()> {
     let lower = |resource, most: u64| {
         let now = limit(resource)?;

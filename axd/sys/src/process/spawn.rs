@@ -1,6 +1,6 @@
-//! Starting a program from a process with much memory: posix_spawn(3), which copies no page tables.
-//! The program starts in a session of its own with default signals and the descriptors it is given, no others
-//! (all of ours are close-on-exec).
+//! Starts a program from a process with much memory, by posix_spawn(3), which copies no page tables. The program
+//! starts in a session of its own, with default signals and only the descriptors that it is given (all of ours are
+//! close-on-exec).
 
 use super::descriptors::duplicate_above;
 use crate::error::{Doing, Result};
@@ -32,10 +32,10 @@ pub struct Spawn<'a> {
 }
 
 impl Spawn<'_> {
-    /// Starts it. Somebody must reap it later: [`PidFd::reap`].
+    /// Starts it. The caller must reap it later: [`PidFd::reap`].
     ///
     /// # Errors
-    /// ENOENT and its like if the program can't be executed: unlike with fork, that is known at once.
+    /// ENOENT and the like if the program can't be executed: unlike with fork, that is known at once.
     pub fn start(&self) -> Result<PidFd> {
         let program = self.program.to_string_lossy();
         // First out of the way of the targets, as in `place`.
@@ -45,7 +45,7 @@ impl Spawn<'_> {
         let actions = self.actions(&copies).doing("prepare the start of", &program)?;
         let attributes = Attributes::new(self.new_session).doing("prepare the start of", &program)?;
         let pid = self.run(&actions, &attributes).doing("start", &program)?;
-        // Not reaped by anybody yet, so the number can't have changed hands.
+        // It is not reaped yet, so the number is still its own.
         PidFd::open(pid)
     }
 

@@ -1,5 +1,5 @@
-//! Other names of keys, and names of things that need no setting here: what
-//! people bring from other schedulers is understood or answered.
+//! Other names of keys, and names of things that need no key here: what people bring from other schedulers is read,
+//! or answered with a hint.
 
 /// A name that is not a key's own.
 pub struct Alias {

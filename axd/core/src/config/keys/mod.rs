@@ -1,6 +1,5 @@
-//! The one table of all keys: how each is written, what it is without being
-//! written, where its value goes. The parser, the manual page, the sample file
-//! and the comparison of two configurations are all made from it.
+//! The one table of all keys: how each is written, its default, and where its value goes. The parser, the manual
+//! page, the sample file and the comparison of two configurations are all made from it.
 
 mod alias;
 mod kind;

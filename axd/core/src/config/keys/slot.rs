@@ -1,6 +1,5 @@
-//! Where a value goes: a place in the draft that can be set and read back.
-//! The type of the slot is the type of the key's kind, so that a row of the
-//! table whose kind and field disagree does not compile.
+//! Where a value goes: a place in the draft that can be set and read back. The type of a slot is that of the key's
+//! kind, so a row of the table whose kind and field disagree does not compile.
 
 use super::Draft;
 use crate::config::{

@@ -1,5 +1,5 @@
-//! What each option's value means: one small function an option, named in the
-//! table. A function writes to the draft or says what is wrong with the value.
+//! What each option's value means: one small function for each option, named in the table. A function writes to the
+//! draft or says what is wrong with the value.
 
 pub(super) mod files;
 pub(super) mod job;

@@ -1,4 +1,4 @@
-//! What an expected start rests on, and how that is told.
+//! What an expected start rests on, as data and in words.
 
 use crate::explain::PLANNED;
 use crate::id::{HostName, JobId};
@@ -6,7 +6,7 @@ use crate::schedule::history::LENGTHS;
 use crate::text::count;
 use crate::time::Span;
 
-/// Who says how long a job takes.
+/// The source of a job's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
     /// Its estimate.
@@ -18,7 +18,7 @@ pub enum Said {
     },
     /// Its time limit.
     Limit,
-    /// One of them did, and it is over: it may end at any moment.
+    /// One of these, and the job has run longer: it may end at any moment.
     Overrun,
 }
 
@@ -29,30 +29,30 @@ pub enum Basis {
     Itself,
     /// The end of others under the same limit.
     Limit,
-    /// Nothing is in its way.
+    /// Nothing: it can start.
     Free,
     /// The end of a job that runs where it is to start.
     End {
         /// The job.
         job: JobId,
-        /// Where.
+        /// The node.
         node: HostName,
-        /// By whose word.
+        /// The source of the job's length.
         said: Said,
     },
-    /// The end of a job that waits itself.
+    /// The planned end of a job that waits itself.
     PlannedEnd {
         /// The job.
         job: JobId,
-        /// Where.
+        /// The node.
         node: HostName,
     },
-    /// The end of a job of its queue, which runs no more at a time.
+    /// The end of a job of its queue, which is at its limit of running jobs.
     QueuePlace {
         /// The job.
         job: JobId,
     },
-    /// The end of a job of its owner, who runs no more at a time.
+    /// The end of a job of its owner, who is at the limit of running jobs.
     UserPlace {
         /// The job.
         job: JobId,
@@ -62,38 +62,38 @@ pub enum Basis {
         /// The job.
         job: JobId,
     },
-    /// The start of another, where nobody passes.
+    /// The start of the job before it, under strict order.
     Follows {
         /// The job.
         job: JobId,
     },
-    /// Its daily hours: what it waits for comes too late in those before.
+    /// Its daily hours: the earlier ones end too soon.
     Hours,
-    /// No start: what it waits for comes too late for its deadline.
+    /// No start: it could not be over by its deadline.
     TooLate,
-    /// Others are being ended for it, and have until then.
+    /// The end of jobs that are being ended for it.
     MakingRoom {
-        /// They would be: nobody is yet.
+        /// True for a job that is not submitted: no job has been ended yet.
         foretold: bool,
     },
-    /// No start: nobody says how long a job takes.
+    /// No start: it would rest on a job of unknown length.
     Unsaid {
         /// The job.
         job: JobId,
     },
-    /// No start: a job goes before it of which nobody can say when it starts.
+    /// No start: it is behind a job whose start can't be foretold.
     Behind {
         /// The job.
         job: JobId,
     },
-    /// No start: too many are before it.
+    /// No start: too many jobs are before it.
     TooFar,
-    /// No start: somebody has to do something first.
+    /// No start: a person has to do something first.
     Somebody,
 }
 
 impl Basis {
-    /// In words, to stand beside the time.
+    /// In words that stand beside the time.
     pub fn words(&self) -> String {
         match self {
             Basis::Itself => "its own time".to_owned(),
@@ -136,7 +136,7 @@ impl Basis {
     }
 }
 
-/// In the unit that says enough of an expectation.
+/// A length in a unit that is precise enough for an expectation.
 fn in_minutes(length: Span) -> String {
     match length.as_seconds() {
         seconds @ 0..120 => format!("{seconds} s"),
@@ -145,7 +145,7 @@ fn in_minutes(length: Span) -> String {
     }
 }
 
-/// How a learnt length is told.
+/// A learnt length in words.
 pub fn learnt_in_words(length: Span) -> String {
     format!("learnt from its last {LENGTHS} runs: {}", in_minutes(length))
 }

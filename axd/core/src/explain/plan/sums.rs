@@ -1,4 +1,4 @@
-//! What is held under limits on users, groups and queues, as it will be: by it is said when who waits for a limit may start.
+//! What will be held under limits on users, groups and queues: it tells when a job that waits for a limit may start.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,23 @@ use crate::time::WallTime;
 
 use super::Basis;
 
-/// All of them that anybody counts in.
+/// What is held under each limit.
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<SumId, Held>);
 
-/// What is held under one, by jobs that run and, as if they ran already, by those that come before: so nobody passes them.
+/// What is held under one limit by running jobs and, as if they ran already, by the jobs before: so that no job
+/// passes them.
 #[derive(Debug, Default)]
 struct Held {
     all: u64,
-    /// So much of it is given back, when and by whom.
+    /// What becomes free, when, and by which job's end.
     ends: BTreeMap<(WallTime, JobNumber), u64>,
-    /// One of its jobs of which nobody says how long it takes.
+    /// A job of it that has no known length.
     unsaid: Option<JobId>,
 }
 
 impl Sums {
-    /// A job has what it asks for until then, if that can be said.
+    /// A job holds what it asks for until its end, if that is known.
     pub(super) fn hold(&mut self, controller: &Controller, job: &Job, end: Option<WallTime>) {
         for (id, _, amount) in controller.card_limits().amounts(job) {
             let held = self.0.entry(id).or_default();
@@ -37,7 +38,7 @@ impl Sums {
         }
     }
 
-    /// The first instant at which all limits leave a job what it asks for, if not at once, and by whose leave.
+    /// The first time at which all limits leave a job what it asks for (`None` for at once), and whose end frees it.
     pub(super) fn room_for(
         &self,
         controller: &Controller,

@@ -1,4 +1,4 @@
-//! What a window of samples comes to: tried sample by sample.
+//! The ledger, tried sample by sample.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn process(pid: i32, used: u64, of: Option<u64>) -> HolderSeen {
     }
 }
 
-/// A card with these processes, and so much that is nobody's.
+/// A card with these processes, and `rest` that no process accounts for.
 fn card(processes: &[HolderSeen], rest: u64) -> CardSeen {
     let used: Megabytes = processes.iter().filter_map(|process| process.used).sum();
     let used = used + Megabytes(rest);
@@ -146,7 +146,7 @@ fn the_peaks_of_a_job_count_and_its_single_spike_does_not() {
     assert!(used(&news).is_empty(), "a spike");
     let news = desk.times(20, &[process(1, 10_000, Some(3))], 0);
     assert!(used(&news).is_empty());
-    // Every fifth sample is high: that is how it works, and no spike.
+    // A fifth of the samples is high: that is normal use, not a spike.
     let mut news = Vec::new();
     for _ in 0..12 {
         news.extend(desk.times(4, &[process(1, 10_000, Some(3))], 0));
@@ -315,7 +315,8 @@ fn what_a_person_decided_is_not_undone_by_the_next_sample() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// By counting: at most one of twenty samples is above the percentile, and no smaller value of the window does it.
+    /// Checks by counting: at most one of twenty samples is above the percentile, and no smaller value of the window
+    /// has that property.
     #[test]
     fn the_percentile_is_that_of_the_window(values in proptest::collection::vec(0..50_u64, 1..150), pad in 0..10_usize) {
         let mut series = Series::default();

@@ -1,4 +1,4 @@
-//! What is still to come, in the order in which it happens: by time, then ends before loads, then by the task's id.
+//! The coming events of a simulation in their order: by time, then ends before loads, then by the task's id.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

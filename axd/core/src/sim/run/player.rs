@@ -1,4 +1,4 @@
-//! Plays a workload: what happens is told to the controller, and what it decides is done at once.
+//! Plays a workload: tells the controller what happens, and carries out its decisions at once.
 
 #[cfg(test)]
 mod tests;

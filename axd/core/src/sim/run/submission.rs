@@ -1,5 +1,5 @@
-//! Tasks as the controller sees them: what their owners say, with the defaults of queue and cluster applied as the
-//! daemon applies them.
+//! Tasks as the controller sees them: what their owners ask for, with the defaults of queue and cluster applied as
+//! the daemon does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! ax's own format: a head and a line for each task, in seconds and megabytes.
+//! ax's own format of workloads: a head, and a line for each task, in seconds and megabytes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

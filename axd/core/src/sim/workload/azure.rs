@@ -1,5 +1,5 @@
-//! Azure's requests to a language model: when each came and how much it read and wrote. What a request costs is not
-//! listed; it is modelled here, so that the arrivals can be used.
+//! Azure's requests to a language model: when each came, and how much it read and wrote. Their cost is not in the
+//! list; it is modelled here, so that the arrivals can be used.
 
 use super::sheet::{Field, Sheet};
 use super::{BadWorkload, Hours, NO_NAME, Task, Texts, Workload};

@@ -1,4 +1,4 @@
-//! Batsim's JSON: jobs that point at profiles; those with a delay are read.
+//! Batsim's JSON: jobs that refer to profiles. Profiles with a delay are read.
 
 use std::collections::BTreeMap;
 

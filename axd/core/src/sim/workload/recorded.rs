@@ -1,6 +1,6 @@
-//! What a daemon has recorded, as a workload: each job that ran arrives when nothing of its own kept it any more, asks
-//! for what it asked for, and takes as long as its last attempt did. What ran when the record begins arrives with it
-//! and takes as long as it went on.
+//! A daemon's record as a workload. Each job that ran arrives when nothing of its own delayed it any more, asks for
+//! what it asked for, and takes as long as its last attempt did. Jobs that run when the record begins arrive with it,
+//! and take as long as they went on.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

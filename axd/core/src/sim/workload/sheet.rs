@@ -1,4 +1,4 @@
-//! Texts of comma-separated fields with a head, and the values of fields; each knows its place.
+//! Texts of comma-separated fields with a head, and the values of fields; each value knows its place.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;

@@ -1,5 +1,5 @@
-//! The Standard Workload Format: 18 numbers a line. Processors play the part of a card's memory, so that what is
-//! known of back-filling on such traces holds exactly.
+//! The Standard Workload Format: 18 numbers in a line. Processors play the part of a card's memory, so that known
+//! results about back-filling on such traces hold exactly.
 
 use super::sheet::Field;
 use super::{BadWorkload, Hours, NodeShape, Task, Texts, Workload};

@@ -1,4 +1,4 @@
-//! What the simulator makes of decisions that end attempts, and of limits.
+//! Tests of how the simulator plays decisions that end attempts, and limits.
 
 use super::*;
 use crate::config::Config;
