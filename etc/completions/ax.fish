@@ -206,7 +206,7 @@ complete -c ax -n "__fish_ax_using_subcommand submit" -l idempotent -d 'whether 
 complete -c ax -n "__fish_ax_using_subcommand submit" -l lease-timeout -d 'how long its node may be silent' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l signal -d 'signal to send before the end; TIME in seconds' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -l preempt -d 'if urgent jobs come: requeue, cancel or never' -r
-complete -c ax -n "__fish_ax_using_subcommand submit" -l grace -d 'time between SIGTERM and SIGKILL, up to policy.max_grace' -r
+complete -c ax -n "__fish_ax_using_subcommand submit" -l grace -d 'SIGTERM to SIGKILL, at most policy.max_grace' -r
 complete -c ax -n "__fish_ax_using_subcommand submit" -s o -l output -d 'file for output; default ax-%j.out' -r -F
 complete -c ax -n "__fish_ax_using_subcommand submit" -s e -l error -d 'file for errors; default: with output' -r -F
 complete -c ax -n "__fish_ax_using_subcommand submit" -s i -l input -d 'file for input; default /dev/null' -r -F

@@ -31,7 +31,7 @@ complete -c axrun -l idempotent -d 'whether a lost attempt may simply start agai
 complete -c axrun -l lease-timeout -d 'how long its node may be silent' -r
 complete -c axrun -l signal -d 'signal to send before the end; TIME in seconds' -r
 complete -c axrun -l preempt -d 'if urgent jobs come: requeue, cancel or never' -r
-complete -c axrun -l grace -d 'time between SIGTERM and SIGKILL, up to policy.max_grace' -r
+complete -c axrun -l grace -d 'SIGTERM to SIGKILL, at most policy.max_grace' -r
 complete -c axrun -s o -l output -d 'file for output; default ax-%j.out' -r -F
 complete -c axrun -s e -l error -d 'file for errors; default: with output' -r -F
 complete -c axrun -s i -l input -d 'file for input; default /dev/null' -r -F

@@ -159,7 +159,7 @@ const AX: &[OptionDef] = &[
         .says(Policy, "if urgent jobs come: requeue, cancel or never")
         .doc("Default: as its queue says. requeue ends it and starts it again later, cancel ends it for good, never lets \
               it run. suspend is not supported yet."),
-    value("grace", "DURATION", policy::grace).known(Extra).says(Policy, "time between SIGTERM and SIGKILL, up to policy.max_grace"),
+    value("grace", "DURATION", policy::grace).known(Extra).says(Policy, "SIGTERM to SIGKILL, at most policy.max_grace"),
     text("output", "PATTERN", files::output)
         .shorts(&[('o', Both)])
         .says(Files, "file for output; default ax-%j.out")
