@@ -18,6 +18,7 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,10 @@ KERNEL = {"v2": "cgroup_no_v1=all", "v1": "", "hybrid": "", "none": "cgroup_no_v
 SYSTEMD = {"v2": "systemd.unified_cgroup_hierarchy=1",
            "v1": "systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=1",
            "hybrid": "systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=0"}
+
+
+# Seconds that something may wait to be read by a guest.
+SEND_TIMEOUT = 60
 
 
 def _connect(path, deadline):
@@ -87,7 +92,8 @@ class Vm:
                 os.unlink(f"{d}/{p}")
         cmd = ["qemu-system-x86_64", "-accel", ACCEL, "-cpu", "max", "-M", "pc", "-m", str(self.mem), "-smp", str(self.cpus),
                "-nodefaults", "-no-user-config", "-display", "none", "-kernel", CACHE + "/vmlinuz", "-initrd", CACHE + "/initrd.gz",
-               "-append", "console=ttyS0 quiet loglevel=4 panic=1 net.ifnames=0 mitigations=off random.trust_cpu=on "
+               # no_timer_check: on a busy host an emulated timer is late, and the kernel would take it for a broken one.
+               "-append", "console=ttyS0 quiet loglevel=4 panic=1 net.ifnames=0 no_timer_check mitigations=off random.trust_cpu=on "
                           f"root=/dev/vda rw vm.name={self.name} vm.ip={self.ip} {self.append}",
                "-serial", f"file:{d}/console.log", "-qmp", f"unix:{d}/qmp,server=on,wait=off",
                "-drive", f"file={self.disk},if=virtio,format=qcow2,cache=unsafe,discard=unmap",
@@ -106,6 +112,8 @@ class Vm:
         self._qmp.readline()
         self.qmp("qmp_capabilities")
         self._ag = _connect(d + "/agent", end)
+        # A guest that never opens its end lets what is sent to it pile up: give up then, do not wait for ever.
+        self._ag.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT, 0))
         self._wl, self._pending, self._ids = threading.Lock(), {}, itertools.count(1)
         threading.Thread(target=self._reader, args=(self._ag,), daemon=True).start()
         if wait:
@@ -120,9 +128,9 @@ class Vm:
                 raise Gone(f"{self.name}: qemu exited {self.proc.returncode}: {open(self.dir + '/qemu.log').read()[-500:]}")
             try:
                 return self._call({}).result(0.5)
-            except cf.TimeoutError:
+            except (cf.TimeoutError, BlockingIOError):
                 if time.monotonic() > end:
-                    raise
+                    raise TimeoutError(f"{self.name}: no answer from the guest in {timeout:.0f} s") from None
 
     # --- machine control
     def qmp(self, cmd, **args):
