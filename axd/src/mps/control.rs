@@ -107,7 +107,14 @@ fn why(mut said: File, how: Option<Exit>) -> String {
     let mut text = Vec::new();
     let read = said.rewind().and_then(|()| said.take(MOST_SAID).read_to_end(&mut text));
     let text = ax_core::text::escaped(String::from_utf8_lossy(&text).trim());
-    if read.is_ok() && !text.is_empty() { text } else { format!("it ended with {how:?}") }
+    if read.is_ok() && !text.is_empty() {
+        return text;
+    }
+    match how {
+        Some(Exit::Code(code)) => format!("it exited with {code} and said nothing"),
+        Some(Exit::Signal { number, .. }) => format!("it was ended by signal {number}"),
+        None => "how it ended is not known".to_owned(),
+    }
 }
 
 /// What the child needs, prepared before the fork.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::id::AttemptName;
-use crate::job::Actor;
 use crate::job::state::{JobState, Outcome};
+use crate::job::{Actor, Job};
 use crate::size::Megabytes;
 
 use super::{Controller, Decision};
@@ -19,9 +19,10 @@ impl Controller {
         ends: bool,
         out: &mut Vec<Decision>,
     ) {
-        let job = self.jobs.get(&name.job.number);
-        let runs = job.filter(|job| matches!(job.state, JobState::Running | JobState::Suspended));
-        let attempt = runs.and_then(|job| job.attempt.as_deref());
+        // Also while it starts: its processes may be seen on the card before its start is told.
+        let may_end = |job: &&Arc<Job>| job.state.is_active() && job.state != JobState::Completing;
+        let job = self.jobs.get(&name.job.number).filter(may_end);
+        let attempt = job.and_then(|job| job.attempt.as_deref());
         let Some(attempt) = attempt.filter(|a| a.name == name && a.end.is_none() && a.ending.is_none())
         else {
             return;

@@ -352,7 +352,7 @@ impl WaitingOrder {
         self.misfits.iter().copied()
     }
 
-    /// The first ready jobs of each queue, so many at most.
+    /// The first ready jobs of each user in each queue, so many at most of each.
     pub fn first_of_each(&self, most: usize) -> impl Iterator<Item = JobNumber> + '_ {
         let of_user = move |own: &Lane| {
             let mut first = Vec::new();

@@ -12,13 +12,18 @@ use ax_core::time::WallTime;
 use crate::{at, config, ended, launched, node, ready, request, state, submission, submit};
 
 fn running(retries: u32) -> (Controller, AttemptName) {
+    let (mut controller, attempt) = starting(retries);
+    controller.step(at(1), Event::AttemptStarted { attempt, at: WallTime(1) });
+    (controller, attempt)
+}
+
+fn starting(retries: u32) -> (Controller, AttemptName) {
     let mut controller = ready(config());
     let mut wanted = request(1);
     wanted.retries = retries;
     wanted.cards = Some(CardRequest { count: 1, kind: None, slice: Some(Megabytes(20_000)) });
     let (_, out) = submit(&mut controller, 0, submission(1, wanted));
     let attempt = launched(&out)[0];
-    controller.step(at(1), Event::AttemptStarted { attempt, at: WallTime(1) });
     (controller, attempt)
 }
 
@@ -32,6 +37,17 @@ fn a_warning_is_noted_and_changes_nothing() {
     let out = controller.step(at(2), over(attempt, false));
     assert!(matches!(out.as_slice(), [Decision::Noted { what, .. }] if what == "used 31.2 GB"), "{out:?}");
     assert_eq!(state(&controller, attempt.job), JobState::Running);
+}
+
+/// Its processes can be on the card before its start is told.
+#[test]
+fn what_it_uses_while_it_starts_counts_too() {
+    let (mut controller, attempt) = starting(0);
+    let out = controller.step(at(1), over(attempt, false));
+    assert!(matches!(out.as_slice(), [Decision::Noted { .. }]), "{out:?}");
+    let out = controller.step(at(2), over(attempt, true));
+    let asked = |decision: &Decision| matches!(decision, Decision::Terminate { attempt: of, outcome: Outcome::OutOfMemory, .. } if *of == attempt);
+    assert!(out.iter().any(asked), "{out:?}");
 }
 
 #[test]
