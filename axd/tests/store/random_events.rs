@@ -199,6 +199,23 @@ proptest! {
     }
 }
 
+/// Whatever was written before.
+#[test]
+fn what_was_last_known_of_a_card_comes_back() {
+    let place = Place::in_memory();
+    let writer = place.writer();
+    let mut cluster = Cluster::new();
+    cluster.step(&writer, at(0), Event::ConfigLoaded(Box::new(config())));
+    for (ms, what) in [(1, 4), (2, 0)] {
+        cluster.step(&writer, at(ms), of_card(0, what));
+    }
+    writer.close().unwrap();
+    let known = cluster.controller.snapshot().known;
+    assert_eq!(known[&node(1).name].cards["card-0"].health, Health::Drained);
+    let restored = place.open().restore(at(3).wall).unwrap();
+    assert_eq!(withheld(&restored.known), withheld(&known));
+}
+
 /// From the last snapshot on, each step must decide what it decided then.
 fn replay(place: &Place, now: Now) -> Controller {
     let events = EventReader::open(&place.paths.events()).unwrap();
