@@ -5,7 +5,7 @@ use ax_core::config::{CardLimit, Config, Most};
 use ax_core::controller::{Controller, Decision, Event, Submission};
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::{JobState, Outcome};
-use ax_core::time::WallTime;
+use ax_core::time::{Span, WallTime};
 
 use crate::{at, config, ended, launched, owner, ready, request, state, submission, submit};
 
@@ -288,4 +288,23 @@ fn whoever_waits_behind_another_for_one_limit_holds_nobody_up_in_another() {
             "queue default holds 2 of at most 2 cards (queues[].max_cards): ax-2026-0002 and {other}, and it asks for 1 card"
         )
     );
+}
+
+/// Whoever is first must not find that others have filled its queue, neither meanwhile nor when its cards are free.
+#[test]
+fn a_place_that_is_kept_on_a_node_is_kept_in_the_queue() {
+    let mut controller = ready(config());
+    let of = |key, queue: &str, count| {
+        let limit = Some(Span::seconds(if count == 1 { 30 } else { 60 }));
+        let request = Request { time_limit: limit, ..with_cards(count) };
+        Submission { queue: queue.parse().unwrap(), ..submission(key, request) }
+    };
+    assert_eq!(launched(&submit(&mut controller, 1, of(1, "high", 3)).1).len(), 1);
+    let (first, _) = submit(&mut controller, 1, of(2, "high", 4));
+    let (small, _) = submit(&mut controller, 1, of(3, "high", 1));
+    for waiting in [first, small] {
+        assert_eq!(state(&controller, waiting), JobState::Ready);
+    }
+    let (other, _) = submit(&mut controller, 1, of(4, "default", 1));
+    assert_eq!(state(&controller, other), JobState::Starting, "another queue's is over before that");
 }
