@@ -1,7 +1,7 @@
 //! The supervisor of one job and the guard's watchdog: the part of ax that runs as root on a user's behalf.
 //!
 //! One binary, a mode for each process: `--supervise` for one attempt of one job, `--starter` to start such by fork,
-//! `--watchdog` for what no living supervisor looks after. Single-threaded, without unsafe code and without state beyond
+//! `--watchdog` for what no living supervisor looks after. Single-threaded, and without state beyond
 //! the files of an attempt.
 //! It decides nothing about queues or retries: it does what the assignment says and records what happened.
 //! Whoever types `axrun COMMAND` means a command of users, which is in another program: see `hand_over`.

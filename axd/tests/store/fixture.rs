@@ -110,17 +110,8 @@ pub fn request(cpus: u32) -> Request {
 }
 
 pub fn submission(key: u128, request: Request) -> Submission {
-    Submission {
-        key: SubmissionKey(key),
-        owner: Owner { uid: Uid(1000), name: Arc::from("ann") },
-        name: "train.sh".into(),
-        thing: None,
-        queue: "default".parse().unwrap(),
-        groups: Vec::new(),
-        year: 2026,
-        request,
-        hold: false,
-    }
+    let owner = Owner { uid: Uid(1000), name: Arc::from("ann") };
+    Submission::new(SubmissionKey(key), owner, "train.sh", "default".parse().unwrap(), 2026, request)
 }
 
 /// What the daemon would know beside the controller.

@@ -18,17 +18,9 @@ use crate::store::testing::TempDir;
 
 fn submit(controller: &mut Controller, key: u128) -> JobId {
     let request = Request::plain(1, Megabytes(1));
-    let submission = Submission {
-        key: SubmissionKey(key),
-        owner: Owner { uid: Uid(1000), name: Arc::from("li") },
-        name: "a".into(),
-        thing: None,
-        queue: "default".parse().unwrap(),
-        groups: Vec::new(),
-        year: 2026,
-        request,
-        hold: false,
-    };
+    let owner = Owner { uid: Uid(1000), name: Arc::from("li") };
+    let queue = "default".parse().unwrap();
+    let submission = Submission::new(SubmissionKey(key), owner, "a", queue, 2026, request);
     let now = Now { boot: BootTime(1), wall: WallTime(1) };
     let decisions = controller.step(now, Event::Submitted(Box::new(submission)));
     let Decision::Accepted { job, .. } = decisions[0] else { panic!("{decisions:?}") };
