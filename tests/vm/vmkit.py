@@ -176,6 +176,17 @@ class Vm:
             time.sleep(0.5)
             self.wait_ready(timeout)
 
+    def tell(self, timeout=60):
+        """What a guest in trouble is busy with: logs in /tmp, its processes and where in the kernel they wait, what the
+        kernel has said. As much of it as can be had."""
+        script = ("tail -n 30 /tmp/*.log; ps axo pid,ppid,stat,wchan:32,args; "
+                  "echo w >/proc/sysrq-trigger; echo l >/proc/sysrq-trigger; sleep 1; dmesg")
+        try:
+            told = self.run(script, timeout, check=False).out
+        except Exception as error:
+            told = f"{self.name} tells nothing: {error!r}\n"
+        return told[-20000:] + self.console()[-2000:]
+
     def _fail_all(self):
         for k in list(getattr(self, "_pending", {})):
             fut = self._pending.pop(k, None)
