@@ -3,7 +3,7 @@
 use crate::controller::bounds::{Barred, Sum, counts_in};
 use crate::job::Job;
 
-use super::condition::jobs_in_words;
+use super::condition::LimitFull;
 use super::{Condition, Story};
 
 impl Story<'_> {
@@ -27,22 +27,7 @@ impl Story<'_> {
         let (jobs, holders) = (self.pass.after.first_active(counts), self.pass.after.active_jobs());
         let holders = holders.filter(|job| counts(job)).count() as u32;
         let (wanted, first) = (what.of(job), barred.first);
-        Some(Condition::LimitFull { whose, key, what, held, max, wanted, jobs, holders, first })
-    }
-}
-
-impl Condition {
-    /// `user li holds 6 of at most 8 CPUs (policy.max_cpus_per_user): ax-2026-0001, and it asks for 4 CPUs`.
-    pub(super) fn limit_in_words(&self) -> String {
-        let Condition::LimitFull { whose, key, what, held, max, wanted, jobs, holders, first } = self else {
-            return String::new();
-        };
-        let who = match jobs.is_empty() {
-            true => String::new(),
-            false => format!(": {}", jobs_in_words(jobs, *holders as usize)),
-        };
-        let behind = first.map_or(String::new(), |first| format!("; {first} waits for them before it"));
-        let (held, max, wanted) = (what.number(*held), what.in_words(*max), what.in_words(*wanted));
-        format!("{whose} holds {held} of at most {max} ({key}){who}, and it asks for {wanted}{behind}")
+        let full = LimitFull { whose, key, what, held, max, wanted, jobs, holders, first };
+        Some(Condition::LimitFull(full))
     }
 }

@@ -29,7 +29,8 @@ use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
 
 pub(crate) use condition::jobs_in_words;
-pub use condition::{Condition, never_enough};
+pub use condition::{Behind, Condition, EvictionsSpent, Hours, Kept, LimitFull, MakingRoom, QueueAhead};
+pub use condition::{QueueFull, QueueKept, TooFewNodes, UserAhead, UserFull, never_enough};
 pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
 use shares::Before;
@@ -137,7 +138,7 @@ impl Controller {
         let active = self.active_in(&queue);
         if let Some(max) = config.max_running.filter(|max| active >= *max) {
             let jobs = self.first_active(|job| job.queue == queue);
-            found.push(Condition::QueueFull { queue, active, max, jobs });
+            found.push(Condition::QueueFull(QueueFull { queue, active, max, jobs }));
         }
         found
     }
@@ -160,7 +161,7 @@ impl Controller {
             other.owner.uid == job.owner.uid && queue.as_ref().is_none_or(|queue| other.queue == *queue)
         });
         let user = job.owner.name.to_string();
-        Some(Condition::UserFull { user, queue, active, max, jobs, kept: active < max })
+        Some(Condition::UserFull(UserFull { user, queue, active, max, jobs, kept: active < max }))
     }
 
     /// Why nothing of a user's is started at all at the moment, if so.
@@ -317,7 +318,8 @@ impl<'a> Story<'a> {
         if let Some(first) = self.first.filter(|_| !misfit) {
             let at_least = self.controller.is_sketch() && self.before >= PLANNED;
             let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
-            found.push(Condition::Behind { jobs: self.before as u64, at_least, first, strict });
+            let behind = Behind { jobs: self.before as u64, at_least, first, strict };
+            found.push(Condition::Behind(behind));
         }
         let resting = self.controller.resting(self.now, job.owner.uid);
         if found.is_empty() || self.pass.started(job.id.number) {
@@ -334,7 +336,7 @@ impl<'a> Story<'a> {
         let jobs: Vec<JobId> = kept.map(|(_, id)| *id).collect();
         let full = active as usize + jobs.len() >= max as usize;
         (full && !jobs.is_empty() && self.pass.after.claim_of(job.id.number).is_none())
-            .then(|| Condition::QueueKept { queue: queue.name.clone(), active, max, jobs })
+            .then(|| Condition::QueueKept(QueueKept { queue: queue.name.clone(), active, max, jobs }))
     }
 
     /// Why no place is found for it.
@@ -348,7 +350,7 @@ impl<'a> Story<'a> {
             let others = nodes.into_iter().skip(1).collect();
             // No job has been ended before the pass is made.
             let foretold = self.controller.claim_of(job.id.number).is_none();
-            let making = |node| Condition::MakingRoom { victims, node, others, foretold };
+            let making = |node| Condition::MakingRoom(MakingRoom { victims, node, others, foretold });
             return node.map(making).into_iter().collect();
         }
         let known = self.nodes_for(job);
@@ -356,7 +358,7 @@ impl<'a> Story<'a> {
         let mut found: Vec<Condition> = kept.into_iter().chain(known.lacks.iter().cloned()).collect();
         match self.nobody_ended(job, &known) {
             // The budget recovers by itself.
-            Some(spent @ Condition::EvictionsSpent { .. }) => found.insert(0, spent),
+            Some(spent @ Condition::EvictionsSpent(_)) => found.insert(0, spent),
             other => found.extend(other),
         }
         found
@@ -446,7 +448,7 @@ impl<'a> Story<'a> {
         barred.sort_by_key(|(place, _)| std::cmp::Reverse(place.from));
         let (place, node) = barred.first()?;
         let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);
-        Some(Condition::Kept {
+        Some(Condition::Kept(Kept {
             job: self.controller.job(place.job)?.id,
             node: node.inventory.name.clone(),
             cards: place.cards.iter().filter_map(number).collect(),
@@ -454,7 +456,7 @@ impl<'a> Story<'a> {
             planned,
             usual: Some(self.controller.planned(job)).filter(|usual| *usual < planned),
             more: barred.len() as u32 - 1,
-        })
+        }))
     }
 
     /// The first place kept on a node beside which the job does not fit.
