@@ -3,11 +3,12 @@
 
 use ax_core::config::{Config, GpuNode};
 use ax_core::gpu::model::folded;
-use ax_core::id::HostName;
+use ax_core::id::{BadName, HostName};
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::text;
-use ax_sys::sched;
+use ax_sys::{SysError, sched};
+use thiserror::Error;
 
 use crate::cards::Known;
 use crate::cards::message::Found;
@@ -37,9 +38,17 @@ impl Local {
 }
 
 /// The name of this machine as ax compares it.
-pub(crate) fn host_name() -> Result<HostName, String> {
-    let name = sched::host_name().map_err(|e| e.to_string())?;
-    name.parse().map_err(|e: ax_core::id::BadName| e.to_string())
+pub(crate) fn host_name() -> Result<HostName, NoHostName> {
+    Ok(sched::host_name()?.parse()?)
+}
+
+/// Why this machine has no name.
+#[derive(Debug, Error)]
+pub(crate) enum NoHostName {
+    #[error(transparent)]
+    System(#[from] SysError),
+    #[error(transparent)]
+    Bad(#[from] BadName),
 }
 
 /// Looks at this machine. `cards` is what is known of its cards; `None` if none are given out.

@@ -10,6 +10,7 @@ use ax_core::time::{BootTime, Span};
 use super::spares::Spares;
 use super::{Engine, now};
 use crate::log::{Level, Line};
+use crate::settle::RemovalError;
 use crate::worker::{Chore, Leftover, Task, Trace};
 
 /// The folders of a finished attempt in the spool are removed after this.
@@ -121,14 +122,14 @@ impl Engine {
     }
 
     /// Something could not be removed.
-    pub(super) fn on_not_removed(&mut self, chore: Chore, error: &str) {
+    pub(super) fn on_not_removed(&mut self, chore: Chore, error: &RemovalError) {
         let again = self.cleaning.chores.again(chore, now().boot);
         // Of many tries only some are logged.
         if chore.waits_for_driver && chore.tries > 0 && !chore.tries.is_power_of_two() {
             return;
         }
         let next = again.map_or("the next start".to_owned(), |pause| pause.to_string());
-        let line = Line::new("cleanup").text("attempt", &chore.attempt).text("error", &error);
+        let line = Line::new("cleanup").text("attempt", &chore.attempt).text("error", error);
         self.log.line(Level::Warning, &line.text("again", &next));
     }
 

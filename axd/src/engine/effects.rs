@@ -11,7 +11,7 @@ use ax_sys::crash_point;
 use super::launches::Launch;
 use super::{Engine, now};
 use crate::log::{Level, Line};
-use crate::settle::Settled;
+use crate::settle::{SettleError, Settled};
 use crate::store::Usage;
 use crate::worker::Task;
 
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// What was found out about an attempt whose supervisor did not report.
-    pub(super) fn on_settled(&mut self, attempt: AttemptName, answer: Result<Settled, String>) {
+    pub(super) fn on_settled(&mut self, attempt: AttemptName, answer: Result<Settled, SettleError>) {
         self.supervision.settling.remove(&attempt);
         self.clean_up_settled(attempt);
         let now = now().boot;

@@ -38,8 +38,9 @@ use ax_core::api::{ApiError, ErrorClass};
 use ax_core::controller::{Controller, Decision, Event};
 use ax_core::paths::Paths;
 use ax_core::time::{BootTime, Now, Span, WallTime};
-use ax_sys::clock;
 use ax_sys::socket::{Event as Ready, Poller, Waker};
+use ax_sys::{SysError, clock};
+use thiserror::Error;
 
 use crate::api::http::Response;
 use crate::api::server::{ConnId, Server};
@@ -49,7 +50,7 @@ use crate::local::Local;
 use crate::log::{Level, Line, Log};
 use crate::signals::{Asked, Signals};
 use crate::spool::Spool;
-use crate::store::Reader;
+use crate::store::{Reader, StoreError};
 use crate::worker::{Done, Worker};
 use attempts::{News, Supervision};
 use cleaning::Cleaning;
@@ -112,6 +113,17 @@ pub(crate) struct Engine {
     measures: Measures,
 }
 
+/// Why the daemon stops although nobody has asked it to, or can't write down its last.
+#[derive(Debug, Error)]
+pub(crate) enum RunError {
+    /// Nothing can be waited for.
+    #[error(transparent)]
+    Wait(#[from] SysError),
+    /// The last batch could not be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// The time, both clocks.
 fn now() -> Now {
     Now { boot: BootTime(clock::boot_ms()), wall: WallTime(clock::wall_ms()) }
@@ -119,11 +131,11 @@ fn now() -> Now {
 
 impl Engine {
     /// Runs until it is told to stop. Jobs go on without it.
-    pub(crate) fn run(mut self) -> Result<(), String> {
+    pub(crate) fn run(mut self) -> Result<(), RunError> {
         let mut ready: Vec<Ready> = Vec::new();
         while self.phase != Phase::Stopping {
             let limit = self.patience(now());
-            self.poller.wait(&mut ready, limit).map_err(|e| e.to_string())?;
+            self.poller.wait(&mut ready, limit)?;
             self.on_launched();
             for event in std::mem::take(&mut ready) {
                 self.on_ready(&event);
@@ -150,7 +162,7 @@ impl Engine {
             containment::clear(&self.paths);
         }
         self.gpu.history.finish();
-        self.commits.writer.close().map_err(|e| e.to_string())
+        Ok(self.commits.writer.close()?)
     }
 
     fn nothing_runs_on(&self) -> bool {

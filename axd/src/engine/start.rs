@@ -19,7 +19,7 @@ use ax_core::time::{BootTime, Zone};
 use ax_sys::path::Dir;
 use ax_sys::shared_word::FenceWriter;
 use ax_sys::socket::{Interest, Poller, Waker};
-use ax_sys::{clock, credentials};
+use ax_sys::{SysError, clock, credentials};
 use thiserror::Error;
 
 use super::attempts::Supervision;
@@ -53,7 +53,7 @@ use crate::samples::Samples;
 use crate::signals::Signals;
 use crate::spool::Spool;
 use crate::starter::Starter;
-use crate::store::{Broken, Options, Reader, Restored, Store, Writer};
+use crate::store::{Broken, Options, Reader, Restored, Store, StoreError, Writer};
 use crate::worker::Worker;
 
 /// How the daemon is to run.
@@ -109,7 +109,7 @@ impl Engine {
         let notices: Vec<String> = notices.into_iter().chain(warning).collect();
         engine.say_how_it_starts(&config_warnings, &notices, &broken);
         let unreadable = broken.iter().flat_map(Broken::may_run).collect();
-        engine.begin(boot, unreadable).map_err(failed("begin"))?;
+        engine.begin(boot, unreadable)?;
         Ok(engine)
     }
 
@@ -204,8 +204,8 @@ impl Engine {
     }
 
     /// Opens the socket and the spool, and settles the attempts that were running.
-    fn begin(&mut self, boot: Boot, unreadable: Vec<AttemptName>) -> Result<(), Box<dyn std::error::Error>> {
-        self.server.register(&self.poller)?;
+    fn begin(&mut self, boot: Boot, unreadable: Vec<AttemptName>) -> Result<(), StartError> {
+        self.server.register(&self.poller).map_err(failed("begin"))?;
         self.commits.writer.record_snapshot(now(), self.controller.snapshot());
         if self.controller.has_renamed_cards() {
             // Before anything can start there.
@@ -214,7 +214,8 @@ impl Engine {
         let active = self.controller.active_jobs();
         let alive: Vec<(Attempt, JobState)> =
             active.filter_map(|job| Some((job.attempt.as_deref()?.clone(), job.state))).collect();
-        self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect())?;
+        let known = alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect();
+        self.end_strays(&known).map_err(failed("begin"))?;
         for (attempt, state) in alive {
             match boot.is_the_same {
                 true => self.take_up(attempt),
@@ -355,6 +356,17 @@ fn in_this_boot(mut job: Job, same_boot: bool) -> Job {
     job
 }
 
+/// Why there can be no loop.
+#[derive(Debug, Error)]
+enum LoopError {
+    #[error(transparent)]
+    System(#[from] SysError),
+    #[error(transparent)]
+    Thread(#[from] std::io::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Threads and descriptors of the loop.
 struct Threads {
     poller: Poller,
@@ -367,7 +379,7 @@ struct Threads {
 }
 
 impl Threads {
-    fn start(paths: &Paths, store: Store) -> Result<Threads, Box<dyn std::error::Error>> {
+    fn start(paths: &Paths, store: Store) -> Result<Threads, LoopError> {
         let poller = Poller::new()?;
         let waker = Arc::new(Waker::new()?);
         poller.add(&*waker, tokens::WAKER, Interest::READ)?;

@@ -15,7 +15,9 @@ use ax_core::time::{BootTime, Span};
 
 use super::super::{Engine, now};
 use super::enforcement::is_measured;
+use crate::leftover::LeftoverError;
 use crate::log::{Level, Line};
+use crate::mps::{EndedDaemon, MpsError};
 use crate::worker::Task;
 
 /// What is remembered between looks.
@@ -79,7 +81,7 @@ impl Engine {
         self.worker.start_task(Task::SweepMps(self.isolation.parents.clone()));
     }
 
-    pub(in crate::engine) fn on_mps_swept(&mut self, swept: Vec<Result<String, String>>) {
+    pub(in crate::engine) fn on_mps_swept(&mut self, swept: Vec<Result<EndedDaemon, MpsError>>) {
         let sweeps = &mut self.gpu.attempts.sweeps;
         sweeps.under_way = false;
         if swept.iter().any(Result::is_err) {
@@ -239,7 +241,11 @@ impl Engine {
         }
     }
 
-    pub(in crate::engine) fn on_leftover_ended(&mut self, left: &Leftover, ended: Result<bool, String>) {
+    pub(in crate::engine) fn on_leftover_ended(
+        &mut self,
+        left: &Leftover,
+        ended: Result<bool, LeftoverError>,
+    ) {
         let line = Line::new("left_over").text("attempt", &left.attempt).text("pid", &left.pid);
         let (level, line) = match ended {
             Ok(true) => (Level::Info, line.text("done", &"ended")),
