@@ -153,19 +153,29 @@ impl Controller {
     }
 
     fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
+        let found = std::mem::take(&mut self.found_places);
+        let mut state = self.begin_pass(now, found);
+        let pass = self.pass_with(&mut state, now, out, witness);
+        self.found_places = state.found;
+        pass
+    }
+
+    fn pass_with(
+        &mut self,
+        state: &mut PassState,
+        now: Now,
+        out: &mut Vec<Decision>,
+        witness: &mut Witness,
+    ) -> Pass {
         witness.begins();
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
-        let mut state = self.begin_pass(now);
         let between = self.between_hours().map(|job| job.id.number);
         state.timeline.iter().filter(|kept| Some(kept.job) == between).for_each(|kept| witness.keeps(kept));
         let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let (mut started, mut tried) = (false, false);
         loop {
             let some_only = state.left == 0 && !strict && !witness.waits_for_one();
-            if some_only
-                && !std::mem::replace(&mut tried, true)
-                && !self.try_shapes(&rules, &walk, &mut state)
-            {
+            if some_only && !std::mem::replace(&mut tried, true) && !self.try_shapes(&rules, &walk, state) {
                 break;
             }
             let next = match some_only {
@@ -199,7 +209,7 @@ impl Controller {
             if state.turns.take(&self.limits, job).is_err() {
                 continue;
             }
-            if let Some(places) = self.place_now(&rules, job, (&waiting, left), &mut state) {
+            if let Some(places) = self.place_now(&rules, job, (&waiting, left), state) {
                 started |= self.assign(now, waiting.number, &places, Chosen::Next(&witness.passed), out);
                 if self.try_one_on(now, &places, owner) {
                     walk.leave_user(owner, None);
@@ -217,7 +227,7 @@ impl Controller {
                 break;
             }
             witness.passed.add(&waiting);
-            if let Some(kept) = self.keep_place(&rules, job, &waiting, queue, &mut state) {
+            if let Some(kept) = self.keep_place(&rules, job, &waiting, queue, state) {
                 state.users_kept.keep(job);
                 for reservation in kept {
                     witness.keeps(&reservation);
@@ -263,7 +273,11 @@ impl Controller {
     ) -> Option<Vec<Reservation>> {
         let left = state.left.checked_sub(1)?;
         let span = (state.timeline.now(), waiting.by(state.timeline.lengths()));
-        let Some((from, places)) = self.earliest_in_time(rules, &state.timeline, job, span) else {
+        let earliest = match job.hours() {
+            None => state.found.earliest(rules, &self.nodes, &state.timeline, job, span.1),
+            Some(_) => self.earliest_in_time(rules, &state.timeline, job, span),
+        };
+        let Some((from, places)) = earliest else {
             // All that is there comes too late for it. Very many of these must not be looked into one by one.
             state.fruitless += usize::from(job.hours().is_some());
             if state.fruitless > state.most {
