@@ -3,6 +3,7 @@
 //! Nothing outside holds or changes a job's state, order or resource. The same
 //! events at the same times give the same decisions, bit for bit.
 
+mod assign;
 mod attempt;
 mod blocked;
 pub(crate) mod bounds;
@@ -19,6 +20,7 @@ mod overuse;
 mod pass_state;
 mod person;
 mod places;
+mod refusal;
 mod renaming;
 mod schedule;
 mod sketch;
