@@ -133,7 +133,7 @@ fn count_cards(host: &HostName, config: &Config, known: Known<'_>, warnings: &mu
             all_declared(host, declared)
         }
         (None, Known::These(found, silent)) => found_cards(found, &silent, usize::MAX, None),
-        (Some(declared), Known::These(found, silent)) => both(host, declared, (found, &silent), warnings),
+        (Some(declared), Known::These(found, silent)) => both(host, declared, found, &silent, warnings),
     }
 }
 
@@ -178,7 +178,8 @@ fn found_card(number: u32, found: &Found, declared: Option<&GpuNode>) -> Card {
 fn both(
     host: &HostName,
     declared: &GpuNode,
-    (found, silent): (&[Found], &[u32]),
+    found: &[Found],
+    silent: &[u32],
     warnings: &mut Vec<String>,
 ) -> Vec<Card> {
     let count = found.iter().filter(|card| card.hardware.mig.is_none()).count();
@@ -315,7 +316,7 @@ mod tests {
                 features: vec![],
             };
             let mut warnings = Vec::new();
-            let cards = both(&host, &declared, (&all, &[]), &mut warnings);
+            let cards = both(&host, &declared, &all, &[], &mut warnings);
             assert_eq!(warnings.len(), warned, "{warnings:?}");
             let name =
                 |card: &Card| format!("{} {} {}", card.index, card.uuid, card.kind.as_deref().unwrap());

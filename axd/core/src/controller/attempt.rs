@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::size::Megabytes;
 use crate::time::{Now, Span, WallTime};
 
-use super::gang::End;
+use super::gang::{End, Part};
 use super::{Controller, Decision, Move};
 
 /// Back-off doubles up to this.
@@ -111,7 +111,7 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         let node = attempt.allocation.node.clone();
-        self.part_ended(now, (name, node), at, End { end, never_began: false }, out);
+        self.part_ended(now, Part { attempt: name, node }, at, End { end, never_began: false }, out);
     }
 
     /// An attempt is over on all of its nodes.
@@ -259,7 +259,7 @@ impl Controller {
         let node = attempt.allocation.node.clone();
         if attempt.gang.is_some() {
             let end = End { end: launch_failed(why), never_began: true };
-            return self.part_ended(now, (name, node), now.wall, end, out);
+            return self.part_ended(now, Part { attempt: name, node }, now.wall, end, out);
         }
         if attempt.ending.is_none() {
             self.came_to_nothing(now, &node, name, &why);
@@ -347,7 +347,7 @@ impl Controller {
 
 /// The idle time of an attempt that has ended, if that is not written down yet.
 fn attempt_idle(job: Option<&mut Job>) -> Option<Span> {
-    job?.attempt.as_mut()?.idle.take_unwritten(true)
+    job?.attempt.as_mut()?.idle.take_rest()
 }
 
 fn launch_failed(why: String) -> AttemptEnd {

@@ -32,18 +32,18 @@ impl Controller {
     }
 
     pub(super) fn cards_idle(&mut self, now: Now, name: AttemptName, lasted: Span, out: &mut Vec<Decision>) {
-        let limits = (self.config.policy.idle, self.config.policy.idle_end);
+        let (first, last) = (self.config.policy.idle, self.config.policy.idle_end);
         let Some(job) = self.with_cards(name) else { return };
         let Some(attempt) = &mut job.attempt else { return };
         attempt.idle.lasts(lasted);
-        if let Some(idle) = attempt.idle.take_unwritten(false) {
+        if let Some(idle) = attempt.idle.take_unwritten() {
             out.push(Decision::Counted { attempt: name, idle });
         }
         // Who has answered is asked again only after that time, and has all of the first limit anew.
         let counted = job.rare.kept_until.map_or(lasted, |until| lasted.min(now.wall - until));
-        match due(job, limits, counted) {
+        match due(job, first, last, counted) {
             Due::Nothing => {}
-            Due::Warning => warn(job, limits.1, counted, out),
+            Due::Warning => warn(job, last, counted, out),
             Due::End => {
                 if let Some(attempt) = &mut job.attempt {
                     attempt.idle.ended = true;
@@ -134,7 +134,7 @@ impl Controller {
     }
 }
 
-fn due(job: &Job, (warn, end): (Option<Span>, Option<Span>), counted: Span) -> Due {
+fn due(job: &Job, warn: Option<Span>, end: Option<Span>, counted: Span) -> Due {
     let Some(attempt) = job.attempt.as_deref().filter(|attempt| attempt.ending.is_none()) else {
         return Due::Nothing;
     };
