@@ -12,6 +12,7 @@ use crate::schedule::order::{Lengths, Waiting, since};
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::share::{Charged, Share, VirtualTime, price};
 use crate::schedule::timeline::{Reservation, Timeline};
+use crate::schedule::usage::Factors;
 use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
@@ -52,8 +53,10 @@ impl Controller {
     pub(super) fn schedule_before(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) {
         self.pass_due = false;
         self.settle_claims(now, out);
+        // Nobody has had more of it because of what starts at this instant.
+        let factors = self.factors(now.wall);
         loop {
-            match self.pass(now, out, witness) {
+            match self.pass(now, &factors, out, witness) {
                 Pass::Started => {}
                 Pass::Done => return,
                 Pass::Evicting => {
@@ -148,16 +151,19 @@ impl Controller {
         self.measure.share(&job.request).on(job.width())
     }
 
-    fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
+    fn pass(&mut self, now: Now, factors: &Factors, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
         let found = std::mem::take(&mut self.found_places);
         let mut state = self.begin_pass(now, found);
-        let pass = self.pass_with(&mut state, now, out, witness);
+        let walk = self.order.walk(&self.config, &self.times, factors, true);
+        let pass = self.go_down(walk, &mut state, now, out, witness);
         self.found_places = state.found;
         pass
     }
 
-    fn pass_with(
+    /// Goes down the order of those who wait.
+    fn go_down(
         &mut self,
+        mut walk: Walk,
         state: &mut PassState,
         now: Now,
         out: &mut Vec<Decision>,
@@ -167,7 +173,6 @@ impl Controller {
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
         let between = self.between_hours().map(|job| job.id.number);
         state.timeline.iter().filter(|kept| Some(kept.job) == between).for_each(|kept| witness.keeps(kept));
-        let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let (mut started, mut tried) = (false, false);
         loop {
             let some_only = state.left == 0 && !strict && !witness.waits_for_one();
