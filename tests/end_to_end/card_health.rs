@@ -79,19 +79,44 @@ fn what_a_card_counts_of_itself_takes_it_until_it_is_mended_and_given_back() {
         assert_eq!(code, 0, "{uuid}: {told}");
     }
     assert!(all("healthy"));
-    // Each number that the driver reports, by its class.
-    let xids = |numbers: [u32; 5]| {
-        COUNTS
-            .iter()
-            .zip(numbers)
-            .map(|((uuid, ..), number)| format!("xid {uuid} {number}\n"))
-            .collect::<String>()
+    by_their_classes(&cluster, &fake);
+}
+
+/// Numbers that the driver reports, those of each class first on cards that are healthy.
+fn by_their_classes(cluster: &Cluster, fake: &FakeCards) {
+    let report = |numbers: [u32; 5]| {
+        let each = COUNTS.iter().zip(numbers);
+        fake.add(
+            &each.map(|((uuid, ..), number)| format!("xid {uuid} {number}")).collect::<Vec<_>>().join("\n"),
+        );
     };
-    for (numbers, health) in [([46, 63, 92, 119, 120], "suspect"), ([62, 64, 74, 95, 140], "drained")] {
-        fake.add(xids(numbers).trim_end());
+    let are = |numbers: [u32; 5], health: &str| {
         for ((uuid, ..), number) in COUNTS.iter().zip(numbers) {
-            let seen = wait_health(&cluster, uuid, health);
+            let seen = wait_health(cluster, uuid, health);
             assert!(seen["why"].as_str().unwrap().starts_with(&format!("Xid {number}: ")), "{seen:#}");
         }
+    };
+    let job =
+        cluster.submit(ALICE, &["--gpus=5", "--cpus-per-task=1", "--ram=10M"], "#!/bin/sh\nexec sleep 600\n");
+    cluster.wait_state(&job, &["RUNNING"]);
+    for numbers in [[63, 92, 101, 109, 121], [137, 141, 147, 148, 154]] {
+        report(numbers);
+        let noted = |number: &u32| {
+            cluster.run(ALICE, "ax", &["status", &job]).out.contains(&format!("Xid {number}: "))
+        };
+        wait_for("the notes", || numbers.iter().all(noted));
+        assert!(COUNTS.iter().all(|(uuid, ..)| card(cluster, uuid)["health"] == "healthy"), "{numbers:?}");
     }
+    cluster.run(ALICE, "ax", &["cancel", &job]);
+    cluster.wait_over(&job);
+    for numbers in [[46, 62, 64, 74, 95], [110, 136, 140, 143, 150], [151, 156, 158, 48, 54]] {
+        report(numbers);
+        are(numbers, "drained");
+        for (uuid, ..) in &COUNTS {
+            wait_for("the report to be over", || resumed(cluster, uuid).0 == 0);
+        }
+    }
+    // Last, as these stay so for minutes.
+    report([119, 144, 145, 149, 155]);
+    are([119, 144, 145, 149, 155], "suspect");
 }

@@ -15,6 +15,7 @@ mod slices;
 pub mod thin;
 pub mod visible;
 pub mod watch;
+pub mod xids;
 
 pub use sample::{CardSeen, HolderSeen, Reported, Sample, Unseen};
 pub use slices::{Grant, slices};
