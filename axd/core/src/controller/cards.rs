@@ -13,7 +13,7 @@ use crate::size::Megabytes;
 use crate::text::listed;
 
 use super::event::NodeWish;
-use super::renaming::number_of;
+use super::renaming::{number_of, parent_of};
 use super::{Controller, Decision};
 
 impl Controller {
@@ -50,6 +50,7 @@ impl Controller {
                 faulty: before.faulty || state.faulty,
                 number: before.number,
                 formerly: before.formerly,
+                part_of: before.part_of,
                 ..state
             };
         }
@@ -70,6 +71,7 @@ impl Controller {
         if state.health == Health::Drained && before.health != Health::Drained {
             let card = node.inventory.cards.iter().find(|card| card.uuid == uuid);
             state.number = card.and_then(|card| number_of(card, name));
+            state.part_of = card.and_then(parent_of);
         }
         if before == state {
             return;
@@ -167,12 +169,35 @@ impl Controller {
                 return refused(format!("{who} is not clean: {}", healthy.outside_in_words()));
             }
             NodeWish::Resume => {
-                let (number, formerly) = (None, None);
-                CardState { health: Health::Healthy, why: None, faulty: false, number, formerly, ..before }
+                let seen = CardState { number: None, formerly: None, part_of: None, ..before };
+                CardState { health: Health::Healthy, why: None, faulty: false, ..seen }
             }
         };
+        let behind = match wish {
+            NodeWish::Resume => self.parts_behind(name, &uuid),
+            NodeWish::Drain { .. } => Vec::new(),
+        };
         self.set_card(name, &uuid, state, actor, out);
+        for uuid in behind {
+            self.set_card(name, &uuid, CardState::default(), actor, out);
+        }
         Ok(())
+    }
+
+    /// What else was drained of a card that is only declared now: it is given back as a whole.
+    fn parts_behind(&self, name: &HostName, uuid: &str) -> Vec<String> {
+        let Some(node) = self.nodes.get(name) else { return Vec::new() };
+        let cards = &node.inventory.cards;
+        let declared = cards.iter().find(|card| card.uuid == uuid && number_of(card, name).is_none());
+        let Some(number) = declared.filter(|card| card.hardware.mig.is_none()).map(|card| card.index) else {
+            return Vec::new();
+        };
+        let behind = |(uuid, state): &(&String, &CardState)| {
+            state.health == Health::Drained
+                && state.number == Some(number)
+                && !cards.iter().any(|card| card.uuid == **uuid)
+        };
+        node.card_states().iter().filter(behind).map(|(uuid, _)| uuid.clone()).collect()
     }
 
     fn drain_node(&mut self, name: &HostName, actor: &Actor, wish: &NodeWish, out: &mut Vec<Decision>) {

@@ -2,16 +2,6 @@
 //!
 //! After NVIDIA's catalogue, <https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html> (R590), by its
 //! column "immediate action". The names are those of `nverror.h` in <https://github.com/NVIDIA/open-gpu-kernel-modules>.
-//!
-//! - `RESET_GPU`, `RESTART_BM`, `RESTART_VM`: the card is drained, for nobody but a person resets it. With four
-//!   exceptions. 119 and 120: "may be needed if the error persists". 155: it is reported of intentional changes, too.
-//!   109: NVIDIA's own `k8s-device-plugin` counts it to the errors of programs; where it is more, drivers from 570 on
-//!   recommend a reset ([`recovery`](super::CardSeen::recovery)), which drains the card.
-//! - Errors of links whose details decide (144, 145, 146, 149), which NVML does not tell: the card is suspect, and the
-//!   driver's recommendation drains it. All details of 147 and 148 mean `IGNORE`, all of 150 `RESET_GPU`.
-//! - `IGNORE`, `RESTART_APP`: it is noted. With one exception, 94: the card's memory failed, though one program alone
-//!   was hit.
-//! - Those to which the catalogue gives no action: suspect if they are called fatal or a halt, else noted.
 
 /// What an error says of its card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +44,17 @@ const NOTHING: &str = "nothing; if it goes on, ask NVIDIA";
 
 use Class::{Drain, Noted, Suspect};
 
-/// The errors that ax knows, by number. Any other is noted and takes nothing.
+/// The errors that ax knows, by number. Any other is noted and takes nothing. By the catalogue's immediate action:
+///
+/// - `RESET_GPU`, `RESTART_BM`, `RESTART_VM`: the card is drained, for nobody but a person resets it. With four
+///   exceptions. 119 and 120: "may be needed if the error persists". 155: it is reported of intentional changes, too.
+///   109: NVIDIA's own `k8s-device-plugin` counts it to the errors of programs; where it is more, drivers from 570 on
+///   recommend a reset ([`recovery`](super::CardSeen::recovery)), which drains the card.
+/// - Errors of links whose details decide (144, 145, 146, 149), which NVML does not tell: the card is suspect, and the
+///   driver's recommendation drains it. All details of 147 and 148 mean `IGNORE`, all of 150 `RESET_GPU`.
+/// - `IGNORE`, `RESTART_APP`: it is noted. With one exception, 94: the card's memory failed, though one program alone
+///   was hit.
+/// - Those to which the catalogue gives no action: suspect if they are called fatal or a halt, else noted.
 pub static XIDS: &[Xid] = &[
     xid(8, 8, Noted, "the card stopped a program", AGAIN),
     xid(11, 11, Noted, "a damaged stream of commands", PROGRAM),
