@@ -28,6 +28,9 @@ pub fn check(controller: &Controller) -> Result<(), String> {
     if !controller.all_nodes().index_agrees() {
         return Err("what is indexed of the nodes is not what they have".to_owned());
     }
+    if !controller.found_places_hold() {
+        return Err("where places were found before is not where they are now".to_owned());
+    }
     queues_keep_their_limits(controller)?;
     room_is_made_for_who_waits(controller)?;
     the_order_is_the_ready_jobs(controller)

@@ -135,9 +135,11 @@ impl Controller {
         if end.outcome == Outcome::Succeeded {
             self.teach(name.job.number, at, end.card_peak);
         }
+        // A program that gets no more of a card mostly ends by itself, with a code of its own.
+        let may_lack = matches!(end.outcome, Outcome::OutOfMemory | Outcome::Failed);
+        let grows = may_lack && self.config.policy.grow_memory;
         let cards = self.jobs.get(&name.job.number).and_then(|job| job.request.cards.as_ref());
-        let next_card = cards.and_then(|wanted| self.next_card(wanted, end.card_peak));
-        let grow = self.config.policy.grow_memory;
+        let next_card = cards.filter(|_| grows).and_then(|wanted| self.next_card(wanted, end.card_peak));
         let idle = attempt_idle(self.jobs.get_mut(&name.job.number).map(Arc::make_mut));
         out.extend(idle.map(|idle| Decision::Counted { attempt: name, idle }));
         let Some(job) = self.jobs.get_mut(&name.job.number).map(Arc::make_mut) else { return };
@@ -153,10 +155,8 @@ impl Controller {
             Some(_) => Next::Over(JobState::Deadline),
             None => what_follows(&job.request, job.rare.retries_used, &end),
         };
-        // A program that gets no more of a card mostly ends by itself, with a code of its own. One that is over asked for
-        // what it asked for.
-        let may_lack = matches!(end.outcome, Outcome::OutOfMemory | Outcome::Failed);
-        if may_lack && grow && !matches!(next, Next::Over(_)) {
+        // One that is over asked for what it asked for.
+        if grows && !matches!(next, Next::Over(_)) {
             out.extend(grow_slice(job, &end, next_card));
         }
         // Of several nodes each was given back when it was over there.

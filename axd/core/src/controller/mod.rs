@@ -49,6 +49,7 @@ use crate::job::{Actor, Job};
 use crate::node::{AttemptKey, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
 use crate::schedule::history::History;
+use crate::schedule::kept::KeptPlaces;
 use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, Unspent, VirtualTimes};
@@ -100,6 +101,8 @@ pub struct Controller {
     absent: BTreeMap<HostName, Known>,
     /// Jobs for which victims are leaving their places.
     claims: BTreeSet<JobNumber>,
+    /// Where the last passes found places for those who wait first. Nothing is decided otherwise for it.
+    found_places: KeptPlaces,
     /// Whether the last pass wants another one at once.
     pass_due: bool,
     /// Jobs that wait for a wall-clock time.

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::config::Scheduler;
 use crate::id::QueueName;
+use crate::job::Job;
+use crate::schedule::kept::KeptPlaces;
 use crate::schedule::lane::Worth;
 use crate::schedule::order::{ShapeId, WaitingOrder};
 use crate::schedule::timeline::Timeline;
@@ -21,6 +23,8 @@ pub(super) struct PassState {
     /// So many places are kept at most, and may still be.
     pub(super) most: usize,
     pub(super) left: usize,
+    /// Where places were found before.
+    pub(super) found: KeptPlaces,
     /// So many jobs had no place in time by their hours or deadlines.
     pub(super) fruitless: usize,
     /// The queues of those for whom a place is kept, and those of them for whom it is since this pass.
@@ -48,8 +52,31 @@ impl PassState {
 }
 
 impl Controller {
+    /// Whether what is remembered of places gives the same as a new search.
+    pub(crate) fn found_places_hold(&self) -> bool {
+        let (rules, mut found) = (self.rules(), self.found_places.clone());
+        let mut timeline = self.timeline(self.seen);
+        let last: Vec<&Job> = found
+            .jobs()
+            .filter_map(|number| self.job(number))
+            .filter(|job| job.hours().is_none())
+            .take(5)
+            .collect();
+        last.into_iter().rev().all(|job| {
+            let (now, length) = (timeline.now(), self.fitting(job, &timeline));
+            let known = found.earliest(&rules, &self.nodes, &timeline, job, length);
+            let anew = rules.earliest_places(&self.nodes, &timeline, job, now, length);
+            for (from, place) in
+                anew.iter().flat_map(|(from, places)| places.iter().map(|place| (*from, place)))
+            {
+                timeline.reserve(self.reservation(job, place, from));
+            }
+            known == anew
+        })
+    }
+
     /// How a pass begins.
-    pub(super) fn begin_pass(&self, now: Now) -> PassState {
+    pub(super) fn begin_pass(&self, now: Now, found: KeptPlaces) -> PassState {
         let policy = &self.config.policy;
         let strict = policy.scheduler == Scheduler::FifoStrict;
         let most = if strict { 0 } else { policy.reservations as usize };
@@ -68,6 +95,7 @@ impl Controller {
             },
             most,
             left: most,
+            found,
             fruitless: 0,
         }
     }

@@ -16,6 +16,7 @@ use crate::schedule::order::{Lengths, Waiting, since};
 use crate::schedule::placement::{Place, Rules};
 use crate::schedule::share::{Charged, Share, VirtualTime, price};
 use crate::schedule::timeline::{Reservation, Timeline};
+use crate::schedule::usage::Factors;
 use crate::schedule::walk::Walk;
 use crate::time::{Now, Span, WallTime};
 
@@ -56,8 +57,10 @@ impl Controller {
     pub(super) fn schedule_before(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) {
         self.pass_due = false;
         self.settle_claims(now, out);
+        // Nobody has had more of it because of what starts at this instant.
+        let factors = self.factors(now.wall);
         loop {
-            match self.pass(now, out, witness) {
+            match self.pass(now, &factors, out, witness) {
                 Pass::Started => {}
                 Pass::Done => return,
                 Pass::Evicting => {
@@ -152,20 +155,32 @@ impl Controller {
         self.measure.share(&job.request).on(job.width())
     }
 
-    fn pass(&mut self, now: Now, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
+    fn pass(&mut self, now: Now, factors: &Factors, out: &mut Vec<Decision>, witness: &mut Witness) -> Pass {
+        let found = std::mem::take(&mut self.found_places);
+        let mut state = self.begin_pass(now, found);
+        let walk = self.order.walk(&self.config, &self.times, factors, true);
+        let pass = self.go_down(walk, &mut state, now, out, witness);
+        self.found_places = state.found;
+        pass
+    }
+
+    /// Goes down the order of those who wait.
+    fn go_down(
+        &mut self,
+        mut walk: Walk,
+        state: &mut PassState,
+        now: Now,
+        out: &mut Vec<Decision>,
+        witness: &mut Witness,
+    ) -> Pass {
         witness.begins();
         let (rules, strict) = (self.rules(), self.config.policy.scheduler == Scheduler::FifoStrict);
-        let mut state = self.begin_pass(now);
         let between = self.between_hours().map(|job| job.id.number);
         state.timeline.iter().filter(|kept| Some(kept.job) == between).for_each(|kept| witness.keeps(kept));
-        let mut walk = self.order.walk(&self.config, &self.times, &self.factors(now.wall), true);
         let (mut started, mut tried) = (false, false);
         loop {
             let some_only = state.left == 0 && !strict && !witness.waits_for_one();
-            if some_only
-                && !std::mem::replace(&mut tried, true)
-                && !self.try_shapes(&rules, &walk, &mut state)
-            {
+            if some_only && !std::mem::replace(&mut tried, true) && !self.try_shapes(&rules, &walk, state) {
                 break;
             }
             let next = match some_only {
@@ -199,7 +214,7 @@ impl Controller {
             if state.turns.take(&self.limits, job).is_err() {
                 continue;
             }
-            if let Some(places) = self.place_now(&rules, job, (&waiting, left), &mut state) {
+            if let Some(places) = self.place_now(&rules, job, (&waiting, left), state) {
                 started |= self.assign(now, waiting.number, &places, Chosen::Next(&witness.passed), out);
                 if self.try_one_on(now, &places, owner) {
                     walk.leave_user(owner, None);
@@ -217,7 +232,7 @@ impl Controller {
                 break;
             }
             witness.passed.add(&waiting);
-            if let Some(kept) = self.keep_place(&rules, job, &waiting, queue, &mut state) {
+            if let Some(kept) = self.keep_place(&rules, job, &waiting, queue, state) {
                 state.users_kept.keep(job);
                 for reservation in kept {
                     witness.keeps(&reservation);
@@ -263,7 +278,11 @@ impl Controller {
     ) -> Option<Vec<Reservation>> {
         let left = state.left.checked_sub(1)?;
         let span = (state.timeline.now(), waiting.by(state.timeline.lengths()));
-        let Some((from, places)) = self.earliest_in_time(rules, &state.timeline, job, span) else {
+        let earliest = match job.hours() {
+            None => state.found.earliest(rules, &self.nodes, &state.timeline, job, span.1),
+            Some(_) => self.earliest_in_time(rules, &state.timeline, job, span),
+        };
+        let Some((from, places)) = earliest else {
             // All that is there comes too late for it. Very many of these must not be looked into one by one.
             state.fruitless += usize::from(job.hours().is_some());
             if state.fruitless > state.most {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::explain::PLANNED;
 use crate::id::JobNumber;
 use crate::job::shared::Shared;
+use crate::schedule::kept::KeptPlaces;
 
 use super::keys::Keys;
 use super::moments::Moments;
@@ -44,6 +45,7 @@ impl Controller {
             absent: BTreeMap::new(),
             claims: BTreeSet::new(),
             pass_due: false,
+            found_places: KeptPlaces::default(),
             begins: BTreeSet::new(),
             moments: Moments::default(),
             zone: Arc::clone(&self.zone),

@@ -13,6 +13,7 @@ use crate::job::shared::Shared;
 use crate::node::{Inventory, Node, Nodes};
 use crate::schedule::fragmentation::Mix;
 use crate::schedule::history::History;
+use crate::schedule::kept::KeptPlaces;
 use crate::schedule::losses::Losses;
 use crate::schedule::order::WaitingOrder;
 use crate::schedule::share::{Measure, Unspent, VirtualTimes};
@@ -112,6 +113,7 @@ impl Controller {
             moments: Moments::default(),
             zone: Arc::new(snapshot.zone),
             pass_due: false,
+            found_places: KeptPlaces::default(),
             nodes,
             jobs: BTreeMap::new(),
             shared: Shared::default(),

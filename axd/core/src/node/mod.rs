@@ -14,7 +14,7 @@ mod words;
 pub use cards::{Fitting, Withheld};
 pub use company::{CardUse, Company};
 pub use needs::{Lack, Need};
-pub use nodes::Nodes;
+pub use nodes::{Nodes, Version};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,6 +14,38 @@ pub struct Nodes {
     all: Vec<Node>,
     /// Brought up to date when it is asked.
     index: RefCell<Index>,
+    changes: Changes,
+}
+
+/// What the nodes were at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version(u64);
+
+/// So many changes are remembered.
+const REMEMBERED: usize = 256;
+
+/// Which nodes may have been changed lately.
+#[derive(Debug, Clone, Default)]
+struct Changes {
+    /// Changes that are no longer known.
+    before: u64,
+    /// Positions, in the order of the changes.
+    known: Vec<At>,
+}
+
+impl Changes {
+    fn add(&mut self, position: usize) {
+        if self.known.len() >= REMEMBERED {
+            self.forget();
+        }
+        self.known.push(position as At);
+    }
+
+    /// Any node may be another one now.
+    fn forget(&mut self) {
+        self.before += self.known.len() as u64 + 1;
+        self.known.clear();
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -62,6 +94,7 @@ impl Nodes {
     pub fn get_mut(&mut self, name: &HostName) -> Option<&mut Node> {
         let position = self.position(name)?;
         self.index.get_mut().touch(position);
+        self.changes.add(position);
         Some(&mut self.all[position])
     }
 
@@ -72,7 +105,7 @@ impl Nodes {
 
     /// Adds a node, or replaces the one of its name.
     pub fn insert(&mut self, node: Node) {
-        self.index = RefCell::default();
+        self.start_over();
         match self.all.binary_search_by(|each| each.inventory.name.cmp(&node.inventory.name)) {
             Ok(position) => self.all[position] = node,
             Err(position) => self.all.insert(position, node),
@@ -91,8 +124,24 @@ impl Nodes {
 
     /// All of them, by name, to be changed.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Node> {
-        self.index = RefCell::default();
+        self.start_over();
         self.all.iter_mut()
+    }
+
+    fn start_over(&mut self) {
+        self.index = RefCell::default();
+        self.changes.forget();
+    }
+
+    /// What they are now, to be compared later.
+    pub fn version(&self) -> Version {
+        Version(self.changes.before + self.changes.known.len() as u64)
+    }
+
+    /// Positions of those that may have changed since; `None` if that is not known any more.
+    pub fn changed_since(&self, version: Version) -> Option<&[At]> {
+        let from = version.0.checked_sub(self.changes.before)?;
+        self.changes.known.get(usize::try_from(from).ok()?..)
     }
 
     /// The index of free room. Drop it before anything else is asked of the nodes.
@@ -129,6 +178,6 @@ impl FromIterator<Node> for Nodes {
     fn from_iter<T: IntoIterator<Item = Node>>(nodes: T) -> Nodes {
         let mut all: Vec<Node> = nodes.into_iter().collect();
         all.sort_by(|a, b| a.inventory.name.cmp(&b.inventory.name));
-        Nodes { all, index: RefCell::default() }
+        Nodes { all, ..Nodes::default() }
     }
 }

@@ -65,7 +65,7 @@ impl Rules {
         if asks.request.several().is_none() {
             return self.place(nodes, timeline, asks, from, length).map(Places::from);
         }
-        let search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
+        let search = Search::new(self, nodes, timeline, asks, length);
         match from <= timeline.now() && names_none(asks) && is_indexed(asks) {
             true => search.best_now(&nodes.room()),
             false => search.best_of(candidates(nodes, asks).into_iter(), from, asks.nodes.max),
@@ -82,12 +82,24 @@ impl Rules {
         not_before: WallTime,
         length: Span,
     ) -> Option<(WallTime, Places)> {
-        let asks = asks.into();
+        let found = self.earliest_scored(nodes, timeline, asks.into(), not_before, length);
+        found.map(|(at, _, places)| (at, places))
+    }
+
+    /// The same, with how good a place on one node is.
+    pub(super) fn earliest_scored(
+        &self,
+        nodes: &Nodes,
+        timeline: &Timeline,
+        asks: Asks<'_>,
+        not_before: WallTime,
+        length: Span,
+    ) -> Option<(WallTime, Option<Score>, Places)> {
+        let search = Search::new(self, nodes, timeline, asks, length);
         if asks.request.several().is_none() {
-            let found = self.earliest(nodes, timeline, asks, not_before, length);
-            return found.map(|(at, place)| (at, place.into()));
+            let found = search.earliest(nodes, not_before);
+            return found.map(|(at, score, place)| (at, Some(score), place.into()));
         }
-        let search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
         let begins = search.begins(nodes, not_before);
         let latest = begins.enough.unwrap_or(WallTime(i64::MAX));
         let later = not_before > timeline.now();
@@ -105,7 +117,7 @@ impl Rules {
                 return None;
             }
             let places = search.best_of(own.chain(begins.shared.iter().copied()), at, asks.nodes.min)?;
-            Some((at, places))
+            Some((at, None, places))
         })
     }
 }
@@ -118,7 +130,7 @@ pub fn fits_nowhere<'a>(nodes: &Nodes, asks: impl Into<Asks<'a>>, reserve: u32) 
 }
 
 /// Whether a request may run on any node, as far as it and its limits name some.
-fn names_none(asks: Asks<'_>) -> bool {
+pub(super) fn names_none(asks: Asks<'_>) -> bool {
     asks.request.only_nodes.is_empty() && asks.only.is_none()
 }
 

@@ -7,8 +7,6 @@
 //! They are treaps whose balance comes from a mix of the job's number instead
 //! of chance, so that a history always gives the same trees.
 
-use std::collections::BTreeMap;
-
 use crate::id::JobNumber;
 use crate::time::{Span, WallTime};
 
@@ -46,7 +44,25 @@ pub struct Lane {
     /// Knots that nobody uses.
     unused: Vec<u32>,
     all: Option<u32>,
-    shapes: BTreeMap<ShapeId, u32>,
+    /// By their numbers.
+    shapes: Vec<OfShape>,
+}
+
+/// The jobs of one shape, with a copy of what the root of their tree says, so that whoever asks about all shapes need not
+/// look for each of them.
+#[derive(Debug, Clone, Copy)]
+struct OfShape {
+    shape: ShapeId,
+    root: u32,
+    shortest: [Span; 2],
+    highest: u8,
+}
+
+impl OfShape {
+    /// Whether some of them are worth a look.
+    fn some(&self, worth: &Worth) -> bool {
+        self.shortest[worth.by as usize] < worth.shorter_than || self.highest >= worth.from_priority
+    }
 }
 
 /// A waiting job, its rank and what it is charged, with nothing twice and no gaps: there may be very many of them.
@@ -169,9 +185,8 @@ impl Lane {
             }
         };
         self.all = Some(self.enter(Tree::All, self.all, at));
-        let of_shape = self.shapes.get(&waiting.shape).copied();
-        let root = self.enter(Tree::Shape, of_shape, at);
-        self.shapes.insert(waiting.shape, root);
+        let root = self.enter(Tree::Shape, self.root_of(waiting.shape), at);
+        self.set_root_of(waiting.shape, Some(root));
     }
 
     /// Takes a job out; whether it was there.
@@ -179,15 +194,23 @@ impl Lane {
         let Some(at) = self.find(rank) else { return false };
         let shape = self.knots[at as usize].shape;
         self.all = self.leave(Tree::All, self.all, rank);
-        match self.leave(Tree::Shape, self.shapes.get(&shape).copied(), rank) {
-            Some(root) => drop(self.shapes.insert(shape, root)),
-            None => drop(self.shapes.remove(&shape)),
-        }
+        let root = self.leave(Tree::Shape, self.root_of(shape), rank);
+        self.set_root_of(shape, root);
         self.unused.push(at);
         if self.is_empty() {
             *self = Lane::default();
         }
         true
+    }
+
+    /// The first job of all.
+    pub fn first_of_all(&self) -> Option<(Rank, Waiting)> {
+        let mut first = self.all?;
+        while let Some(before) = self.child(Tree::All, first, 0) {
+            first = before;
+        }
+        let knot = &self.knots[first as usize];
+        Some((knot.rank(), knot.waiting()))
     }
 
     /// Reads up to so many jobs after a rank, the first first.
@@ -242,25 +265,44 @@ impl Lane {
         &'a self,
         worth: &'a dyn Fn(ShapeId) -> Worth,
     ) -> impl Iterator<Item = (ShapeId, Worth)> + 'a {
-        self.shapes
-            .iter()
-            .map(|(shape, at)| (*shape, *at, worth(*shape)))
-            .filter(|(_, at, worth)| self.some(*at, worth))
-            .map(|(shape, _, worth)| (shape, worth))
+        let own = self.shapes.iter().map(|own| (own, worth(own.shape)));
+        own.filter(|(own, worth)| own.some(worth)).map(|(own, worth)| (own.shape, worth))
     }
 
     /// The first job of a shape after a rank that is worth a look.
     pub fn next(&self, shape: ShapeId, after: Option<&Rank>, worth: &Worth) -> Option<(Rank, Waiting)> {
-        let at = self.first(self.shapes.get(&shape).copied(), after, worth)?;
+        let at = self.first(self.root_of(shape), after, worth)?;
         let knot = &self.knots[at as usize];
         Some((knot.rank(), knot.waiting()))
     }
 
     /// The length of the shortest job of each shape.
     pub fn shortest_of_each(&self, by: Lengths) -> impl Iterator<Item = (ShapeId, Span)> + '_ {
-        self.shapes
-            .iter()
-            .map(move |(shape, root)| (*shape, self.knots[*root as usize].shortest[by as usize]))
+        self.shapes.iter().map(move |own| (own.shape, own.shortest[by as usize]))
+    }
+
+    fn place_of(&self, shape: ShapeId) -> Result<usize, usize> {
+        self.shapes.binary_search_by_key(&shape, |own| own.shape)
+    }
+
+    fn root_of(&self, shape: ShapeId) -> Root {
+        self.place_of(shape).ok().map(|at| self.shapes[at].root)
+    }
+
+    fn set_root_of(&mut self, shape: ShapeId, root: Root) {
+        let place = self.place_of(shape);
+        let Some(root) = root else {
+            if let Ok(at) = place {
+                self.shapes.remove(at);
+            }
+            return;
+        };
+        let Knot { shortest, highest, .. } = self.knots[root as usize];
+        let own = OfShape { shape, root, shortest, highest };
+        match place {
+            Ok(at) => self.shapes[at] = own,
+            Err(at) => self.shapes.insert(at, own),
+        }
     }
 
     fn some(&self, at: u32, worth: &Worth) -> bool {

@@ -391,8 +391,8 @@ impl WaitingOrder {
     fn heads(&self, queue: &Queue, policy: &Policy, factors: &Factors) -> Vec<Head> {
         let by_share = policy.scheduler == Scheduler::FairShare && queue.order == QueueOrder::Prio;
         let worth = if by_share { i64::from(policy.user_share) * point(policy) } else { 0 };
-        let users = self.queues.get(&queue.name).into_iter().flat_map(|own| own.ready.keys());
-        users.map(|user| Head::new(*user, factors.worth(*user, worth))).collect()
+        let users = self.queues.get(&queue.name).into_iter().flat_map(|own| &own.ready);
+        users.map(|(user, lane)| Head::new(*user, factors.worth(*user, worth), lane)).collect()
     }
 }
 

@@ -75,7 +75,7 @@ impl Rules {
     ) -> Option<Place> {
         let asks = asks.into();
         let request = asks.request;
-        let mut search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
+        let mut search = Search::new(self, nodes, timeline, asks, length);
         if !request.only_nodes.is_empty() {
             search.all(request.only_nodes.iter().filter_map(|name| nodes.position(name)), from);
         } else if let Some(only) = asks.only {
@@ -93,43 +93,6 @@ impl Rules {
             search.all(0..nodes.as_slice().len(), from);
         }
         search.best.map(|(_, _, place)| place)
-    }
-
-    /// The first instant after now, and not before `not_before`, at which a request fits somewhere that does not fit
-    /// now, and where: one for each node would do, the earliest counts, and among equals the best place.
-    pub fn earliest<'a>(
-        &self,
-        nodes: &Nodes,
-        timeline: &Timeline,
-        asks: impl Into<Asks<'a>>,
-        not_before: WallTime,
-        length: Span,
-    ) -> Option<(WallTime, Place)> {
-        let asks = asks.into();
-        let request = asks.request;
-        let mut search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
-        if !request.only_nodes.is_empty() {
-            let named = request.only_nodes.iter().filter_map(|name| nodes.position(name));
-            named.for_each(|position| search.when(position, not_before));
-        } else if let Some(only) = asks.only {
-            let named = only.keys().filter_map(|name| nodes.position(name));
-            named.for_each(|position| search.when(position, not_before));
-        } else if not_before <= timeline.now() {
-            timeline.reserved().for_each(|position| search.when(position, not_before));
-            let wants = self.wants(&nodes.room(), request);
-            for want in wants {
-                nodes.by_bound(want, |bound, at| {
-                    let hopeless = search.best.as_ref().is_some_and(|(best, _, _)| bound > *best);
-                    if !hopeless && !timeline.has_reservations(at as usize) {
-                        search.when_ended(at as usize, bound);
-                    }
-                    !hopeless
-                });
-            }
-        } else {
-            (0..nodes.as_slice().len()).for_each(|position| search.when(position, not_before));
-        }
-        search.best.map(|(at, _, place)| (at, place))
     }
 
     /// What a request wants of each sort of cards; of any node where it wants none, or where cards differ.
@@ -158,7 +121,7 @@ impl Rules {
         length: Span,
     ) -> bool {
         let asks = asks.into();
-        let mut search = Search { rules: self, nodes: nodes.as_slice(), timeline, asks, length, best: None };
+        let mut search = Search::new(self, nodes, timeline, asks, length);
         search.all(std::iter::once(position), timeline.now());
         search.best.is_some()
     }
@@ -327,7 +290,51 @@ pub(super) struct Search<'a> {
     pub(super) best: Option<(WallTime, Score, Place)>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// Nothing was found yet.
+    pub(super) fn new(
+        rules: &'a Rules,
+        nodes: &'a Nodes,
+        timeline: &'a Timeline,
+        asks: Asks<'a>,
+        length: Span,
+    ) -> Search<'a> {
+        Search { rules, nodes: nodes.as_slice(), timeline, asks, length, best: None }
+    }
+
+    /// The first instant after now, and not before `not_before`, at which the request fits somewhere that does not fit
+    /// now, and where: one for each node would do, the earliest counts, and among equals the best place.
+    pub(super) fn earliest(
+        mut self,
+        nodes: &Nodes,
+        not_before: WallTime,
+    ) -> Option<(WallTime, Score, Place)> {
+        let (asks, timeline) = (self.asks, self.timeline);
+        let request = asks.request;
+        if !request.only_nodes.is_empty() {
+            let named = request.only_nodes.iter().filter_map(|name| nodes.position(name));
+            named.for_each(|position| self.when(position, not_before));
+        } else if let Some(only) = asks.only {
+            let named = only.keys().filter_map(|name| nodes.position(name));
+            named.for_each(|position| self.when(position, not_before));
+        } else if not_before <= timeline.now() {
+            timeline.reserved().for_each(|position| self.when(position, not_before));
+            let wants = self.rules.wants(&nodes.room(), request);
+            for want in wants {
+                nodes.by_bound(want, |bound, at| {
+                    let hopeless = self.best.as_ref().is_some_and(|(best, _, _)| bound > *best);
+                    if !hopeless && !timeline.has_reservations(at as usize) {
+                        self.when_ended(at as usize, bound);
+                    }
+                    !hopeless
+                });
+            }
+        } else {
+            (0..nodes.as_slice().len()).for_each(|position| self.when(position, not_before));
+        }
+        self.best
+    }
+
     fn keep_better(&mut self, at: WallTime, found: Option<(Score, Place)>) -> bool {
         let Some((score, place)) = found else { return false };
         if self.best.as_ref().is_none_or(|(when, least, _)| (at, score) < (*when, *least)) {
@@ -435,7 +442,7 @@ impl Search<'_> {
     }
 
     /// Looks for the first time at which the request fits on a node, unless that is later than the best.
-    fn when(&mut self, position: usize, not_before: WallTime) {
+    pub(super) fn when(&mut self, position: usize, not_before: WallTime) {
         let (node, now) = (&self.nodes[position], self.timeline.now());
         if not_before <= now && !self.timeline.has_reservations(position) {
             return self.when_ended(position, not_before);

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::id::JobNumber;
 use crate::node::{CardUse, Company, Holding, Node};
@@ -237,7 +238,7 @@ pub struct Timeline {
     likely: bool,
     /// One of the reservations is firm.
     firm: bool,
-    kept: BTreeMap<usize, Vec<Reservation>>,
+    kept: BTreeMap<usize, Arc<Vec<Reservation>>>,
     profiles: RefCell<BTreeMap<usize, Rc<Profile>>>,
 }
 
@@ -273,12 +274,17 @@ impl Timeline {
 
     /// All reservations.
     pub fn iter(&self) -> impl Iterator<Item = &Reservation> {
-        self.kept.values().flatten()
+        self.kept.values().flat_map(|kept| kept.iter())
     }
 
     /// What is kept of one node, in the order in which it was reserved.
     pub fn on(&self, node: usize) -> &[Reservation] {
-        self.kept.get(&node).map_or(&[], Vec::as_slice)
+        self.kept.get(&node).map_or(&[], |kept| kept.as_slice())
+    }
+
+    /// What is kept of each node of which something is, in the order in which it was reserved.
+    pub(super) fn by_node(&self) -> &BTreeMap<usize, Arc<Vec<Reservation>>> {
+        &self.kept
     }
 
     /// Keeps a place.
@@ -287,7 +293,7 @@ impl Timeline {
         if let Some(profile) = self.profiles.get_mut().get_mut(&reservation.node) {
             Rc::make_mut(profile).add(&reservation);
         }
-        self.kept.entry(reservation.node).or_default().push(reservation);
+        Arc::make_mut(self.kept.entry(reservation.node).or_default()).push(reservation);
     }
 
     /// A node has changed: what was known of its future is known no more.
@@ -309,7 +315,7 @@ impl Timeline {
     pub(super) fn future(&self, position: usize, node: &Node) -> Rc<Profile> {
         let make = || {
             let mut profile = Profile::of(node, self);
-            for reservation in self.kept.get(&position).into_iter().flatten() {
+            for reservation in self.on(position) {
                 profile.add(reservation);
             }
             Rc::new(profile)

@@ -28,12 +28,13 @@ fn halved(time: u128, half: u128) -> i128 {
         return 0;
     }
     let part = i128::try_from(((time % half) << 32) / half).unwrap_or(0);
-    // The series of e^(−x·ln 2), whose terms fall faster than 0.7^n/n!.
+    // The series of e^(−x·ln 2), whose terms fall faster than 0.7^n/n!. None is more than one, so that they are divided as
+    // numbers of the machine's own size.
     let x = (part * 2_977_044_472) >> 32;
-    let (mut term, mut sum) = (ONE, ONE);
+    let (mut term, mut sum) = (1_i64 << 32, ONE);
     for n in 1..=12 {
-        term = -((term * x) >> 32) / n;
-        sum += term;
+        term = -(((i128::from(term) * x) >> 32) as i64) / n;
+        sum += i128::from(term);
     }
     sum >> whole
 }

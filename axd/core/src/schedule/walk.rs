@@ -54,6 +54,8 @@ pub(super) struct Head {
     user: Uid,
     /// What is taken off the value of the user's ranks.
     bonus: i64,
+    next: Option<(Rank, Waiting)>,
+    /// What was read behind it.
     ahead: VecDeque<(Rank, Waiting)>,
     /// So many are read next, at most.
     read_next: usize,
@@ -69,10 +71,12 @@ pub(super) struct Head {
 type WorthOf<'a> = &'a dyn Fn(ShapeId) -> Worth;
 
 impl Head {
-    pub(super) fn new(user: Uid, bonus: i64) -> Head {
+    /// All jobs of a user.
+    pub(super) fn new(user: Uid, bonus: i64, lane: &Lane) -> Head {
         Head {
             user,
             bonus,
+            next: lane.first_of_all(),
             ahead: VecDeque::new(),
             read_next: 1,
             last: None,
@@ -97,7 +101,7 @@ impl Head {
     }
 
     fn first(&mut self, queue: &QueueName, order: &WaitingOrder) -> Option<Rank> {
-        if self.ahead.is_empty() && !self.drained {
+        if self.next.is_none() && self.ahead.is_empty() && !self.drained {
             let most = self.read_next;
             self.read_next = (2 * most).min(AHEAD);
             if let Some(lane) = order.lane(queue, self.user) {
@@ -105,8 +109,8 @@ impl Head {
             }
             self.drained = self.ahead.len() < most;
         }
-        let (rank, _) = self.ahead.front()?;
-        Some(self.favoured(*rank))
+        self.next = self.next.or_else(|| self.ahead.pop_front());
+        self.next.map(|(rank, _)| self.favoured(rank))
     }
 
     /// The next job that is worth a look. What once was not worth it never will be.
@@ -144,7 +148,7 @@ impl Source {
         let firsts = self.firsts.as_mut()?;
         let Reverse((favoured, at)) = firsts.pop()?;
         let head = &mut self.heads[at];
-        let (rank, waiting) = head.ahead.pop_front()?;
+        let (rank, waiting) = head.next.take()?;
         head.last = Some(rank);
         self.mark = Some(favoured);
         firsts.extend(head.first(&self.name, order).map(|first| Reverse((first, at))));
@@ -261,7 +265,7 @@ impl Walk {
         for source in self.sources.iter_mut().filter(of_queue) {
             let Some(at) = source.heads.iter().position(|head| head.user == user) else { continue };
             let head = &mut source.heads[at];
-            (head.drained, head.left, head.front) = (true, true, Some(None));
+            (head.next, head.drained, head.left, head.front) = (None, true, true, Some(None));
             // What it would leap to was found with that user's jobs charged.
             source.leap = None;
             head.ahead.clear();
@@ -339,9 +343,14 @@ mod tests {
         order
     }
 
-    fn walk(config: &Config, bonuses: &[i64; 3], patience: usize) -> Walk {
-        let heads = || bonuses.iter().zip(0..).map(|(bonus, user)| Head::new(Uid(user), *bonus)).collect();
-        let source = |queue| Source::new(queue, VirtualTime(0), heads());
+    fn walk(order: &WaitingOrder, config: &Config, bonuses: &[i64; 3], patience: usize) -> Walk {
+        let heads = |queue: &Queue| {
+            let heads = bonuses.iter().zip(0..).filter_map(|(bonus, user)| {
+                Some(Head::new(Uid(user), *bonus, order.lane(&queue.name, Uid(user))?))
+            });
+            heads.collect()
+        };
+        let source = |queue| Source::new(queue, VirtualTime(0), heads(queue));
         let walk = Walk::new(config.queues.iter().map(source).collect(), &config.policy);
         Walk { patience, ..walk }
     }
@@ -370,8 +379,8 @@ mod tests {
                 queue.priority = weight;
             }
             let (mut stepped, mut leapt) = (order_of(&specs, &config), order_of(&specs, &config));
-            let mut steps = walk(&config, &bonuses, usize::MAX);
-            let mut leaps = walk(&config, &bonuses, patience);
+            let mut steps = walk(&stepped, &config, &bonuses, usize::MAX);
+            let mut leaps = walk(&leapt, &config, &bonuses, patience);
             for _ in 0..plain_steps {
                 prop_assert_eq!(steps.next(&stepped), leaps.next(&leapt));
             }

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn job(number: u32, value: i64, shape: u32, length: u64, priority: u8) -> (Rank, Waiting) {
     let number = JobNumber(number);
@@ -53,6 +54,8 @@ proptest! {
             }
         }
         let rank = job(u32::MAX, after, 0, 0, 0).0;
+        let first = plain.first_key_value().map(|(rank, (waiting, _))| (*rank, *waiting));
+        prop_assert_eq!(lane.first_of_all(), first);
         let mut read = Vec::new();
         lane.read(Some(&rank), 50, |rank, waiting| read.push((rank, waiting)));
         let expected: Vec<_> = plain.range(rank..).take(50).map(|(rank, (waiting, _))| (*rank, *waiting)).collect();
