@@ -152,7 +152,12 @@ impl Controller {
             return Ok(());
         };
         let Some(found) = node.inventory.cards.iter().find(|one| card.is(one)) else {
-            return refused(format!("{name} has no card {card}; it has {}", node.inventory.cards.len()));
+            let parts = node.inventory.cards.iter().filter(|part| card.is_divided_into(part));
+            let parts: Vec<String> = parts.map(|part| part.index.to_string()).collect();
+            return refused(match parts.is_empty() {
+                true => format!("{name} has no card {card}; it has {}", node.inventory.cards.len()),
+                false => format!("{name} card {card} is divided; its parts are cards {}", listed(&parts)),
+            });
         };
         let (uuid, who) = (found.uuid.clone(), format!("{name} card {}", found.index));
         let before = node.card_state(&uuid).cloned().unwrap_or_default();

@@ -247,6 +247,14 @@ impl CardName {
             CardName::Uuid(uuid) => card.uuid == *uuid,
         }
     }
+
+    /// True if it names the card of which this is a part.
+    pub fn is_divided_into(&self, card: &Card) -> bool {
+        match self {
+            CardName::Index(index) => card.hardware.whole == Some(*index),
+            CardName::Uuid(uuid) => card.hardware.mig.as_ref().is_some_and(|mig| mig.parent == *uuid),
+        }
+    }
 }
 
 impl fmt::Display for CardName {

@@ -368,6 +368,9 @@ fn what_a_part_was_drained_for_its_card_is_and_the_other_way_round() {
     controller.step(at(0), Event::NodeRegistered(divided()));
     controller.step(at(1), asked(true, Some(4), drain()));
     assert_eq!(drained_cards(&controller), ["MIG-1"], "one part alone");
+    let out = controller.step(at(1), asked(true, Some(3), drain()));
+    let told = "gpu-01 card 3 is divided; its parts are cards 4 and 5";
+    assert!(out.iter().any(|each| matches!(each, Decision::Refused { why, .. } if why == told)), "{out:?}");
     // Only declared, and found again: not the card of the part's own number.
     let declared = on(&controller, with_names(false));
     assert_eq!(drained_cards(&declared), ["gpu-01-3"]);
