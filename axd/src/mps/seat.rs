@@ -2,7 +2,7 @@
 //! process at a time handles it. Folder and records belong to root. The user's two folders are never looked into.
 
 use std::cell::Cell;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
@@ -65,10 +65,14 @@ fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(std::io::Error) -> Stri
 /// The lock lies beside the folder, which comes and goes.
 fn lock(folder: &Path) -> Result<File, String> {
     let path = folder.with_added_extension("lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let file = file.map_err(failed("opening", &path))?;
+    let file = open_lock(&path).map_err(failed("opening", &path))?;
     lease::wait_lock(&file, &path.to_string_lossy()).map_err(|error| error.to_string())?;
     Ok(file)
+}
+
+/// Opens a file to be locked.
+pub(super) fn open_lock(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 fn make_folder(path: &Path, mode: u32) -> Result<(), String> {
@@ -152,6 +156,14 @@ impl Seat {
     /// Makes new folders, which belong to the user, and its group, fenced off as the jobs are.
     pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup, String> {
         self.names_are_short_enough()?;
+        let busy = self.busy(order.user.uid);
+        let lock = open_lock(&busy).map_err(failed("opening", &busy))?;
+        if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(
+                "what its user mounted in the folders of an earlier MPS daemon can't be unmounted yet"
+                    .to_owned(),
+            );
+        }
         let home = self.home();
         DirBuilder::new().mode(PASS).create(&home).map_err(failed("making", &home))?;
         self.bound(&home)?;
@@ -198,6 +210,12 @@ impl Seat {
         }
     }
 
+    /// A file that is locked while what this user has mounted is unmounted. Whoever lets that hang has no new folders
+    /// until it is over: so there is at most one such process for each card.
+    fn busy(&self, uid: Uid) -> PathBuf {
+        self.folder.with_file_name(format!("unmounting-{uid}.lock"))
+    }
+
     /// Its group, if there is one.
     pub(super) fn group(&self) -> Result<Option<JobGroup>, String> {
         if self.parents.is_empty() {
@@ -231,22 +249,22 @@ impl Seat {
                 return Err(format!("{} can't be ended: {pids:?}", group_of(&self.folder)));
             }
         }
-        let owner = self.folder.join("owner");
+        let (owner, user) = (self.folder.join("owner"), self.owner());
         match fs::remove_file(&owner) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(failed("removing", &owner)(error));
             }
             _ => {}
         }
-        self.set_aside()
+        self.set_aside(user)
     }
 
     /// Unmounts the user's folders, with whatever is mounted there. If there was no file system of their own, they
     /// are given to root and moved aside. Renaming always works; removal may fail because of what the user left
     /// inside, so rename first and remove later.
-    fn set_aside(&self) -> Result<(), String> {
+    fn set_aside(&self, user: Option<Uid>) -> Result<(), String> {
         let home = self.home();
-        uncover(&home)?;
+        uncover(&home, &self.busy(user.unwrap_or(Uid(0))))?;
         let Ok(dir) = Dir::open(&home) else { return Ok(()) };
         if fs::remove_dir(&home).is_ok() {
             return Ok(());
@@ -274,11 +292,12 @@ impl Seat {
 }
 
 /// Unmounts what was mounted for the user, who may have something open or mounted there.
-fn uncover(home: &Path) -> Result<(), String> {
+fn uncover(home: &Path, busy: &Path) -> Result<(), String> {
     if mount::take_away(home).map_err(|error| error.to_string())? {
         return Ok(());
     }
-    let words = [OWN_PROGRAM, "--unmount", &home.to_string_lossy()].map(str::to_owned);
+    let (home, busy) = (home.to_string_lossy(), busy.to_string_lossy());
+    let words = [OWN_PROGRAM, "--unmount", &home, "--busy", &busy].map(str::to_owned);
     match errand(&words, PATIENCE) {
         // It is unmounted then; what has not finished depends on the user's own file system.
         Ok(_) | Err(ErrandError::Late { .. }) => Ok(()),
