@@ -16,6 +16,7 @@ use ax_core::time::Span;
 use ax_sys::card_limit::{CardLimit, LimitCalls, LimitError};
 use ax_sys::nvml::{NvmlError, Session};
 use ax_sys::process::{ErrandError, errand};
+use thiserror::Error;
 
 /// How long setting or taking away the limits of a job may take: a driver that has to be loaded needs seconds.
 const PATIENCE: Span = Span::seconds(10);
@@ -89,15 +90,24 @@ pub(crate) fn limited(limits: &CardLimits) -> impl Iterator<Item = &str> {
     cards.map(|(uuid, _)| uuid)
 }
 
+/// Where the driver looks for the unified tree of control groups.
+const TOP: &str = "/sys/fs/cgroup";
+
+/// Why the driver can't find the groups of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum NoUnifiedTree {
+    #[error("control groups of version 1 are in use here, too")]
+    VersionOne,
+    #[error("the unified tree of control groups is not at {}", TOP)]
+    Elsewhere,
+}
+
 /// Where the driver can find groups: the unified tree, at the place where it looks.
-pub(crate) fn unified_parent(parents: &[String]) -> Result<PathBuf, String> {
-    const TOP: &str = "/sys/fs/cgroup";
-    let [parent] = parents else {
-        return Err("control groups of version 1 are in use here, too".to_owned());
-    };
+pub(crate) fn unified_parent(parents: &[String]) -> Result<PathBuf, NoUnifiedTree> {
+    let [parent] = parents else { return Err(NoUnifiedTree::VersionOne) };
     let path = parent.strip_prefix("unified:").map(PathBuf::from);
     let path = path.filter(|path| path.starts_with(TOP) && path.as_path() != Path::new(TOP));
-    path.ok_or_else(|| format!("the unified tree of control groups is not at {TOP}"))
+    path.ok_or(NoUnifiedTree::Elsewhere)
 }
 
 /// Tries whether the driver limits cards.
@@ -127,7 +137,7 @@ pub(crate) fn probe(prober: &Prober, cards: &[String]) -> Tried {
             let number = TRIALS.fetch_add(1, Ordering::Relaxed);
             parent.join(format!("limit-trial-{}-{number}", std::process::id()))
         }
-        Err(why) => return all(why),
+        Err(why) => return all(why.to_string()),
     };
     if let Err(error) = std::fs::create_dir(&scratch) {
         return all(format!("making {}: {error}", scratch.display()));

@@ -245,6 +245,6 @@ fn serve(config_file: Option<PathBuf>, cards: bool, paths: Paths) -> ExitCode {
     }
     match engine.run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => fail(ErrorClass::Unavailable, &why),
+        Err(why) => fail(ErrorClass::Unavailable, &why.to_string()),
     }
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use ax_core::id::AttemptName;
 use ax_core::paths::Paths;
+use ax_sys::SysError;
 use ax_sys::cgroup::{Base, Hierarchy, JobGroup, Layout, Place, Station};
+use thiserror::Error;
 
 /// The delegated group that holds the job tree under systemd (etc/ax-jobs.service).
 const DELEGATED: [&str; 2] = ["ax.slice/ax-jobs.service", "system.slice/ax-jobs.service"];
@@ -23,14 +25,25 @@ pub(crate) struct Containment {
     place: Option<Place>,
 }
 
+/// Why the groups can't be made anew.
+#[derive(Debug, Error)]
+pub(crate) enum RenewError {
+    /// Their unit has ended.
+    #[error("the group that was delegated for them is gone")]
+    Gone,
+    /// The system refused it.
+    #[error(transparent)]
+    System(#[from] SysError),
+}
+
 impl Containment {
     /// Makes the groups anew where they were, after their unit was started again or they were removed. Never
     /// elsewhere: it is better if jobs wait until the unit is back than if they run without limits.
-    pub(crate) fn renew(&mut self) -> Result<(), String> {
+    pub(crate) fn renew(&mut self) -> Result<(), RenewError> {
         let Some(place) = &self.place else { return Ok(()) };
-        let hierarchy = Hierarchy::detect().map_err(|error| error.to_string())?;
+        let hierarchy = Hierarchy::detect()?;
         if !place.is_usable(&hierarchy) {
-            return Err("the group that was delegated for them is gone".to_owned());
+            return Err(RenewError::Gone);
         }
         *self = prepare_in(&hierarchy, place)?;
         Ok(())
@@ -47,11 +60,11 @@ pub(crate) fn prepare(paths: &Paths) -> Containment {
     let Some(place) = usable(paths, &hierarchy) else {
         return nowhere("no control group may be made here");
     };
-    prepare_in(&hierarchy, &place).unwrap_or_else(|error| nowhere(&error))
+    prepare_in(&hierarchy, &place).unwrap_or_else(|error| nowhere(&error.to_string()))
 }
 
-fn prepare_in(hierarchy: &Hierarchy, place: &Place) -> Result<Containment, String> {
-    place.prepare(hierarchy).map_err(|error| error.to_string())?;
+fn prepare_in(hierarchy: &Hierarchy, place: &Place) -> Result<Containment, SysError> {
+    place.prepare(hierarchy)?;
     let (station, missing) = match Station::prepare(hierarchy, place) {
         Ok(station) => (station.to_record(), Vec::new()),
         Err(error) => (Vec::new(), vec![format!("supervisors stay in the daemon's own unit: {error}")]),

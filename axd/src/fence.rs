@@ -11,6 +11,7 @@ use ax_core::gpu::fence::{CARDS, DeviceRule, Devices, one_by_one, others, rules}
 use ax_core::node::{Allocation, Card};
 use ax_sys::cgroup::device_filter::{self, DeviceFilter};
 use ax_sys::cgroup::{JobGroup, Limits, Place};
+use thiserror::Error;
 
 /// The group that is made to try it. No attempt has such a name.
 const TRIAL: &str = "fence-trial";
@@ -102,6 +103,13 @@ pub(crate) fn is_wanted(mode: FenceMode, cards: &[Card]) -> bool {
     !cards.is_empty() && mode != FenceMode::Off
 }
 
+/// Why an attempt can't have the fence that it must have.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error("other cards can't be fenced off, and resources.gpu_fence requires it: {why}")]
+pub(crate) struct Unfenced {
+    why: String,
+}
+
 /// The fence of an attempt that holds these of this machine's cards.
 ///
 /// # Errors
@@ -111,7 +119,7 @@ pub(crate) fn of_attempt(
     ground: &Ground,
     cards: &[Card],
     held: &Allocation,
-) -> Result<Fence, String> {
+) -> Result<Fence, Unfenced> {
     if !is_wanted(mode, cards) {
         return Ok(Fence::default());
     }
@@ -129,9 +137,7 @@ pub(crate) fn of_attempt(
     };
     match made {
         Ok(rules) => Ok(Fence { rules: written(rules), absent: None }),
-        Err((why, _)) if mode == FenceMode::Require => {
-            Err(format!("other cards can't be fenced off, and resources.gpu_fence requires it: {why}"))
-        }
+        Err((why, _)) if mode == FenceMode::Require => Err(Unfenced { why }),
         Err((why, certain)) => Ok(Fence { rules: written(certain), absent: Some(why) }),
     }
 }
@@ -184,16 +190,13 @@ mod tests {
             allocation(vec![CardShare { index: 0, uuid: "here-0".to_owned(), slice: None, mps: None }]);
         let none = Ground::None("there are no groups".to_owned());
         let of = |mode, ground, held| of_attempt(mode, ground, &cards, held);
-        let absent = |fence: Result<Fence, String>| fence.unwrap().absent.unwrap();
+        let absent = |fence: Result<Fence, Unfenced>| fence.unwrap().absent.unwrap();
         assert_eq!(absent(of(FenceMode::Auto, &none, &none_held)), "there are no groups");
-        assert!(
-            of(FenceMode::Require, &none, &none_held)
-                .unwrap_err()
-                .contains("requires it: there are no groups")
-        );
+        let refused = of(FenceMode::Require, &none, &none_held).unwrap_err();
+        assert!(refused.to_string().contains("requires it: there are no groups"), "{refused}");
         // The file of a card that is only declared is unknown: a job with it has no whole fence, one without it has.
         assert!(absent(of(FenceMode::Auto, &Ground::Unified, &held)).contains("card 0"));
-        assert!(of(FenceMode::Require, &Ground::Unified, &held).unwrap_err().contains("card 0"));
+        assert!(of(FenceMode::Require, &Ground::Unified, &held).unwrap_err().why.contains("card 0"));
         let mut known = Card::new(1, "GPU-1".to_owned(), None, Megabytes(1));
         known.hardware.minor = Some(4);
         let both = [cards[0].clone(), known];

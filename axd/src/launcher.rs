@@ -10,22 +10,23 @@ use std::time::{Duration, Instant};
 
 use ax_core::config::{Config, MPS_CONTROL};
 use ax_core::gpu::Grant;
-use ax_core::id::AttemptName;
+use ax_core::id::{AttemptName, JobId};
 use ax_core::job::Job;
 use ax_core::node::{Allocation, Card};
 use ax_core::paths::Paths;
 use ax_core::record::{CardLimits, Spare};
 use ax_core::time::Span;
 use ax_sys::socket::Waker;
+use thiserror::Error;
 
-use crate::card_limit::{command_lines, unified_parent};
-use crate::containment::Containment;
+use crate::card_limit::{NoUnifiedTree, command_lines, unified_parent};
+use crate::containment::{Containment, RenewError};
 use crate::fence::{self, Ground, Tried};
 use crate::launch::{LaunchError, Launched, Plan};
 use crate::mps;
 use crate::people::Person;
 use crate::starter::Starter;
-use crate::store::{NewParts, Reader};
+use crate::store::{NewParts, Reader, StoreError};
 
 /// Most launches under way: each may have megabytes of a script in memory.
 const MOST: usize = 64;
@@ -71,7 +72,7 @@ pub(crate) enum News {
     /// The result of an order.
     Launched(AttemptName, Result<Launched, LaunchError>),
     /// The result of renewing the groups.
-    Renewed(Result<(), String>),
+    Renewed(Result<(), RenewError>),
 }
 
 /// A task of the thread.
@@ -117,7 +118,7 @@ pub(crate) struct Site {
 
 impl Site {
     /// How the supervisor of an attempt has its cards limited.
-    fn card_limits(&self, order: &Order) -> Result<Option<CardLimits>, String> {
+    fn card_limits(&self, order: &Order) -> Result<Option<CardLimits>, NoUnifiedTree> {
         if order.grants.is_empty() {
             return Ok(None);
         }
@@ -214,6 +215,15 @@ struct Lane {
     report: Sender<News>,
 }
 
+/// Why the parts of a job's submission can't be had.
+#[derive(Debug, Error)]
+enum PartsError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0} is not in the database")]
+    Absent(JobId),
+}
+
 impl Lane {
     fn work(mut self, to_do: Receiver<Work>) {
         for work in to_do {
@@ -245,11 +255,11 @@ impl Lane {
         let parts = match &order.parts {
             Some(parts) => parts,
             None => {
-                stored = self.stored_parts(order.attempt).map_err(LaunchError::Node)?;
+                stored = self.stored_parts(order.attempt).map_err(|e| LaunchError::Node(e.to_string()))?;
                 &stored
             }
         };
-        let card_limits = self.site.card_limits(order).map_err(LaunchError::Node)?;
+        let card_limits = self.site.card_limits(order).map_err(|e| LaunchError::Node(e.to_string()))?;
         let mps = self.site.mps(order);
         let Site { paths, starter, containment, as_root, axd, .. } = &mut self.site;
         let untried = Ground::None(String::new());
@@ -284,11 +294,11 @@ impl Lane {
         plan.start(starter, order.theirs.as_fd())
     }
 
-    fn stored_parts(&mut self, attempt: AttemptName) -> Result<NewParts, String> {
+    fn stored_parts(&mut self, attempt: AttemptName) -> Result<NewParts, PartsError> {
         let number = attempt.job.number;
         let reader = match &mut self.reader {
             Some(reader) => reader,
-            none => none.insert(Reader::open(&self.site.paths).map_err(|e| e.to_string())?),
+            none => none.insert(Reader::open(&self.site.paths)?),
         };
         let read = || -> crate::store::Result<Option<NewParts>> {
             let (Some(details), Some(script), Some(environment)) =
@@ -298,7 +308,6 @@ impl Lane {
             };
             Ok(Some(NewParts { details, script: Arc::from(script), environment: Arc::new(environment) }))
         };
-        let stored = read().map_err(|e| e.to_string())?;
-        stored.ok_or_else(|| format!("{} is not in the database", attempt.job))
+        read()?.ok_or(PartsError::Absent(attempt.job))
     }
 }

@@ -3,11 +3,12 @@
 
 use ax_core::config::{Config, GpuNode};
 use ax_core::gpu::model::folded;
-use ax_core::id::HostName;
+use ax_core::id::{BadName, HostName};
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::text;
-use ax_sys::{process, sched};
+use ax_sys::{SysError, process, sched};
+use thiserror::Error;
 
 use crate::cards::Known;
 use crate::cards::message::Found;
@@ -41,9 +42,17 @@ impl Local {
 }
 
 /// The name of this machine as ax compares it.
-pub(crate) fn host_name() -> Result<HostName, String> {
-    let name = sched::host_name().map_err(|e| e.to_string())?;
-    name.parse().map_err(|e: ax_core::id::BadName| e.to_string())
+pub(crate) fn host_name() -> Result<HostName, NoHostName> {
+    Ok(sched::host_name()?.parse()?)
+}
+
+/// Why this machine has no name.
+#[derive(Debug, Error)]
+pub(crate) enum NoHostName {
+    #[error(transparent)]
+    System(#[from] SysError),
+    #[error(transparent)]
+    Bad(#[from] BadName),
 }
 
 /// Looks at this machine. `cards` is what is known of its cards; `None` if none are given out.
@@ -131,7 +140,7 @@ fn count_cards(host: &HostName, config: &Config, known: Known<'_>, warnings: &mu
             all_declared(host, declared)
         }
         (None, Known::These(found, silent)) => found_cards(found, &silent, usize::MAX, None),
-        (Some(declared), Known::These(found, silent)) => both(host, declared, (found, &silent), warnings),
+        (Some(declared), Known::These(found, silent)) => both(host, declared, found, &silent, warnings),
     }
 }
 
@@ -180,7 +189,8 @@ fn found_card(number: u32, found: &Found, declared: Option<&GpuNode>) -> Card {
 fn both(
     host: &HostName,
     declared: &GpuNode,
-    (found, silent): (&[Found], &[u32]),
+    found: &[Found],
+    silent: &[u32],
     warnings: &mut Vec<String>,
 ) -> Vec<Card> {
     let count = found.iter().filter(|card| card.hardware.mig.is_none()).count();
@@ -317,7 +327,7 @@ mod tests {
                 features: vec![],
             };
             let mut warnings = Vec::new();
-            let cards = both(&host, &declared, (&all, &[]), &mut warnings);
+            let cards = both(&host, &declared, &all, &[], &mut warnings);
             assert_eq!(warnings.len(), warned, "{warnings:?}");
             let name =
                 |card: &Card| format!("{} {} {}", card.index, card.uuid, card.kind.as_deref().unwrap());

@@ -15,11 +15,13 @@ use ax_sys::cgroup::{Containment, ProcessTree, Removal};
 use ax_sys::lease::{self, LeaseError, Probe};
 use ax_sys::path::Dir;
 use ax_sys::pidfd::{PidFd, ProcessIdentity};
-use ax_sys::process::errand;
+use ax_sys::process::{ErrandError, errand};
 use ax_sys::signals::Signal;
 use ax_sys::{SysError, clock};
+use thiserror::Error;
 
 use crate::containment;
+use crate::worker::TOO_MANY;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,52 @@ pub(crate) enum Settled {
     Over(Box<AttemptResult>),
     /// It was never started, and is sealed now so that it never will be.
     NeverStarted(String),
+}
+
+/// Why it can't be found out, or ended. It must be asked again.
+#[derive(Debug, Error)]
+pub(crate) enum SettleError {
+    #[error("settling {attempt}: {source}")]
+    Settle {
+        /// The attempt.
+        attempt: AttemptName,
+        /// What stood in the way.
+        source: SysError,
+    },
+    #[error("ending {attempt}: {source}")]
+    EndStray {
+        /// The attempt, which the database does not know.
+        attempt: AttemptName,
+        /// What stood in the way.
+        source: SysError,
+    },
+}
+
+/// Why something that an attempt left is still there.
+#[derive(Debug, Error)]
+pub(crate) enum RemovalError {
+    #[error("clearing {attempt} away: taking the limits of its cards away: {source}")]
+    Limits {
+        /// The attempt.
+        attempt: AttemptName,
+        /// What the driver's process says.
+        source: ErrandError,
+    },
+    #[error("clearing {attempt} away: {source}")]
+    Groups {
+        /// The attempt.
+        attempt: AttemptName,
+        /// What stood in the way.
+        source: SysError,
+    },
+    #[error(transparent)]
+    Folder(#[from] SysError),
+    /// Nothing was tried.
+    #[error("clearing {attempt} away: {TOO_MANY}", TOO_MANY = TOO_MANY)]
+    TooManyWait {
+        /// The attempt.
+        attempt: AttemptName,
+    },
 }
 
 /// A job's tree must be gone within this, or the next look goes on with it: others wait behind it.
@@ -64,8 +112,8 @@ impl Limited {
 
 /// Finds out, and returns what the driver must be asked for before that is reported. On an error nothing is known,
 /// and the question must be asked again.
-pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<Limited>), String> {
-    settle_by_lease(paths, attempt).map_err(|error| format!("settling {attempt}: {error}"))
+pub(crate) fn settle(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<Limited>), SettleError> {
+    settle_by_lease(paths, attempt).map_err(|source| SettleError::Settle { attempt, source })
 }
 
 fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Option<Limited>), SysError> {
@@ -87,8 +135,8 @@ fn settle_by_lease(paths: &Paths, attempt: AttemptName) -> Result<(Settled, Opti
 }
 
 /// Ends everything that runs of an attempt which must not count. Returns whether anything did.
-pub(crate) fn end_stray(paths: &Paths, attempt: AttemptName) -> Result<bool, String> {
-    end_supervisor_and_tree(paths, attempt).map_err(|error| format!("ending {attempt}: {error}"))
+pub(crate) fn end_stray(paths: &Paths, attempt: AttemptName) -> Result<bool, SettleError> {
+    end_supervisor_and_tree(paths, attempt).map_err(|source| SettleError::EndStray { attempt, source })
 }
 
 fn end_supervisor_and_tree(paths: &Paths, attempt: AttemptName) -> Result<bool, SysError> {
@@ -190,9 +238,8 @@ pub(crate) fn containment_of(paths: &Paths, attempt: AttemptName) -> Option<Cont
 }
 
 /// Takes the driver's limits off a group, which must still exist: otherwise the memory would stay taken.
-fn release_cards(limits: &CardLimits) -> Result<(), String> {
-    let done = errand(&limits.clear, Duration::from_millis(limits.patience.0));
-    done.map(drop).map_err(|error| format!("taking the limits of its cards away: {error}"))
+fn release_cards(limits: &CardLimits) -> Result<(), ErrandError> {
+    errand(&limits.clear, Duration::from_millis(limits.patience.0)).map(drop)
 }
 
 /// Where no group could be made, descendants and marked processes are the job.
@@ -262,12 +309,12 @@ impl<'a> Remains<'a> {
 
     /// Removes all, each only when those before it are gone: its groups are found by its records; and without its folder
     /// a supervisor that comes late starts nothing, so that the lease, which kept it from starting, may go last.
-    pub(crate) fn remove(&self) -> Result<(), String> {
+    pub(crate) fn remove(&self) -> Result<(), RemovalError> {
         let Remains { paths, attempt, .. } = *self;
         if let Some((tree, limits)) = &self.groups {
-            let failed = |error: String| format!("clearing {attempt} away: {error}");
-            limits.as_ref().map_or(Ok(()), release_cards).map_err(failed)?;
-            remove_groups(tree).map_err(|error| failed(error.to_string()))?;
+            let released = limits.as_ref().map_or(Ok(()), release_cards);
+            released.map_err(|source| RemovalError::Limits { attempt, source })?;
+            remove_groups(tree).map_err(|source| RemovalError::Groups { attempt, source })?;
         }
         // One folder is half made until it becomes the other.
         if !remove_folder(&paths.attempt_dir(attempt))? {
@@ -317,13 +364,13 @@ fn remove_groups(tree: &Containment) -> Result<(), SysError> {
 }
 
 /// Removes a folder with everything in it, never following a link out of it. Returns whether it was there.
-pub(crate) fn remove_folder(folder: &Path) -> Result<bool, String> {
+pub(crate) fn remove_folder(folder: &Path) -> Result<bool, SysError> {
     const MOST: u64 = 10_000_000;
     let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(false) };
     match Dir::open(parent).and_then(|dir| dir.remove_tree(name, MOST)) {
         Ok(removed) => Ok(removed > 0),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error),
     }
 }
 

@@ -24,10 +24,10 @@ use crate::api::http::Response;
 use crate::api::server::ConnId;
 use crate::calendar::Calendar;
 use crate::card_limit::{self, Prober, Tried};
-use crate::leftover;
-use crate::mps;
+use crate::leftover::{self, LeftoverError};
+use crate::mps::{self, EndedDaemon, MpsError};
 use crate::people::{self, Answer};
-use crate::settle::{self, Remains, Settled};
+use crate::settle::{self, Remains, RemovalError, SettleError, Settled};
 use crate::store::Reader;
 use crate::views::{self, Question};
 
@@ -115,13 +115,13 @@ pub(crate) enum Done {
     /// The user, or why they are not known.
     LookedUp(Uid, Answer),
     /// What became of the attempt.
-    Settled(AttemptName, Result<Settled, String>),
+    Settled(AttemptName, Result<Settled, SettleError>),
     /// What could not be removed, and why.
-    NotRemoved(Vec<(Chore, String)>),
+    NotRemoved(Vec<(Chore, RemovalError)>),
     /// Whether the process was there and ours, and is being ended.
-    LeftoverEnded(OnCard, Result<bool, String>),
-    /// The MPS daemons that were ended, and those that could not be, in words.
-    MpsSwept(Vec<Result<String, String>>),
+    LeftoverEnded(OnCard, Result<bool, LeftoverError>),
+    /// The MPS daemons that were ended, and why others could not be.
+    MpsSwept(Vec<Result<EndedDaemon, MpsError>>),
     /// The result of trying cards.
     CardsProbed(Tried),
     /// How the clock of this place goes.
@@ -278,7 +278,8 @@ struct Lane {
 
 /// So many threads at most wait for a driver that hangs.
 const MOST_WAIT: usize = 64;
-const TOO_MANY: &str = "too many wait for the driver";
+/// What is said of what is not tried for that reason.
+pub(crate) const TOO_MANY: &str = "too many wait for the driver";
 
 /// What is left to do of a task.
 enum Rest {
@@ -368,7 +369,7 @@ fn perform(paths: &Paths, task: Task) -> Rest {
         Task::SweepMps(parents) => {
             let own = paths.clone();
             let work = Box::new(move || Some(Done::MpsSwept(mps::sweep(&own, &parents))));
-            Rest::Driver(Slow { work, without: Done::MpsSwept(vec![Err(TOO_MANY.to_owned())]) })
+            Rest::Driver(Slow { work, without: Done::MpsSwept(vec![Err(MpsError::TooManyWait)]) })
         }
         Task::EndLeftover(left, parents) => {
             let ended = leftover::end(&parents, &left);
@@ -413,11 +414,11 @@ fn clean_up(paths: &Paths, chore: Chore) -> Rest {
     }
     let own = paths.clone();
     let work = Box::new(move || clean(&Remains::of(&own, chore.attempt)));
-    let why = format!("clearing {} away: {TOO_MANY}", chore.attempt);
-    Rest::Driver(Slow { work, without: Done::NotRemoved(vec![(chore, why)]) })
+    let untried = RemovalError::TooManyWait { attempt: chore.attempt };
+    Rest::Driver(Slow { work, without: Done::NotRemoved(vec![(chore, untried)]) })
 }
 
-fn remove(leftover: &Leftover) -> Result<(), String> {
+fn remove(leftover: &Leftover) -> Result<(), RemovalError> {
     settle::remove_folder(&leftover.folder)?;
     if let Some(job) = leftover.folder.parent().filter(|_| leftover.job_over) {
         // Not if another attempt's folder is in it still.
@@ -451,7 +452,7 @@ mod tests {
             let text = format!("{task:?}");
             let Rest::Driver(slow) = perform(&paths, task) else { panic!("{text}") };
             let said = format!("{:?}", slow.without);
-            assert!(said.contains(TOO_MANY), "{said}");
+            assert!(said.contains(TOO_MANY) || said.contains("TooManyWait"), "{said}");
         }
     }
 }

@@ -17,15 +17,30 @@ use crate::world::World;
 /// Differences are told up to here; the first says most.
 const TOLD: usize = 5;
 
+/// How often what is decided again departs from the record.
+#[derive(Default)]
+struct Departures {
+    /// Another decision, or another state.
+    different: u64,
+    /// At the start after a daemon that was killed, which did not record its last steps.
+    killed: u64,
+}
+
+impl Departures {
+    fn count(&mut self, difference: &Difference) {
+        let count = if difference.is_of_a_killed_daemon() { &mut self.killed } else { &mut self.different };
+        *count += 1;
+    }
+}
+
 /// Reads, decides again, and says where it departs: exit code 1 if it does.
 pub(super) fn run(path: &Path, as_json: bool, world: &mut World<'_>) -> Result<u8, Failure> {
     let mut replay = Replay::default();
-    let (mut different, mut killed, mut told) = (0_u64, 0_u64, Vec::new());
+    let (mut departures, mut told) = (Departures::default(), Vec::new());
     let mut from = serde_json::Deserializer::from_reader(BufReader::new(input::record(path)?));
     let read = each_entry(&mut from, &mut |entry| {
         if let Some(difference) = replay.take(entry) {
-            let count = if difference.is_of_a_killed_daemon() { &mut killed } else { &mut different };
-            *count += 1;
+            departures.count(&difference);
             if told.len() < TOLD {
                 told.push(difference);
             }
@@ -35,8 +50,8 @@ pub(super) fn run(path: &Path, as_json: bool, world: &mut World<'_>) -> Result<u
     read.and_then(|()| from.end())
         .map_err(|error| Failure::said(ErrorClass::Data, format!("{}: {error}", path.display())))?;
     let text = match as_json {
-        true => format!("{}\n", json_escaped(&document(&replay, (different, killed), &told).to_string())),
-        false => words(&replay, (different, killed), &told),
+        true => format!("{}\n", json_escaped(&document(&replay, &departures, &told).to_string())),
+        false => words(&replay, &departures, &told),
     };
     world.out.write_all(text.as_bytes())?;
     world.out.flush()?;
@@ -44,10 +59,10 @@ pub(super) fn run(path: &Path, as_json: bool, world: &mut World<'_>) -> Result<u
         let why = "nothing to begin from: no snapshot is among the events";
         return Err(Failure::said(ErrorClass::Data, format!("{}: {why}", path.display())));
     }
-    Ok(u8::from(different > 0))
+    Ok(u8::from(departures.different > 0))
 }
 
-fn words(replay: &Replay, (different, killed): (u64, u64), told: &[Difference]) -> String {
+fn words(replay: &Replay, departures: &Departures, told: &[Difference]) -> String {
     let mut lines = vec![format!(
         "{} decided again, {}, from {}; {} as the steps before led to",
         count(replay.steps, "step"),
@@ -58,14 +73,14 @@ fn words(replay: &Replay, (different, killed): (u64, u64), told: &[Difference]) 
     let aside = [
         (replay.skipped, "step", "without a snapshot before, left out"),
         (replay.gaps, "gap", "in the record"),
-        (killed, "start", "after a daemon that was killed and did not record its last steps"),
+        (departures.killed, "start", "after a daemon that was killed and did not record its last steps"),
     ];
     for (number, thing, what) in aside.into_iter().filter(|(number, ..)| *number > 0) {
         lines.push(format!("{} {what}", count(number, thing)));
     }
-    lines.push(match different {
+    lines.push(match departures.different {
         0 => "all is decided again as it was".to_owned(),
-        _ => format!("{} from the record", count(different, "difference")),
+        different => format!("{} from the record", count(different, "difference")),
     });
     lines.extend(told.iter().map(|difference| match difference {
         Difference::Decisions { seq, event, then, now } => {
@@ -76,7 +91,7 @@ fn words(replay: &Replay, (different, killed): (u64, u64), told: &[Difference]) 
     lines.iter().flat_map(|line| line.split('\n')).map(|line| format!("{}\n", escaped(line))).collect()
 }
 
-fn document(replay: &Replay, (different, killed): (u64, u64), told: &[Difference]) -> Value {
+fn document(replay: &Replay, departures: &Departures, told: &[Difference]) -> Value {
     let one = |difference: &Difference| match difference {
         Difference::Decisions { seq, event, then, now } => {
             json!({"seq": seq, "event": value(event), "then": value(then), "now": value(now)})
@@ -86,7 +101,7 @@ fn document(replay: &Replay, (different, killed): (u64, u64), told: &[Difference
     json!({
         "steps": replay.steps, "decisions": replay.decisions, "snapshots": replay.snapshots,
         "confirmed": replay.confirmed, "skipped": replay.skipped, "gaps": replay.gaps,
-        "differences": different, "killed": killed, "first": told.iter().map(one).collect::<Vec<_>>(),
+        "differences": departures.different, "killed": departures.killed, "first": told.iter().map(one).collect::<Vec<_>>(),
     })
 }
 

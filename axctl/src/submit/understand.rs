@@ -50,7 +50,7 @@ impl Understood {
         let mut sources = vec![line.source(), environment];
         sources.extend(script.as_ref().map(directive::ScriptDirectives::source));
         let meaning = interpret(&sources).map_err(said)?;
-        let stray = behind_script(program, (&line, script.as_ref()), &body);
+        let stray = behind_script(program, &line, script.as_ref(), &body);
         let mut notes: Vec<Diagnostic> = script.map(|script| script.warnings).unwrap_or_default();
         notes.extend(meaning.notes);
         let name = match &body {
@@ -83,7 +83,8 @@ impl Understood {
 /// The first word behind a script that is an option of ours and was given nowhere else: most likely it was meant for us.
 fn behind_script(
     program: Program,
-    (line, script): (&CommandLine, Option<&directive::ScriptDirectives>),
+    line: &CommandLine,
+    script: Option<&directive::ScriptDirectives>,
     body: &Body,
 ) -> Option<String> {
     let Body::Script { args, name: Some(name), .. } = body else { return None };

@@ -8,7 +8,7 @@ mod response;
 mod target;
 
 pub use parse::parse;
-pub use response::{CONTINUE, Response};
+pub use response::{CONTINUE, Delivery, Response};
 
 use ax_core::api::{ApiError, ErrorClass};
 

@@ -84,8 +84,8 @@ enum Target {
 impl Engine {
     /// Acts, or waits for the same user's earlier actions.
     pub(super) fn action(&mut self, request: &Request, conn: ConnId, person: &Person) {
-        if self.actions.is_of(person.uid) {
-            self.actions.waiting.push_back((conn, request.body.clone(), person.clone()));
+        if self.clients.actions.is_of(person.uid) {
+            self.clients.actions.waiting.push_back((conn, request.body.clone(), person.clone()));
         } else {
             self.start_action(&request.body, conn, person);
         }
@@ -142,10 +142,10 @@ impl Engine {
     /// Goes on with the action whose turn it is, or begins a waiting one.
     pub(super) fn go_on_with_actions(&mut self) {
         let began = now().boot;
-        let uid = if let Some((conn, body, person)) = self.actions.next() {
+        let uid = if let Some((conn, body, person)) = self.clients.actions.next() {
             self.start_action(&body, conn, &person);
             person.uid
-        } else if let Some(action) = self.actions.under_way.pop_front() {
+        } else if let Some(action) = self.clients.actions.under_way.pop_front() {
             let uid = action.person.uid;
             self.go_on_with(action);
             uid
@@ -153,7 +153,7 @@ impl Engine {
             return;
         };
         let ended = now().boot;
-        self.fairness.charge(uid, ended - began, ended);
+        self.clients.fairness.charge(uid, ended - began, ended);
     }
 
     fn go_on_with(&mut self, mut action: Underway) {
@@ -162,7 +162,7 @@ impl Engine {
             self.act_on(&mut action, target);
         }
         if action.targets.len() > 0 {
-            self.actions.under_way.push_back(action);
+            self.clients.actions.under_way.push_back(action);
             return;
         }
         let answer = ActionAnswer { results: action.results };

@@ -1,7 +1,7 @@
 //! The supervisors of this node's running attempts, as the loop sees them: a socket for reports and requests, and a
 //! process whose end is watched. Hands on what they report and decides nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use ax_core::id::{AttemptName, Epoch};
@@ -14,7 +14,10 @@ use ax_sys::seqpacket::{self, Incoming};
 use ax_sys::socket::{Interest, Poller};
 use ax_sys::{SysError, credentials};
 
+use super::guard::Guard;
+use super::launches::Queued;
 use super::tokens;
+use crate::launcher::Launcher;
 
 /// A supervisor that runs but can't be reached yet is tried again after this, then ever more rarely.
 const RETRY: Span = Span(100);
@@ -22,6 +25,32 @@ const LAST_RETRY: Span = Span::seconds(5);
 
 /// Largest report; reports are small records.
 const MAX_REPORT: usize = 64 << 10;
+
+/// What starts attempts on this node, and follows them.
+pub(super) struct Supervision {
+    /// Starts supervisors, on a thread of its own.
+    pub(super) launcher: Launcher,
+    /// Launches for which the launcher has no room.
+    pub(super) queued: Queued,
+    pub(super) attempts: Attempts,
+    /// Attempts about which the worker is finding out.
+    pub(super) settling: BTreeSet<AttemptName>,
+    /// Keeps a watchdog running.
+    pub(super) guard: Guard,
+}
+
+impl Supervision {
+    /// Without any attempt.
+    pub(super) fn new(launcher: Launcher, guard: Guard) -> Supervision {
+        Supervision {
+            launcher,
+            queued: Queued::default(),
+            attempts: Attempts::default(),
+            settling: BTreeSet::new(),
+            guard,
+        }
+    }
+}
 
 /// One supervisor.
 #[derive(Debug)]

@@ -7,8 +7,10 @@ use ax_core::id::{AttemptName, JobNumber};
 use ax_core::job::state::JobState;
 use ax_core::time::{BootTime, Span};
 
+use super::spares::Spares;
 use super::{Engine, now};
 use crate::log::{Level, Line};
+use crate::settle::RemovalError;
 use crate::worker::{Chore, Leftover, Task, Trace};
 
 /// The folders of a finished attempt in the spool are removed after this.
@@ -24,6 +26,14 @@ const MOST_TRIES: u32 = 20;
 /// What waits for the driver of the cards is tried at least this often, without end: until then the driver counts
 /// memory of a card for a group that no job has any more.
 const DRIVER_RETRY: Span = Span::seconds(20);
+
+/// What ended attempts have left behind.
+#[derive(Debug)]
+pub(super) struct Cleaning {
+    pub(super) chores: Chores,
+    /// Folders that others may use.
+    pub(super) spares: Spares,
+}
 
 /// What is to be removed later.
 #[derive(Debug, Default)]
@@ -69,10 +79,10 @@ impl Chores {
 impl Engine {
     /// The attempt is settled and that is durable: removes its traces on this node.
     pub(super) fn clean_up(&mut self, attempt: AttemptName) {
-        self.attempts.forget(attempt);
-        self.nameless.remove(&attempt);
-        match self.settling.contains(&attempt) {
-            true => drop(self.chores.after_settling.insert(attempt)),
+        self.supervision.attempts.forget(attempt);
+        self.row_data.nameless.remove(&attempt);
+        match self.supervision.settling.contains(&attempt) {
+            true => drop(self.cleaning.chores.after_settling.insert(attempt)),
             false => self.worker.start_task(Task::CleanUp(Chore::new(attempt, Trace::Node))),
         }
         let at = self.spool_goes_later(attempt);
@@ -81,7 +91,7 @@ impl Engine {
 
     /// `settle` no longer looks at the attempt.
     pub(super) fn clean_up_settled(&mut self, attempt: AttemptName) {
-        if self.chores.after_settling.remove(&attempt) {
+        if self.cleaning.chores.after_settling.remove(&attempt) {
             self.worker.start_task(Task::CleanUp(Chore::new(attempt, Trace::Node)));
         }
     }
@@ -89,14 +99,14 @@ impl Engine {
     /// Keeps what a finished attempt left in the spool for a while. Returns until when.
     pub(super) fn spool_goes_later(&mut self, attempt: AttemptName) -> BootTime {
         let at = now().boot + SPOOL_STAYS;
-        self.chores.put(at, Chore::new(attempt, Trace::Spool));
+        self.cleaning.chores.put(at, Chore::new(attempt, Trace::Spool));
         at
     }
 
     /// Hands what is due to the worker.
     pub(super) fn remove_what_is_due(&mut self, now: BootTime) {
         let mut leftovers = Vec::new();
-        while let Some(chore) = self.chores.pop_due(now) {
+        while let Some(chore) = self.cleaning.chores.pop_due(now) {
             match chore.trace {
                 Trace::Node => self.worker.start_task(Task::CleanUp(chore)),
                 Trace::Spool => leftovers.push(Leftover {
@@ -112,14 +122,14 @@ impl Engine {
     }
 
     /// Something could not be removed.
-    pub(super) fn on_not_removed(&mut self, chore: Chore, error: &str) {
-        let again = self.chores.again(chore, now().boot);
+    pub(super) fn on_not_removed(&mut self, chore: Chore, error: &RemovalError) {
+        let again = self.cleaning.chores.again(chore, now().boot);
         // Of many tries only some are logged.
         if chore.waits_for_driver && chore.tries > 0 && !chore.tries.is_power_of_two() {
             return;
         }
         let next = again.map_or("the next start".to_owned(), |pause| pause.to_string());
-        let line = Line::new("cleanup").text("attempt", &chore.attempt).text("error", &error);
+        let line = Line::new("cleanup").text("attempt", &chore.attempt).text("error", error);
         self.log.line(Level::Warning, &line.text("again", &next));
     }
 

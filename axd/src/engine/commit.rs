@@ -1,25 +1,25 @@
 //! From decisions to rows and back: steps are collected in a batch, the batch is handed to the writer, and its
 //! effects and answers wait until it is durable. So a crash at any instant is the same as a delay.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use ax_core::api::{ApiError, ErrorClass};
-use ax_core::controller::{Controller, Decision, Event};
+use ax_core::controller::{Decision, Event};
 use ax_core::gpu::Health;
-use ax_core::id::{AttemptName, JobNumber, SubmissionKey};
-use ax_core::job::Job;
+use ax_core::id::JobNumber;
 use ax_core::time::{BootTime, Now, Span};
 use ax_sys::crash_point;
 
+use super::row_data::files_of;
+use super::stop::Phase;
 use super::{Engine, now, written};
 use crate::api::http::Response;
 use crate::api::server::ConnId;
-use crate::launch;
 use crate::log::{Level, Line};
 use crate::spool::TakenId;
 use crate::store::events::Step;
-use crate::store::{Ack, Batch, Beside, Details, LogKind, LogRow, NewParts, OutputFiles, Reader, Row, Usage};
+use crate::store::{Ack, Batch, LogKind, LogRow, NewParts, Row, Writer};
 use crate::worker::{Listing, Task};
 
 /// Time for an answer while commits fail: on a full disk the reserve is given up, and then most commits succeed after
@@ -27,7 +27,7 @@ use crate::worker::{Listing, Task};
 const UNSAVED_WAITS: Span = Span::seconds(2);
 
 /// How often a snapshot of the controller is added to the recorded events.
-pub(super) const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
+const SNAPSHOT_EVERY: Span = Span::seconds(86_400);
 
 /// How often forecasts that were told to jobs are written, if they change.
 const FORECASTS_EVERY: Span = Span::seconds(10);
@@ -79,75 +79,86 @@ impl OpenBatch {
 
     /// Adds the boot whose clock all later rows refer to.
     pub(super) fn boot(&mut self, id: String) {
-        self.batch.rows.push(Row::Boot(id.into()));
+        self.add(Row::Boot(id.into()));
+    }
+
+    /// Adds a row that no answer waits for.
+    pub(super) fn add(&mut self, row: Row) {
+        self.batch.rows.push(row);
     }
 }
 
-/// Batches on their way.
-#[derive(Debug, Default)]
+/// Batches on their way to the disk.
 pub(super) struct Commits {
     next: u64,
+    /// Writes batches, on a thread of its own.
+    pub(super) writer: Writer,
+    /// The batch that is being collected.
+    pub(super) open: OpenBatch,
+    under_way: VecDeque<(u64, Consequences)>,
+    pub(super) writes: Writes,
     /// When forecasts were last written.
     forecasts_written: BootTime,
-    /// Since when commits fail.
-    failing_since: Option<BootTime>,
-    under_way: VecDeque<(u64, Consequences)>,
+    /// When a snapshot of the controller is recorded next.
+    next_snapshot: BootTime,
 }
 
-/// What the rows of a step need and the controller does not hold.
-struct Surroundings<'a> {
-    parts: &'a mut BTreeMap<JobNumber, NewParts>,
-    arriving: Option<NewParts>,
-    usage: &'a mut BTreeMap<AttemptName, Usage>,
-    files: BTreeMap<AttemptName, OutputFiles>,
+/// Whether batches can be written.
+#[derive(Debug)]
+pub(super) enum Writes {
+    /// They can, as far as is known.
+    Working,
+    /// They can't: nothing is accepted or started.
+    Failing {
+        since: BootTime,
+        why: String,
+        /// What happened meanwhile and can't be refused.
+        deferred: VecDeque<Event>,
+    },
 }
 
-impl Beside for Surroundings<'_> {
-    fn new_job(&mut self, _key: SubmissionKey, job: &Job) -> NewParts {
-        let parts = self.arriving.take().unwrap_or_default();
-        self.parts.insert(job.id.number, parts.clone());
-        parts
+impl Writes {
+    /// Why batches can't be written.
+    pub(super) fn failing(&self) -> Option<&str> {
+        match self {
+            Writes::Working => None,
+            Writes::Failing { why, .. } => Some(why),
+        }
     }
 
-    fn files(&mut self, attempt: AttemptName) -> OutputFiles {
-        self.files.remove(&attempt).unwrap_or_default()
+    /// True if something has happened that waits to be decided about.
+    pub(super) fn defers(&self) -> bool {
+        matches!(self, Writes::Failing { deferred, .. } if !deferred.is_empty())
     }
 
-    fn usage(&mut self, attempt: AttemptName) -> Usage {
-        self.usage.remove(&attempt).unwrap_or_default()
+    /// A batch has failed, perhaps not the first.
+    fn fail(&mut self, since: BootTime, why: String) {
+        let deferred = self.recover();
+        *self = Writes::Failing { since, why, deferred };
+    }
+
+    /// They can be written again. Returns what was deferred.
+    fn recover(&mut self) -> VecDeque<Event> {
+        match std::mem::replace(self, Writes::Working) {
+            Writes::Working => VecDeque::new(),
+            Writes::Failing { deferred, .. } => deferred,
+        }
     }
 }
 
-/// The output files of the attempts that were just decided. An attempt whose job can't be read now is left out.
-fn files_of(
-    decisions: &[Decision],
-    controller: &Controller,
-    parts: &BTreeMap<JobNumber, NewParts>,
-    arriving: Option<&NewParts>,
-    reader: &Reader,
-) -> BTreeMap<AttemptName, OutputFiles> {
-    let accepted = decisions.iter().find_map(|decision| match decision {
-        Decision::Accepted { job, .. } => Some(*job),
-        _ => None,
-    });
-    let file = |decision: &Decision| {
-        let Decision::Launch { attempt, number, allocation, .. } = decision else { return None };
-        let job = controller.job(attempt.job.number)?;
-        // The submission's parts belong to the job that it became: another job may start in the same step.
-        let own = arriving.filter(|_| accepted == Some(attempt.job));
-        let stored = || reader.details(attempt.job.number).ok().flatten();
-        let details = match parts.get(&attempt.job.number).or(own) {
-            Some(parts) => parts.details.clone(),
-            None => stored()?,
-        };
-        Some((*attempt, output_files(job, &details, *number, allocation.node.as_str())))
-    };
-    decisions.iter().filter_map(file).collect()
-}
-
-fn output_files(job: &Job, details: &Details, number: u32, node: &str) -> OutputFiles {
-    let files = launch::files(job, details, number, node);
-    OutputFiles { stdout: Some(files.output), stderr: files.error }
+impl Commits {
+    /// With nothing to be written yet; a snapshot is recorded by itself at the start.
+    pub(super) fn new(writer: Writer, now: BootTime) -> Commits {
+        Commits {
+            next: 0,
+            writer,
+            open: OpenBatch::default(),
+            under_way: VecDeque::new(),
+            writes: Writes::Working,
+            forecasts_written: BootTime::default(),
+            next_snapshot: now + SNAPSHOT_EVERY,
+        }
+    }
 }
 
 impl Engine {
@@ -169,43 +180,33 @@ impl Engine {
             return decisions;
         }
         // A new job may be launched in the same step: its parts are not in the map yet.
-        let files = files_of(&decisions, &self.controller, &self.parts, arriving.as_ref(), &self.reader);
-        self.nameless.extend(decisions.iter().filter_map(|decision| match decision {
+        let files =
+            files_of(&decisions, &self.controller, &self.row_data.parts, arriving.as_ref(), &self.reader);
+        self.row_data.nameless.extend(decisions.iter().filter_map(|decision| match decision {
             Decision::Launch { attempt, .. } => Some(*attempt).filter(|attempt| !files.contains_key(attempt)),
             _ => None,
         }));
-        let mut beside = Surroundings { parts: &mut self.parts, arriving, usage: &mut self.usage, files };
-        self.batch.batch.add_step(now, &decisions, &self.controller, &mut beside);
-        self.batch.then.decisions.extend(decisions.iter().cloned());
+        let mut beside = self.row_data.beside(arriving, files);
+        self.commits.open.batch.add_step(now, &decisions, &self.controller, &mut beside);
+        self.commits.open.then.decisions.extend(decisions.iter().cloned());
         decisions
-    }
-
-    /// Writes an attempt's output files down, if they could not be read when it was decided.
-    pub(super) fn name_files(&mut self, attempt: AttemptName, number: u32, node: &str, details: &Details) {
-        if !self.nameless.remove(&attempt) {
-            return;
-        }
-        if let Some(job) = self.controller.job(attempt.job.number) {
-            let files = output_files(job, details, number, node);
-            self.batch.batch.rows.push(Row::AttemptFiles { epoch: attempt.epoch, files });
-        }
     }
 
     /// Adds a line to a job's story.
     pub(super) fn note(&mut self, job: JobNumber, text: String) {
         let actor = "ax".into();
         let row = LogRow { job, at: now().wall, actor, kind: LogKind::Note, text };
-        self.batch.batch.rows.push(Row::Log(row));
-        self.batch.then.noted.push(job);
+        self.commits.open.add(Row::Log(row));
+        self.commits.open.then.noted.push(job);
     }
 
     fn record(&mut self, now: Now, event: Event, decisions: &[Decision]) {
-        if self.writer.records() && !written::is_nothing(&event, decisions) {
-            self.writer.record(now, Step { event, decisions: decisions.to_vec() });
+        if self.commits.writer.records() && !written::is_nothing(&event, decisions) {
+            self.commits.writer.record(now, Step { event, decisions: decisions.to_vec() });
             // Old events can be removed only if there is a later snapshot to begin from.
-            if now.boot >= self.next_snapshot {
-                self.next_snapshot = now.boot + SNAPSHOT_EVERY;
-                self.writer.record_snapshot(now, self.controller.snapshot());
+            if now.boot >= self.commits.next_snapshot {
+                self.commits.next_snapshot = now.boot + SNAPSHOT_EVERY;
+                self.commits.writer.record_snapshot(now, self.controller.snapshot());
             }
         }
     }
@@ -220,7 +221,7 @@ impl Engine {
 
     /// True if something about a job was decided or noted and is not durable yet.
     pub(super) fn is_unsettled(&self, number: JobNumber) -> bool {
-        let open = std::iter::once(&self.batch.then);
+        let open = std::iter::once(&self.commits.open.then);
         let mut all = open.chain(self.commits.under_way.iter().map(|(_, then)| then));
         let touches = |decision: &Decision| decision.touches().is_some_and(|job| job.number == number);
         all.any(|then| then.noted.contains(&number) || then.decisions.iter().any(touches))
@@ -228,7 +229,7 @@ impl Engine {
 
     /// True if an answer waits for a commit.
     pub(super) fn commits_wait(&self) -> bool {
-        !self.commits.under_way.is_empty() || !self.batch.batch.rows.is_empty()
+        !self.commits.under_way.is_empty() || !self.commits.open.batch.rows.is_empty()
     }
 
     /// Lets the spool remove a drop once its job is durable.
@@ -242,7 +243,7 @@ impl Engine {
     /// Makes a list once the accounts have everything that was decided before: a job that has just ended would be
     /// neither in memory nor in the accounts. While commits fail, the list is made of what there is.
     pub(super) fn list_when_durable(&mut self, listing: Listing) {
-        let failing = self.read_only.is_some();
+        let failing = self.commits.writes.failing().is_some();
         match self.not_durable().filter(|_| !failing) {
             Some(then) => then.lists.push(listing),
             None => self.worker.start_task(Task::Accounts(Box::new(listing))),
@@ -252,7 +253,7 @@ impl Engine {
     /// Commits fail: lists do not wait for them.
     fn list_what_there_is(&mut self) {
         let under_way = self.commits.under_way.iter_mut().map(|(_, then)| then);
-        let all = under_way.chain([&mut self.batch.then]);
+        let all = under_way.chain([&mut self.commits.open.then]);
         let lists: Vec<Listing> = all.flat_map(|then| std::mem::take(&mut then.lists)).collect();
         for listing in lists {
             self.worker.start_task(Task::Accounts(Box::new(listing)));
@@ -261,17 +262,20 @@ impl Engine {
 
     /// What waits for everything that was decided before; `None` if all of it is durable.
     fn not_durable(&mut self) -> Option<&mut Consequences> {
-        if !self.batch.batch.rows.is_empty() {
-            return Some(&mut self.batch.then);
+        if !self.commits.open.batch.rows.is_empty() {
+            return Some(&mut self.commits.open.then);
         }
         self.commits.under_way.back_mut().map(|(_, then)| then)
     }
 
     /// Hands the open batch to the writer, unless it may wait. If it has no rows, its effects follow at once.
     pub(super) fn flush(&mut self) {
-        if !self.batch.batch.rows.is_empty() && !self.batch.then.is_urgent() && !self.parked.anybody() {
+        if !self.commits.open.batch.rows.is_empty()
+            && !self.commits.open.then.is_urgent()
+            && !self.clients.parked.anybody()
+        {
             let now = now().boot;
-            if *self.batch.may_wait_until.get_or_insert(now + COMPANY) > now {
+            if *self.commits.open.may_wait_until.get_or_insert(now + COMPANY) > now {
                 return;
             }
         }
@@ -280,11 +284,11 @@ impl Engine {
 
     /// Like `flush`, but never waits.
     pub(super) fn flush_now(&mut self) {
-        let mut open = std::mem::take(&mut self.batch);
+        let mut open = std::mem::take(&mut self.commits.open);
         // Forecasts may be large and no answer waits for them: they are not added to each batch, and never make one.
         let at = now().boot;
         let due = !open.batch.rows.is_empty() && at - self.commits.forecasts_written >= FORECASTS_EVERY;
-        if due || self.stopping {
+        if due || self.phase == Phase::Stopping {
             self.commits.forecasts_written = at;
             open.batch.rows.extend(self.measures.forecasts.changes().map(Row::Forecasts));
         }
@@ -294,19 +298,18 @@ impl Engine {
         }
         self.commits.next += 1;
         let id = self.commits.next;
-        self.writer.send(Batch { id, ..open.batch });
+        self.commits.writer.send(Batch { id, ..open.batch });
         self.commits.under_way.push_back((id, open.then));
     }
 
     /// Takes in what the writer reports of batches.
     pub(super) fn on_acks(&mut self) {
-        for ack in self.writer.poll() {
+        for ack in self.commits.writer.poll() {
             match ack {
                 Ack::Committed(id) => self.on_committed(id),
                 Ack::Failing { error, .. } => {
                     self.log.line(Level::Error, &Line::new("read_only").text("error", &error));
-                    self.commits.failing_since = Some(now().boot);
-                    self.read_only = Some(error);
+                    self.commits.writes.fail(now().boot, error);
                     self.answer_reads();
                     self.list_what_there_is();
                 }
@@ -314,8 +317,7 @@ impl Engine {
                 Ack::Pruned(0) => {}
                 Ack::Pruned(jobs) => {
                     self.log.line(Level::Info, &Line::new("pruned").text("jobs", &jobs));
-                    // The database's log has grown: it is folded in when the daemon is quiet.
-                    (self.last_commit, self.quiet_done) = (now().boot, false);
+                    self.due.log_has_grown(now().boot);
                 }
                 Ack::NotPruned(error) => {
                     self.log.line(Level::Error, &Line::new("prune").text("error", &error));
@@ -325,8 +327,7 @@ impl Engine {
     }
 
     fn on_committed(&mut self, id: u64) {
-        self.last_commit = now().boot;
-        self.quiet_done = false;
+        self.due.log_has_grown(now().boot);
         crash_point!("durable");
         while let Some((_, then)) = self.commits.under_way.pop_front_if(|(up_to, _)| *up_to <= id) {
             self.carry_out(then);
@@ -336,17 +337,18 @@ impl Engine {
 
     /// Until when answers wait that were asked before commits failed.
     pub(super) fn answers_due(&self) -> Option<BootTime> {
+        let Writes::Failing { since, .. } = self.commits.writes else { return None };
         let waits = self.commits.under_way.iter().any(|(_, then)| !then.answers.is_empty());
-        self.commits.failing_since.filter(|_| waits).map(|since| since + UNSAVED_WAITS)
+        waits.then_some(since + UNSAVED_WAITS)
     }
 
     /// Answers the clients that have waited long enough for the disk. What they asked for is decided and takes effect
     /// if it can be written; that can't be promised, so they are told to ask again with the same key.
     pub(super) fn answer_unsaved(&mut self, now: BootTime) {
-        let Some(why) = self.read_only.clone().filter(|_| self.answers_due().is_some_and(|at| at <= now))
-        else {
+        if self.answers_due().is_none_or(|at| at > now) {
             return;
-        };
+        }
+        let Some(why) = self.commits.writes.failing() else { return };
         let error =
             format!("this can't be written down yet and may still take effect, try again later: {why}");
         let response = Response::error(&ApiError { class: ErrorClass::TryAgain, error });
@@ -360,9 +362,7 @@ impl Engine {
 
     fn on_recovered(&mut self) {
         self.log.line(Level::Info, &Line::new("writable"));
-        self.read_only = None;
-        self.commits.failing_since = None;
-        for event in std::mem::take(&mut self.deferred) {
+        for event in self.commits.writes.recover() {
             self.step(event);
         }
         self.step(Event::Tick);
@@ -396,7 +396,7 @@ impl Engine {
         }
         // Scripts and environments of waiting jobs stay in the store: they may be many and large.
         for number in new {
-            self.parts.remove(&number);
+            self.row_data.parts.remove(&number);
         }
     }
 
@@ -426,6 +426,3 @@ impl Engine {
         self.log.line(level, &line);
     }
 }
-
-#[cfg(test)]
-mod tests;

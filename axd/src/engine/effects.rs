@@ -11,7 +11,7 @@ use ax_sys::crash_point;
 use super::launches::Launch;
 use super::{Engine, now};
 use crate::log::{Level, Line};
-use crate::settle::Settled;
+use crate::settle::{SettleError, Settled};
 use crate::store::Usage;
 use crate::worker::Task;
 
@@ -20,7 +20,7 @@ impl Engine {
         match decision {
             Decision::Launch { attempt, number, allocation, .. } => {
                 crash_point!("decision committed");
-                if let Some(cards) = self.cards.as_mut().filter(|_| !allocation.cards.is_empty()) {
+                if let Some(cards) = self.gpu.cards.as_mut().filter(|_| !allocation.cards.is_empty()) {
                     cards.set_busy(true, now().boot);
                 }
                 self.launch(Launch { attempt, number, allocation });
@@ -30,7 +30,11 @@ impl Engine {
                 self.terminate(attempt, Request::Terminate { outcome, message, at_once, warned });
             }
             Decision::Signal { attempt, signal } => {
-                self.attempts.ask(&self.poller, attempt, Request::Signal { signal, batch_only: false });
+                self.supervision.attempts.ask(
+                    &self.poller,
+                    attempt,
+                    Request::Signal { signal, batch_only: false },
+                );
             }
             Decision::Closed { attempt, .. } => {
                 crash_point!("end committed");
@@ -51,7 +55,7 @@ impl Engine {
     }
 
     fn on_job_over(&mut self, job: JobId) {
-        self.parts.remove(&job.number);
+        self.row_data.parts.remove(&job.number);
         self.answer_waiters(job);
     }
 
@@ -63,7 +67,7 @@ impl Engine {
             self.happened(Event::NeverStarted { attempt, why: message.clone() });
             return;
         }
-        self.attempts.ask(&self.poller, attempt, request);
+        self.supervision.attempts.ask(&self.poller, attempt, request);
     }
 
     /// Takes in a supervisor's report.
@@ -98,7 +102,7 @@ impl Engine {
         if result.never_started {
             let why = result.message.unwrap_or_else(|| "its supervisor could not start it".to_owned());
             // The groups may have been removed by others.
-            self.launcher.renew_groups();
+            self.supervision.launcher.renew_groups();
             if result.limit_refused {
                 self.limit_refused(attempt, &why);
             }
@@ -119,9 +123,9 @@ impl Engine {
         let attempt = result.attempt;
         // Ignore a repeated result: no end follows that would consume the usage entry, and it would leak.
         if self.is_living(attempt) {
-            let max_gpu_mem = self.ledger.peak(attempt);
+            let max_gpu_mem = self.gpu.ledger.peak(attempt);
             let usage = Usage { cpu_us: result.cpu_us, max_ram: result.max_ram, max_gpu_mem };
-            self.usage.insert(attempt, usage);
+            self.row_data.usage.insert(attempt, usage);
             self.may_become_spare(&result);
         }
         let end = AttemptEnd {
@@ -129,14 +133,14 @@ impl Engine {
             exit_code: result.exit_code,
             signal: result.signal,
             message: result.message,
-            card_peak: self.ledger.peak(attempt),
+            card_peak: self.gpu.ledger.peak(attempt),
         };
         self.happened(Event::AttemptEnded { attempt, at: result.ended_at, end });
     }
 
     /// Has it found out what became of an attempt, unless that is known or under way.
     pub(super) fn settle(&mut self, attempt: AttemptName) {
-        if self.is_living(attempt) && self.settling.insert(attempt) {
+        if self.is_living(attempt) && self.supervision.settling.insert(attempt) {
             self.worker.start_task(Task::Settle(attempt));
         }
     }
@@ -152,36 +156,36 @@ impl Engine {
     }
 
     /// What was found out about an attempt whose supervisor did not report.
-    pub(super) fn on_settled(&mut self, attempt: AttemptName, answer: Result<Settled, String>) {
-        self.settling.remove(&attempt);
+    pub(super) fn on_settled(&mut self, attempt: AttemptName, answer: Result<Settled, SettleError>) {
+        self.supervision.settling.remove(&attempt);
         self.clean_up_settled(attempt);
         let now = now().boot;
         match answer {
             Err(error) => {
                 self.log
                     .line(Level::Error, &Line::new("settle").text("attempt", &attempt).text("error", &error));
-                self.attempts.look_again(attempt, now);
+                self.supervision.attempts.look_again(attempt, now);
             }
-            Ok(Settled::Alive(None)) => self.attempts.look_again(attempt, now),
+            Ok(Settled::Alive(None)) => self.supervision.attempts.look_again(attempt, now),
             Ok(Settled::Alive(Some(started))) => {
                 self.recall_limits(&started);
-                match self.attempts.adopt(&self.poller, &self.paths, &started, now) {
+                match self.supervision.attempts.adopt(&self.poller, &self.paths, &started, now) {
                     Ok(true) => {}
                     // It has ended meanwhile.
-                    Ok(false) => self.attempts.look_again(attempt, now),
+                    Ok(false) => self.supervision.attempts.look_again(attempt, now),
                     Err(error) => {
                         let line = Line::new("adopt").text("attempt", &attempt).text("error", &error);
                         self.log.line(Level::Error, &line);
-                        self.attempts.look_again(attempt, now);
+                        self.supervision.attempts.look_again(attempt, now);
                     }
                 }
             }
             Ok(Settled::Over(result)) => {
-                self.attempts.forget(attempt);
+                self.supervision.attempts.forget(attempt);
                 self.on_result(*result);
             }
             Ok(Settled::NeverStarted(why)) => {
-                self.attempts.forget(attempt);
+                self.supervision.attempts.forget(attempt);
                 self.never_started(attempt, why);
             }
         }

@@ -29,13 +29,24 @@ pub(super) struct Launch {
 /// Launches for which the launching thread has no room yet, in their order.
 pub(super) type Queued = VecDeque<Launch>;
 
+/// What keeps jobs together, and apart from what is not theirs.
+#[derive(Debug, Default)]
+pub(super) struct Isolation {
+    /// Where attempts have their groups, as records name that.
+    pub(super) parents: Vec<String>,
+    /// What can't be had of control groups here.
+    pub(super) missing: Vec<String>,
+    /// Why jobs are not fenced off from other cards, if they should be.
+    pub(super) unfenced: Option<String>,
+}
+
 impl Engine {
     /// Starts an attempt, after those that were decided before.
     pub(super) fn launch(&mut self, launch: Launch) {
-        if self.launcher.has_room() && self.launches.is_empty() {
+        if self.supervision.launcher.has_room() && self.supervision.queued.is_empty() {
             self.launch_now(launch);
         } else {
-            self.launches.push_back(launch);
+            self.supervision.queued.push_back(launch);
         }
     }
 
@@ -43,9 +54,9 @@ impl Engine {
     fn launch_now(&mut self, launch: Launch) {
         let Some(job) = self.controller.job(launch.attempt.job.number) else { return };
         let uid = job.owner.uid;
-        match self.people.get(uid, now().boot).cloned() {
+        match self.clients.people.get(uid, now().boot).cloned() {
             None => {
-                self.parked.launches.push((uid, launch));
+                self.clients.parked.launches.push((uid, launch));
                 self.worker.look_up(uid);
             }
             Some(Err(error @ NoPerson::Unknown(_))) => self.launch_failed(launch.attempt, error.to_string()),
@@ -64,13 +75,13 @@ impl Engine {
     fn order(&mut self, launch: Launch, person: Person) {
         let Launch { attempt, number, allocation } = launch;
         let Some(job) = self.controller.job(attempt.job.number).cloned() else { return };
-        if self.nameless.contains(&attempt)
+        if self.row_data.nameless.contains(&attempt)
             && let Ok(Some(details)) = self.reader.details(attempt.job.number)
         {
             self.name_files(attempt, number, allocation.node.as_str(), &details);
         }
         let ours_and_theirs = socket::message_pair().and_then(|(ours, theirs)| {
-            self.attempts.expect(&self.poller, attempt, ours)?;
+            self.supervision.attempts.expect(&self.poller, attempt, ours)?;
             Ok(theirs)
         });
         let theirs = match ours_and_theirs {
@@ -78,12 +89,12 @@ impl Engine {
             Err(error) => return self.not_started(attempt, format!("starting {attempt}: {error}")),
         };
         let spare = self.lend_spare(attempt, number);
-        self.launcher.launch(Order {
+        self.supervision.launcher.launch(Order {
             attempt,
             number,
             limit: self.limit_of(&job),
             job,
-            parts: self.parts.remove(&attempt.job.number),
+            parts: self.row_data.parts.remove(&attempt.job.number),
             config: self.controller.shared_config(),
             person,
             cpu_list: self.local.cpu_list(&allocation.cpus),
@@ -105,7 +116,7 @@ impl Engine {
 
     /// Takes in what became of launches, and goes on with those that wait for room.
     pub(super) fn on_launched(&mut self) {
-        while let Some(news) = self.launcher.next() {
+        while let Some(news) = self.supervision.launcher.next() {
             match news {
                 News::Launched(attempt, Ok(Launched { process, told, unfenced })) => {
                     self.watch(attempt, process);
@@ -113,7 +124,7 @@ impl Engine {
                     self.tell_of_cards(attempt, told);
                 }
                 News::Launched(attempt, Err(error)) => {
-                    self.attempts.abandon(&self.poller, attempt);
+                    self.supervision.attempts.abandon(&self.poller, attempt);
                     match error {
                         LaunchError::Job(why) => self.launch_failed(attempt, why),
                         LaunchError::Node(why) => self.not_started(attempt, why),
@@ -125,14 +136,14 @@ impl Engine {
                 }
             }
         }
-        while self.launcher.has_room() {
-            let Some(launch) = self.launches.pop_front() else { return };
+        while self.supervision.launcher.has_room() {
+            let Some(launch) = self.supervision.queued.pop_front() else { return };
             self.launch_now(launch);
         }
     }
 
     fn watch(&mut self, attempt: AttemptName, process: PidFd) {
-        if let Err(error) = self.attempts.launched(&self.poller, attempt, process) {
+        if let Err(error) = self.supervision.attempts.launched(&self.poller, attempt, process) {
             // It runs all the same; its records will say how it goes on.
             self.log.line(Level::Error, &Line::new("watch").text("attempt", &attempt).text("error", &error));
             self.settle(attempt);
@@ -152,22 +163,22 @@ impl Engine {
         match why {
             Some(why) => {
                 let text = format!("jobs can open cards that they were not given: {why}");
-                if self.unfenced.is_none() {
+                if self.isolation.unfenced.is_none() {
                     self.log.line(Level::Warning, &Line::new("notice").text("text", &text));
                 }
-                self.unfenced = Some(text);
+                self.isolation.unfenced = Some(text);
             }
-            None if has_cards => self.unfenced = None,
+            None if has_cards => self.isolation.unfenced = None,
             None => {}
         }
     }
 
     /// Takes a launch back that the launching thread does not have yet. Returns whether there was one.
     pub(super) fn take_back(&mut self, attempt: AttemptName) -> bool {
-        let before = self.launches.len() + self.parked.launches.len();
-        self.launches.retain(|launch| launch.attempt != attempt);
-        self.parked.launches.retain(|(_, launch)| launch.attempt != attempt);
-        self.launches.len() + self.parked.launches.len() < before
+        let before = self.supervision.queued.len() + self.clients.parked.launches.len();
+        self.supervision.queued.retain(|launch| launch.attempt != attempt);
+        self.clients.parked.launches.retain(|(_, launch)| launch.attempt != attempt);
+        self.supervision.queued.len() + self.clients.parked.launches.len() < before
     }
 
     /// This node could not start it: a full disk, no free process. That is not the job's fault, and it waits again.

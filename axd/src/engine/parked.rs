@@ -92,13 +92,13 @@ fn take_of<T>(waiting: &mut Vec<(Uid, T)>, uid: Uid) -> Vec<T> {
 impl Engine {
     /// The name service has answered about a user.
     pub(super) fn unpark(&mut self, uid: Uid) {
-        for request in take_of(&mut self.parked.requests, uid) {
+        for request in take_of(&mut self.clients.parked.requests, uid) {
             self.on_request(request);
         }
-        for arrival in take_of(&mut self.parked.drops, uid) {
+        for arrival in take_of(&mut self.clients.parked.drops, uid) {
             self.on_arrival(arrival);
         }
-        for launch in take_of(&mut self.parked.launches, uid) {
+        for launch in take_of(&mut self.clients.parked.launches, uid) {
             self.launch(launch);
         }
     }
@@ -106,8 +106,8 @@ impl Engine {
     /// Tells everything about a job, as soon as what was decided about it is durable, so that memory and accounts
     /// agree; at once while commits fail.
     pub(super) fn tell(&mut self, conn: ConnId, job: JobNumber, asker: Asker) {
-        if self.read_only.is_none() && self.is_unsettled(job) {
-            self.parked.reads.push((conn, job, asker));
+        if self.commits.writes.failing().is_none() && self.is_unsettled(job) {
+            self.clients.parked.reads.push((conn, job, asker));
             return;
         }
         self.show_job(conn, job, asker);
@@ -115,21 +115,21 @@ impl Engine {
 
     /// Answers questions that waited for a commit.
     pub(super) fn answer_reads(&mut self) {
-        for (conn, job, asker) in std::mem::take(&mut self.parked.reads) {
+        for (conn, job, asker) in std::mem::take(&mut self.clients.parked.reads) {
             self.tell(conn, job, asker);
         }
     }
 
     /// A job is over, and that is durable.
     pub(super) fn answer_waiters(&mut self, job: JobId) {
-        for (conn, waiter) in self.parked.take_waiters(|waiter| waiter.job == job.number) {
+        for (conn, waiter) in self.clients.parked.take_waiters(|waiter| waiter.job == job.number) {
             self.tell(conn, waiter.job, Asker { uid: waiter.uid, advised: None });
         }
     }
 
     /// Answers long polls that have timed out with the present state.
     pub(super) fn answer_late_waiters(&mut self, at: Now) {
-        for (conn, waiter) in self.parked.take_waiters(|waiter| waiter.until <= at.boot) {
+        for (conn, waiter) in self.clients.parked.take_waiters(|waiter| waiter.until <= at.boot) {
             self.tell(conn, waiter.job, Asker { uid: waiter.uid, advised: None });
         }
     }

@@ -155,7 +155,7 @@ impl Engine {
             return self.view(person.uid, conn, About::Living { query: Box::new(query), warnings });
         }
         let answer = JobsAnswer { warnings, ..JobsAnswer::default() };
-        self.fairness.began(person.uid);
+        self.clients.fairness.began(person.uid);
         self.list_when_durable(Listing {
             uid: person.uid,
             conn,
@@ -215,14 +215,14 @@ impl Engine {
 
     /// Has a question about the present state answered beside the loop.
     pub(super) fn view(&mut self, uid: Uid, conn: ConnId, about: About) {
-        self.fairness.began(uid);
-        self.questions.push(Question { uid, conn, at: now(), about });
+        self.clients.fairness.began(uid);
+        self.clients.questions.push(Question { uid, conn, at: now(), about });
     }
 
     /// Has the questions answered that were asked since something last happened, all from one copy. The jobs
     /// themselves are shared with it.
     pub(super) fn answer_questions(&mut self) {
-        let questions = std::mem::take(&mut self.questions);
+        let questions = std::mem::take(&mut self.clients.questions);
         if !questions.is_empty() {
             self.worker.start_task(Task::View(Box::new(self.controller.clone()), questions));
         }
@@ -230,14 +230,14 @@ impl Engine {
 
     /// A question about waiting jobs was answered, except for what comes from the accounts.
     pub(super) fn on_viewed(&mut self, answer: Answer) {
-        self.fairness.ended(answer.uid, answer.took, now().boot);
+        self.clients.fairness.ended(answer.uid, answer.took, now().boot);
         for (job, expected) in answer.expected {
             self.measures.forecasts.told(job, expected);
         }
         match answer.made {
             Made::Whole(response) => self.respond(answer.conn, &response),
             Made::Begun(listing) => {
-                self.fairness.began(answer.uid);
+                self.clients.fairness.began(answer.uid);
                 self.list_when_durable(*listing);
             }
         }
@@ -329,8 +329,8 @@ impl Engine {
         });
         let mut reasons: Vec<String> = why.into_iter().collect();
         if has.name == self.local.inventory.name {
-            let cards = self.cards.as_ref().map(Cards::warnings).unwrap_or_default();
-            let others = cards.into_iter().chain(self.unfenced.clone());
+            let cards = self.gpu.cards.as_ref().map(Cards::warnings).unwrap_or_default();
+            let others = cards.into_iter().chain(self.isolation.unfenced.clone());
             reasons.extend(self.local.warnings.iter().cloned().chain(others));
         }
         NodeView {
@@ -378,8 +378,8 @@ impl Engine {
             pid: std::process::id(),
             waiting: count(|j| j.state.is_waiting()),
             active: count(|j| j.state.is_active()),
-            read_only: self.read_only.clone(),
-            missing: self.missing.clone(),
+            read_only: self.commits.writes.failing().map(str::to_owned),
+            missing: self.isolation.missing.clone(),
         }
     }
 }

@@ -6,6 +6,7 @@ use ax_core::controller::Event;
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
 
+use super::stop::Phase;
 use super::{Engine, now};
 use crate::api::http::Response;
 use crate::api::server::ConnId;
@@ -48,7 +49,7 @@ impl Engine {
     /// Reads the file again and, if it is right and takes nothing away from jobs, goes by it.
     pub(super) fn reload(&mut self, who: &str) -> Result<ReloadAnswer, ApiError> {
         self.accepts()?;
-        if self.leaving {
+        if self.phase != Phase::Serving {
             // A reload would open the queues again, which are stopped for the end.
             let error = "the daemon is being stopped".to_owned();
             return Err(ApiError { class: ErrorClass::TryAgain, error });
@@ -77,16 +78,16 @@ impl Engine {
     /// Tells the controller, and registers this node anew, since it may be declared differently now.
     fn go_by(&mut self, config: Config) {
         let host = self.local.inventory.name.clone();
-        let pace = super::cards::pace(&host, &config);
+        let pace = super::gpu::pace(&host, &config);
         self.on_cards(|cards, poller, now| cards.look_again(poller, pace, now));
-        self.local = local::look(&host, &config, self.cards.as_ref().map(Cards::known));
+        self.local = local::look(&host, &config, self.gpu.cards.as_ref().map(Cards::known));
         self.look_for_mps(&config);
-        self.rungs.mark(&mut self.local.inventory);
+        self.gpu.enforcement.mark(&mut self.local.inventory);
         self.step(Event::ConfigLoaded(Box::new(config)));
         self.step(Event::NodeRegistered(self.local.inventory.clone()));
         self.check_names();
         // `accounting.keep` may have changed.
-        self.next_prune = now().boot;
+        self.due.prune = now().boot;
         self.read_zone(now().boot);
     }
 }

@@ -9,18 +9,36 @@ use ax_core::id::{JobId, SubmissionKey, Uid};
 use ax_core::time::BootTime;
 use ax_sys::{clock, crash_point, random};
 
-use super::parked::Asker;
+use super::actions::Actions;
+use super::fairness::Fairness;
+use super::parked::{Asker, Parked};
 use super::{Engine, now};
 use crate::api::body::parse;
 use crate::api::http::{Method, Request, Response};
 use crate::api::server::{ConnId, Incoming, Notice};
 use crate::log::{Level, Line};
-use crate::people::{NoPerson, Person};
+use crate::people::{NoPerson, People, Person};
 use crate::store::NewParts;
 use crate::submission::{self, Checked, Rules};
+use crate::views::Question;
 
 pub(super) fn error(class: ErrorClass, text: impl Into<String>) -> ApiError {
     ApiError { class, error: text.into() }
+}
+
+/// Those who ask for something, and what they wait for.
+#[derive(Default)]
+pub(super) struct Clients {
+    /// Users, as the name service knows them.
+    pub(super) people: People,
+    /// What waits for something else than the disk.
+    pub(super) parked: Parked,
+    /// How much each user asks for.
+    pub(super) fairness: Fairness,
+    /// Questions that were asked since something last happened.
+    pub(super) questions: Vec<Question>,
+    /// What is to be done to many jobs.
+    pub(super) actions: Actions,
 }
 
 /// The error if a person is unknown: final only if the name service says that there is no such user.
@@ -51,9 +69,9 @@ impl Engine {
         match notice {
             Notice::Request(incoming) => self.on_request(incoming),
             Notice::Gone(conn) => {
-                self.parked.gone(conn);
-                self.fairness.gone(conn);
-                self.actions.gone(conn);
+                self.clients.parked.gone(conn);
+                self.clients.fairness.gone(conn);
+                self.clients.actions.gone(conn);
                 self.self_checks.gone(conn);
             }
             Notice::AcceptFailed(error) => {
@@ -66,14 +84,14 @@ impl Engine {
     pub(super) fn on_request(&mut self, incoming: Incoming) {
         crash_point!("request read");
         let uid = Uid(incoming.peer.uid);
-        if let Some(incoming) = self.fairness.admit(uid, incoming, now().boot) {
+        if let Some(incoming) = self.clients.fairness.admit(uid, incoming, now().boot) {
             self.serve(incoming);
         }
     }
 
     /// Serves the requests whose users have waited long enough.
     pub(super) fn serve_late(&mut self, at: BootTime) {
-        for incoming in self.fairness.due(at) {
+        for incoming in self.clients.fairness.due(at) {
             self.serve(incoming);
         }
     }
@@ -82,16 +100,16 @@ impl Engine {
         let (uid, began) = (Uid(incoming.peer.uid), now().boot);
         self.answer(incoming);
         let ended = now().boot;
-        self.fairness.charge(uid, ended - began, ended);
+        self.clients.fairness.charge(uid, ended - began, ended);
     }
 
     /// Answers a request; it waits if its user is not known yet.
     fn answer(&mut self, incoming: Incoming) {
         let uid = Uid(incoming.peer.uid);
-        match self.people.get(uid, now().boot).cloned() {
+        match self.clients.people.get(uid, now().boot).cloned() {
             None => {
                 self.worker.look_up(uid);
-                self.parked.request(uid, incoming);
+                self.clients.parked.request(uid, incoming);
             }
             Some(Err(why)) => {
                 let answer = no_person(&why, ErrorClass::NoPermission);
@@ -100,7 +118,7 @@ impl Engine {
             Some(Ok(person)) => match self.stranger(&incoming.request, &person) {
                 Some(uid) => {
                     self.worker.look_up(uid);
-                    self.parked.request(uid, incoming);
+                    self.clients.parked.request(uid, incoming);
                 }
                 None => self.route(&incoming.request, incoming.conn, &person),
             },
@@ -115,7 +133,7 @@ impl Engine {
         }
         // A body that is no submission is refused where it is read as one.
         let uid = Uid(serde_json::from_slice::<Subject>(&request.body).ok()?.uid?);
-        self.people.get(uid, now().boot).is_none().then_some(uid)
+        self.clients.people.get(uid, now().boot).is_none().then_some(uid)
     }
 
     fn route(&mut self, request: &Request, conn: ConnId, person: &Person) {
@@ -228,7 +246,7 @@ impl Engine {
             let text = format!("only root submits for others; you are {}", person.name);
             return Err(error(ErrorClass::NoPermission, text));
         }
-        match self.people.get(uid, now().boot) {
+        match self.clients.people.get(uid, now().boot) {
             Some(known) => known.clone().map_err(|why| no_person(&why, ErrorClass::Refused)),
             // Such requests are parked before they come here; the answer may have expired just now.
             None => Err(error(ErrorClass::TryAgain, format!("user {uid} is being looked up; ask again"))),
@@ -267,7 +285,7 @@ impl Engine {
             Ok(id) => {
                 let living = self.controller.job(id.number).is_some_and(|j| !j.state.is_final());
                 if living {
-                    self.parked.waiter(conn, id.number, person.uid, Engine::wait_until(seconds));
+                    self.clients.parked.waiter(conn, id.number, person.uid, Engine::wait_until(seconds));
                 } else {
                     self.tell(conn, id.number, Asker { uid: person.uid, advised: None });
                 }

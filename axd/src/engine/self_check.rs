@@ -7,8 +7,9 @@ use ax_core::gpu::{CardName, Health, Sample};
 use ax_core::id::HostName;
 use ax_core::time::{BootTime, Span};
 
+use super::gpu::is_measured;
 use super::requests::error;
-use super::{Engine, now, rungs};
+use super::{Engine, now};
 use crate::api::body::parse;
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
@@ -84,11 +85,11 @@ impl Engine {
         let node = self.controller.nodes().find(|node| node.inventory.name == asked.node)?;
         let card = self.local.inventory.cards.iter().find(|card| wanted.is(card))?;
         // A driver that does not work is not waited for.
-        if self.cards.as_ref()?.driver_trouble().is_some() {
+        if self.gpu.cards.as_ref()?.driver_trouble().is_some() {
             return None;
         }
         let unfit = node.card_state(&card.uuid).is_some_and(|state| state.health != Health::Healthy);
-        (unfit && rungs::is_measured(card)).then(|| card.uuid.clone())
+        (unfit && is_measured(card)).then(|| card.uuid.clone())
     }
 
     /// A look at the cards that began at this time is over: answers the requests that waited for it.
@@ -109,7 +110,7 @@ impl Engine {
     /// Answers requests that have waited long enough for a look.
     pub(super) fn answer_unchecked(&mut self, at: BootTime) {
         for each in self.self_checks.take(|each| each.since + PATIENCE <= at) {
-            let why = self.ledger.trouble(&each.uuid).map_or(String::new(), |why| format!(": {why}"));
+            let why = self.gpu.ledger.trouble(&each.uuid).map_or(String::new(), |why| format!(": {why}"));
             let (card, node) = (&each.uuid, &each.asked.node);
             let text = format!("no look at {card} of {node} was over in {} s{why}", PATIENCE.as_seconds());
             let error = error(ErrorClass::TryAgain, text);
@@ -147,7 +148,7 @@ impl Engine {
         }
         let cards = &self.local.inventory.cards;
         let Some(card) = cards.iter().find(|one| card.is(one)) else { return Ok(()) };
-        match self.ledger.trouble(&card.uuid) {
+        match self.gpu.ledger.trouble(&card.uuid) {
             None => Ok(()),
             Some(why) => {
                 let text = format!("{node} card {} is not clean: {why}", card.index);

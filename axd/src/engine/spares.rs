@@ -95,14 +95,14 @@ impl Engine {
         let job = self.controller.job(result.attempt.job.number);
         let job = job.filter(|job| job.attempt.as_ref().is_some_and(|own| own.number == 1));
         if let (Some(job), Some(work)) = (job, result.work) {
-            self.spares.ends(result.attempt, job.owner.uid, work);
+            self.cleaning.spares.ends(result.attempt, job.owner.uid, work);
         }
     }
 
     /// An attempt's end is durable; what it left is to be removed at this time.
     pub(super) fn settle_spares(&mut self, attempt: AttemptName, goes_at: BootTime) {
         let job_over = self.is_over(attempt.job.number);
-        if let Some(unused) = self.spares.settle(attempt, job_over, goes_at) {
+        if let Some(unused) = self.cleaning.spares.settle(attempt, job_over, goes_at) {
             self.spool_goes_later(unused);
         }
     }
@@ -110,8 +110,8 @@ impl Engine {
     /// Borrows folders for an attempt whose job has none yet.
     pub(super) fn lend_spare(&mut self, attempt: AttemptName, number: u32) -> Option<Spare> {
         let owner = self.controller.job(attempt.job.number).filter(|_| number == 1)?.owner.uid;
-        let call_off = |attempt, at| self.chores.call_off(attempt, at);
-        let folders = self.spares.lend(attempt, owner, call_off)?;
+        let call_off = |attempt, at| self.cleaning.chores.call_off(attempt, at);
+        let folders = self.cleaning.spares.lend(attempt, owner, call_off)?;
         let folder = self.paths.epoch_dir(folders.attempt).to_string_lossy().into_owned();
         Some(Spare { folder, work: folders.work })
     }

@@ -76,10 +76,10 @@ impl Engine {
         let uid = submitter(&arrival);
         let (id, key, owner) = (arrival.id.clone(), arrival.key, arrival.uid);
         let name = arrival.name.clone();
-        let taken = match self.people.get(uid, now().boot).cloned() {
+        let taken = match self.clients.people.get(uid, now().boot).cloned() {
             None => {
                 self.worker.look_up(uid);
-                return self.parked.drops.push((uid, arrival));
+                return self.clients.parked.drops.push((uid, arrival));
             }
             // As on the socket: root named a user who does not exist.
             Some(Err(why @ NoPerson::Unknown(_))) if uid != owner => Err(refused(why.to_string())),

@@ -15,24 +15,31 @@ use ax_core::job::{Attempt, AttemptEnd, Cancelled, Job};
 use ax_core::node::Inventory;
 use ax_core::paths::Paths;
 use ax_core::record::Request;
-use ax_core::time::{BootTime, Now, Zone};
+use ax_core::time::{BootTime, Zone};
 use ax_sys::path::Dir;
 use ax_sys::shared_word::FenceWriter;
 use ax_sys::socket::{Interest, Poller, Waker};
-use ax_sys::{clock, credentials};
+use ax_sys::{SysError, clock, credentials};
 use thiserror::Error;
 
-use super::attempts::Attempts;
-use super::commit::{Commits, OpenBatch, SNAPSHOT_EVERY};
+use super::attempts::Supervision;
+use super::cleaning::{Chores, Cleaning};
+use super::commit::Commits;
+use super::gpu::{self, Enforcement, Gpu, History};
 use super::guard::Guard;
+use super::launches::Isolation;
 use super::measures::Measures;
-use super::parked::Parked;
-use super::rungs::Rungs;
+use super::names::NameCheck;
+use super::requests::Clients;
+use super::row_data::RowData;
+use super::self_check::SelfChecks;
 use super::spares::Spares;
-use super::stored::Stored;
-use super::watched::Watched;
+use super::spool::Tickets;
+use super::stop::Phase;
+use super::stored::{Quotas, Stored};
+use super::timers::Due;
 use super::written::Written;
-use super::{Engine, ZONE_EVERY, now, reload, tokens};
+use super::{Engine, now, reload, tokens};
 use crate::api::server::{Limits, Server};
 use crate::calendar::Calendar;
 use crate::card_limit::Prober;
@@ -41,13 +48,12 @@ use crate::containment;
 use crate::launcher::{Launcher, Site};
 use crate::local::{self, Local};
 use crate::log::{Level, Line, Log};
-use crate::people::People;
 use crate::ready;
 use crate::samples::Samples;
 use crate::signals::Signals;
 use crate::spool::Spool;
 use crate::starter::Starter;
-use crate::store::{Broken, Options, Reader, Restored, Store, Writer};
+use crate::store::{Broken, Options, Reader, Restored, Store, StoreError, Writer};
 use crate::worker::Worker;
 
 /// How the daemon is to run.
@@ -92,104 +98,86 @@ impl Engine {
             .map_err(|error| StartError::Config(error.error))?;
         let config_path = setup.config_file.clone().unwrap_or_else(|| setup.paths.config.clone());
         let config_warnings = crate::config::lines(&config_path, &loaded.warnings);
-        let config = loaded.config;
-        let paths = config.paths.apply(setup.paths);
-        let as_root = credentials::own().0 == 0;
-        make_folders(&paths, as_root).map_err(|(path, error)| StartError::System {
-            doing: "make the daemon's folders",
-            why: format!("{}: {error}", path.display()),
-        })?;
-        // The supervisors' children read it before they run anything, so it must be there before the first.
-        Dir::open(&paths.run)
-            .and_then(|run| FenceWriter::open(&run, "guard"))
-            .map_err(failed("make the guard's shared words"))?;
-        let Books { store, mut restored, stored, notices, boot } = Books::open(&paths)?;
+        let paths = loaded.config.paths.apply(setup.paths.clone());
+        prepare_folders(&paths)?;
+        let mut books = Books::open(&paths)?;
+        let broken = std::mem::take(&mut books.restored.broken);
+        let notices = books.store.notices().to_vec();
+        let boot = books.boot.clone();
+        let (mut engine, warning) = Engine::assemble(setup, loaded.config, paths, books)?;
+        engine.set_aside = broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect();
+        let notices: Vec<String> = notices.into_iter().chain(warning).collect();
+        engine.say_how_it_starts(&config_warnings, &notices, &broken);
+        let unreadable = broken.iter().flat_map(Broken::may_run).collect();
+        engine.begin(boot, unreadable)?;
+        Ok(engine)
+    }
+
+    /// Puts the daemon together, with the jobs as they were and the machine as it is. Nothing happens yet. Returns a
+    /// warning about MPS beside it.
+    fn assemble(
+        setup: Setup,
+        config: Config,
+        paths: Paths,
+        books: Books,
+    ) -> Result<(Engine, Option<String>), StartError> {
+        let as_root = is_root();
+        let Books { store, mut restored, stored, boot } = books;
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
-        let loop_parts = LoopParts::new(&paths, store).map_err(failed("set up the loop"))?;
+        let threads = Threads::start(&paths, store).map_err(failed("set up the loop"))?;
         let containment = containment::prepare(&paths);
-        let parents = containment.parents.clone();
-        let missing = containment.missing.clone();
+        let isolation = Isolation {
+            parents: containment.parents.clone(),
+            missing: containment.missing.clone(),
+            unfenced: None,
+        };
         let host = local::host_name().map_err(failed("learn this machine's name"))?;
         let axd = setup.axrun.with_file_name("axd");
-        let machine =
-            Machine::look(&host, &config, &parents, setup.cards.then_some(&loop_parts.poller), &axd);
-        let Machine { cards, local, rungs, mps } = machine;
+        let poller = setup.cards.then_some(&threads.poller);
+        let Machine { cards, local, enforcement, mps } =
+            Machine::look(&host, &config, &isolation.parents, poller, &axd);
         let library = config.paths.nvml.as_ref().map(PathBuf::from);
         let calendar = Calendar::read(now().wall);
         let forecasts = std::mem::take(&mut restored.forecasts);
-        let broken = std::mem::take(&mut restored.broken);
         let node = local.inventory.clone();
         let controller = controller(restored, config, node, calendar.zone().clone(), boot.is_the_same);
         let at = now();
-        let scheduling_interval = controller.config().policy.scheduling_interval;
         let starter = Starter::new(&setup.axrun);
         let site = Site { paths: paths.clone(), starter, containment, as_root, axd, library };
-        let launcher = Launcher::start(site, &loop_parts.waker).map_err(failed("set up the loop"))?;
-        let mut engine = Engine {
-            log: Log::open(&paths.log, setup.log_to_stderr),
-            guard: Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot),
+        let launcher = Launcher::start(site, &threads.waker).map_err(failed("set up the loop"))?;
+        let log = Log::open(&paths.log, setup.log_to_stderr);
+        let guard = Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot);
+        let engine = Engine {
+            log,
             server: listen(&paths, as_root)?,
             config_file: setup.config_file,
-            cards,
-            sample: Default::default(),
-            ledger: Default::default(),
             calendar,
+            phase: Phase::Serving,
+            due: Due::from(at.boot, controller.config().policy.scheduling_interval),
             controller,
+            poller: threads.poller,
+            waker: threads.waker,
+            signals: threads.signals,
+            worker: threads.worker,
             local,
-            rungs,
-            card_watch: Default::default(),
-            self_checks: Default::default(),
-            cgroup_parents: parents,
-            missing,
-            writer: loop_parts.writer,
+            isolation,
+            gpu: Gpu::new(cards, enforcement, threads.history),
+            self_checks: SelfChecks::default(),
+            commits: Commits::new(threads.writer, at.boot),
             reader,
-            commits: Commits::default(),
-            batch: OpenBatch::default(),
-            read_only: None,
-            deferred: Default::default(),
-            poller: loop_parts.poller,
-            waker: loop_parts.waker,
-            signals: loop_parts.signals,
-            worker: loop_parts.worker,
-            watched: loop_parts.watched,
-            launcher,
-            launches: Default::default(),
-            unfenced: None,
-            spool: loop_parts.spool,
-            tickets: Default::default(),
-            people: People::default(),
-            parked: Parked::default(),
-            fairness: Default::default(),
-            questions: Default::default(),
-            actions: Default::default(),
-            attempts: Attempts::default(),
-            settling: Default::default(),
-            parts: Default::default(),
-            name_check: Default::default(),
-            nameless: Default::default(),
-            set_aside: broken.iter().map(|job| (job.id.clone(), job.reason.clone())).collect(),
-            stored,
-            written: Written::default(),
-            usage: Default::default(),
+            row_data: RowData::default(),
+            quotas: Quotas { stored, written: Written::default() },
+            set_aside: Vec::new(),
+            clients: Clients::default(),
+            spool: threads.spool,
+            tickets: Tickets::default(),
+            name_check: NameCheck::default(),
+            supervision: Supervision::new(launcher, guard),
+            cleaning: Cleaning { chores: Chores::default(), spares: Spares::of(&paths) },
             measures: Measures::since(at.wall, forecasts),
-            chores: Default::default(),
-            spares: Spares::of(&paths),
-            next_rescan: at.boot + scheduling_interval,
-            next_snapshot: at.boot + SNAPSHOT_EVERY,
-            next_prune: at.boot,
-            next_zone: at.boot + ZONE_EVERY,
-            last_commit: at.boot,
-            quiet_done: false,
-            leaving: false,
-            ends_jobs: false,
-            stopping: false,
             paths,
         };
-        let notices: Vec<String> = notices.into_iter().chain(mps).collect();
-        engine.say_how_it_starts(&config_warnings, &notices, &broken);
-        let unreadable = broken.iter().flat_map(Broken::may_run).collect();
-        engine.begin(at, boot, unreadable).map_err(failed("begin"))?;
-        Ok(engine)
+        Ok((engine, mps))
     }
 
     fn say_how_it_starts(&mut self, config: &[String], notices: &[String], broken: &[Broken]) {
@@ -201,11 +189,12 @@ impl Engine {
             .text("ram", &self.local.inventory.ram)
             .text("cards", &self.local.inventory.cards.len());
         self.log.line(Level::Info, &line);
-        let warnings = config.iter().chain(notices).chain(&self.local.warnings).chain(&self.missing);
+        let warnings =
+            config.iter().chain(notices).chain(&self.local.warnings).chain(&self.isolation.missing);
         for warning in warnings {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
         }
-        for why in self.rungs.reasons() {
+        for why in self.gpu.enforcement.reasons() {
             self.log.line(Level::Info, &Line::new("cards_not_limited_by_driver").text("why", &why));
         }
         for job in broken {
@@ -215,14 +204,9 @@ impl Engine {
     }
 
     /// Opens the socket and the spool, and settles the attempts that were running.
-    fn begin(
-        &mut self,
-        at: Now,
-        boot: Boot,
-        unreadable: Vec<AttemptName>,
-    ) -> Result<(), Box<dyn std::error::Error>> {
-        self.server.register(&self.poller)?;
-        self.writer.record_snapshot(at, self.controller.snapshot());
+    fn begin(&mut self, boot: Boot, unreadable: Vec<AttemptName>) -> Result<(), StartError> {
+        self.server.register(&self.poller).map_err(failed("begin"))?;
+        self.commits.writer.record_snapshot(now(), self.controller.snapshot());
         if self.controller.has_renamed_cards() {
             // Before anything can start there.
             self.happened(Event::NodeRegistered(self.local.inventory.clone()));
@@ -230,7 +214,8 @@ impl Engine {
         let active = self.controller.active_jobs();
         let alive: Vec<(Attempt, JobState)> =
             active.filter_map(|job| Some((job.attempt.as_deref()?.clone(), job.state))).collect();
-        self.end_strays(&alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect())?;
+        let known = alive.iter().map(|(attempt, _)| attempt.name).chain(unreadable).collect();
+        self.end_strays(&known).map_err(failed("begin"))?;
         for (attempt, state) in alive {
             match boot.is_the_same {
                 true => self.take_up(attempt),
@@ -241,7 +226,7 @@ impl Engine {
             self.sweep_mps();
         }
         // Durable together with the ends that a new boot brings: a crash in between would lose those.
-        self.batch.boot(boot.id);
+        self.commits.open.boot(boot.id);
         self.happened(Event::Tick);
         self.check_names();
         ready::say_ready();
@@ -255,7 +240,7 @@ impl Engine {
             let warned = attempt.idle.ended;
             let at_once = attempt.cancelled == Cancelled::Again;
             let request = Request::Terminate { outcome, message, at_once, warned };
-            self.attempts.ask(&self.poller, attempt.name, request);
+            self.supervision.attempts.ask(&self.poller, attempt.name, request);
         }
         self.settle(attempt.name);
     }
@@ -278,6 +263,7 @@ impl Engine {
 }
 
 /// The boot that this machine is in.
+#[derive(Clone)]
 struct Boot {
     /// As the kernel says it.
     id: String,
@@ -290,7 +276,6 @@ struct Books {
     store: Store,
     restored: Restored,
     stored: Stored,
-    notices: Vec<String>,
     boot: Boot,
 }
 
@@ -299,10 +284,9 @@ impl Books {
         let mut store = Store::open(paths).map_err(failed("open the store"))?;
         let restored = store.restore(now().wall).map_err(failed("read the store"))?;
         let stored = Stored::of(&store).map_err(failed("read the store"))?;
-        let notices = store.notices().to_vec();
         let id = clock::boot_id().map_err(failed("read the boot id"))?;
         let is_the_same = restored.boot.as_ref().is_none_or(|boot| *boot == id);
-        Ok(Books { store, restored, stored, notices, boot: Boot { id, is_the_same } })
+        Ok(Books { store, restored, stored, boot: Boot { id, is_the_same } })
     }
 }
 
@@ -310,7 +294,8 @@ impl Books {
 struct Machine {
     cards: Option<Cards>,
     local: Local,
-    rungs: Rungs,
+    enforcement: Enforcement,
+    /// A warning about MPS.
     mps: Option<String>,
 }
 
@@ -324,17 +309,17 @@ impl Machine {
         axd: &Path,
     ) -> Machine {
         let cards = cards_of.map(|poller| {
-            let mut cards = super::cards::new(host, config, parents);
+            let mut cards = gpu::new(host, config, parents);
             cards.begin(poller, now().boot);
             cards
         });
         let mut local = local::look(host, config, cards.as_ref().map(Cards::known));
         let library = config.paths.nvml.as_ref().map(PathBuf::from);
         let prober = Prober { axd: axd.to_owned(), library, parents: parents.to_vec() };
-        let mut rungs = Rungs::probe(&local.inventory, prober);
-        let mps = rungs.look_for_mps(config, parents);
-        rungs.mark(&mut local.inventory);
-        Machine { cards, local, rungs, mps }
+        let mut enforcement = Enforcement::probe(&local.inventory, prober);
+        let mps = enforcement.look_for_mps(config, parents);
+        enforcement.mark(&mut local.inventory);
+        Machine { cards, local, enforcement, mps }
     }
 }
 
@@ -371,19 +356,30 @@ fn in_this_boot(mut job: Job, same_boot: bool) -> Job {
     job
 }
 
+/// Why there can be no loop.
+#[derive(Debug, Error)]
+enum LoopError {
+    #[error(transparent)]
+    System(#[from] SysError),
+    #[error(transparent)]
+    Thread(#[from] std::io::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Threads and descriptors of the loop.
-struct LoopParts {
+struct Threads {
     poller: Poller,
     waker: Arc<Waker>,
     signals: Signals,
     worker: Worker,
-    watched: Watched,
+    history: History,
     spool: Spool,
     writer: Writer,
 }
 
-impl LoopParts {
-    fn new(paths: &Paths, store: Store) -> Result<LoopParts, Box<dyn std::error::Error>> {
+impl Threads {
+    fn start(paths: &Paths, store: Store) -> Result<Threads, LoopError> {
         let poller = Poller::new()?;
         let waker = Arc::new(Waker::new()?);
         poller.add(&*waker, tokens::WAKER, Interest::READ)?;
@@ -393,7 +389,7 @@ impl LoopParts {
         }
         let worker = Worker::start(paths, &waker)?;
         let samples = Samples::start(paths, worker.reporter(), &waker)?;
-        let watched = Watched::new(samples);
+        let history = History::new(samples);
         let spool = Spool::start(paths, Arc::clone(&waker))?;
         let to_wake = Arc::clone(&waker);
         let notify = Box::new(move || {
@@ -401,8 +397,25 @@ impl LoopParts {
             let _ = to_wake.wake();
         });
         let writer = Writer::spawn(store, Options { events: true }, notify)?;
-        Ok(LoopParts { poller, waker, signals, worker, watched, spool, writer })
+        Ok(Threads { poller, waker, signals, worker, history, spool, writer })
     }
+}
+
+fn is_root() -> bool {
+    credentials::own().0 == 0
+}
+
+/// Makes what must be there before anything else.
+fn prepare_folders(paths: &Paths) -> Result<(), StartError> {
+    make_folders(paths, is_root()).map_err(|(path, error)| StartError::System {
+        doing: "make the daemon's folders",
+        why: format!("{}: {error}", path.display()),
+    })?;
+    // The supervisors' children read it before they run anything, so it must be there before the first.
+    Dir::open(&paths.run)
+        .and_then(|run| FenceWriter::open(&run, "guard"))
+        .map(drop)
+        .map_err(failed("make the guard's shared words"))
 }
 
 fn listen(paths: &Paths, as_root: bool) -> Result<Server, StartError> {

@@ -13,6 +13,30 @@ use crate::api::server::ConnId;
 use crate::log::{Level, Line};
 use crate::people::Person;
 
+/// How near the daemon is to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nobody has asked it to stop.
+    Serving,
+    /// It stops as soon as that is answered. Jobs go on.
+    Leaving,
+    /// It stops once every attempt was ended and its end is durable.
+    EndingJobs,
+    /// This turn of the loop is the last.
+    Stopping,
+}
+
+impl Phase {
+    /// After an administrator has asked for a stop. What was promised before holds.
+    fn asked_to_stop(self, with_jobs: bool) -> Phase {
+        match self {
+            Phase::Serving | Phase::Leaving if with_jobs => Phase::EndingJobs,
+            Phase::Serving => Phase::Leaving,
+            other => other,
+        }
+    }
+}
+
 impl Engine {
     /// Answers, and stops behind the answer.
     pub(super) fn stop_asked(&mut self, request: &Request, conn: ConnId, person: &Person) {
@@ -21,9 +45,9 @@ impl Engine {
             Err(error) => Response::error(&error),
         };
         // Waiting for a disk that is full would keep the daemon from being stopped.
-        match self.ends_jobs {
-            true => self.answer_when_durable(conn, response),
-            false => self.respond(conn, &response),
+        match self.phase {
+            Phase::EndingJobs => self.answer_when_durable(conn, response),
+            Phase::Serving | Phase::Leaving | Phase::Stopping => self.respond(conn, &response),
         }
     }
 
@@ -39,7 +63,7 @@ impl Engine {
         let ending = if asked.jobs { self.end_attempts(person)? } else { Vec::new() };
         self.log
             .line(Level::Info, &Line::new("stop").text("by", &person.name).text("ends_jobs", &asked.jobs));
-        self.leaving = true;
+        self.phase = self.phase.asked_to_stop(asked.jobs);
         Ok(StopAnswer { pid: std::process::id(), ending })
     }
 
@@ -59,15 +83,16 @@ impl Engine {
             let why = Some("the daemon is being stopped, and its jobs with it".to_owned());
             self.step(Event::Wished { job: *job, actor: actor.clone(), wish: Wish::Cancel, why });
         }
-        self.ends_jobs = true;
         Ok(active)
     }
 
     /// Whether nothing is left to be waited for before the end.
     pub(super) fn stop_if_done(&mut self) {
         let active = || self.controller.active_jobs().next().is_some();
-        if self.leaving && !(self.ends_jobs && (self.commits_wait() || active())) {
-            self.stopping = true;
+        match self.phase {
+            Phase::Serving | Phase::Stopping => {}
+            Phase::EndingJobs if self.commits_wait() || active() => {}
+            Phase::EndingJobs | Phase::Leaving => self.phase = Phase::Stopping,
         }
     }
 }

@@ -10,11 +10,21 @@ use ax_core::job::state::JobState;
 use ax_core::size::Megabytes;
 
 use super::Engine;
+use super::written::Written;
 use crate::store::{Content, Footprint, Holding, NewParts, Store, StoreError};
 use crate::submission::Checked;
 
 /// What a job takes beside that, from its submission to its end.
 const ROWS: u64 = 1024;
+
+/// How much each user may put on the disk.
+#[derive(Debug)]
+pub(super) struct Quotas {
+    /// What unfinished jobs have in the store.
+    pub(super) stored: Stored,
+    /// What was written down lately.
+    pub(super) written: Written,
+}
 
 /// What everybody has.
 #[derive(Debug, Default)]
@@ -160,7 +170,7 @@ impl Engine {
     pub(super) fn has_room(&self, uid: Uid, parts: &NewParts) -> Result<Footprint, ApiError> {
         let footprint = parts.footprint();
         self.may_have_written(uid)?;
-        self.stored.admits(uid, &footprint, self.controller.config().policy.max_stored_per_user)?;
+        self.quotas.stored.admits(uid, &footprint, self.controller.config().policy.max_stored_per_user)?;
         Ok(footprint)
     }
 
@@ -177,9 +187,9 @@ impl Engine {
     /// Adds what a new job has.
     pub(super) fn store(&mut self, job: JobNumber, uid: Uid, footprint: Footprint) {
         let bytes = |stored: &Stored| stored.users.get(&uid).map_or(0, |share| share.bytes);
-        let before = bytes(&self.stored);
-        self.stored.add(job, uid, footprint);
-        self.has_written(uid, ROWS + bytes(&self.stored).saturating_sub(before));
+        let before = bytes(&self.quotas.stored);
+        self.quotas.stored.add(job, uid, footprint);
+        self.has_written(uid, ROWS + bytes(&self.quotas.stored).saturating_sub(before));
     }
 
     /// Removes jobs that are over. One that waits for a person's answer stays, since it may run again.
@@ -189,7 +199,7 @@ impl Engine {
                 && to.is_final()
                 && *to != JobState::FailedUnknownState
             {
-                self.stored.remove(job.number);
+                self.quotas.stored.remove(job.number);
             }
         }
     }

@@ -12,15 +12,15 @@ use ax_core::paths::Paths;
 use super::{Engine, now};
 use crate::containment;
 use crate::log::{Level, Line};
-use crate::settle;
+use crate::settle::{self, SettleError};
 use crate::worker::{Chore, Task, Trace};
 
 impl Engine {
     /// Ends and removes what belongs to none of the running attempts.
     ///
     /// # Errors
-    /// If something of an unknown attempt can't be ended, in one line.
-    pub(super) fn end_strays(&mut self, living: &BTreeSet<AttemptName>) -> Result<(), String> {
+    /// If something of an unknown attempt can't be ended.
+    pub(super) fn end_strays(&mut self, living: &BTreeSet<AttemptName>) -> Result<(), SettleError> {
         for stray in on_this_node(&self.paths).difference(living) {
             let line = Line::new("stray").text("attempt", stray);
             match settle::end_stray(&self.paths, *stray) {

@@ -96,7 +96,7 @@ pub(super) fn is_nothing(event: &Event, decisions: &[Decision]) -> bool {
 impl Engine {
     /// Whether more may be written down for a user.
     pub(super) fn may_have_written(&self, uid: Uid) -> Result<(), ApiError> {
-        self.written.admits(uid, self.controller.config().policy.max_stored_per_user, now().boot)
+        self.quotas.written.admits(uid, self.controller.config().policy.max_stored_per_user, now().boot)
     }
 
     /// The same for something that is wished of a job. Whatever was written: what one has started one may end.
@@ -126,7 +126,7 @@ impl Engine {
     /// Charges a user for what is written for them.
     pub(super) fn has_written(&mut self, uid: Uid, bytes: u64) {
         let stored = self.controller.config().policy.max_stored_per_user;
-        self.written.charge(uid, bytes, stored, now().boot);
+        self.quotas.written.charge(uid, bytes, stored, now().boot);
     }
 }
 

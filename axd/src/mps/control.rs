@@ -2,7 +2,7 @@
 //! user, in the daemon's group, with a deadline.
 
 use std::convert::Infallible;
-use std::ffi::CString;
+use std::ffi::{CString, NulError};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -18,6 +18,7 @@ use ax_sys::process::{self, ChildError, ChildStart, ToParent};
 use ax_sys::{SysError, memory_file, signals};
 
 use super::Order;
+use super::error::{ControlError, MpsError, Result};
 use super::seat::Seat;
 
 /// How long the daemon may take until it answers, and how long a question may take.
@@ -28,18 +29,18 @@ const ANSWER: Duration = Duration::from_secs(3);
 const MOST_SAID: u64 = 4096;
 
 /// Starts the daemon, and waits until clients can find it.
-pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
+pub(super) fn start(seat: &Seat, order: &Order) -> Result<()> {
     let end = Instant::now() + START;
     let group = seat.furnish(order)?;
-    run(seat, order, &group, &["-d"], "", START)?;
+    run(seat, order, &group, &Question { words: &["-d"], input: "", limit: START })?;
     ax_sys::crash_point!("mps started");
     // A client that looks for it earlier silently runs without MPS.
     while !seat.is_open()? {
         if !seat.lives()? {
-            return Err("the MPS daemon ended at once".to_owned());
+            return Err(MpsError::EndedAtOnce);
         }
         if Instant::now() > end {
-            return Err(format!("the MPS daemon has not opened {}", seat.door().display()));
+            return Err(MpsError::NotOpened(seat.door()));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -47,23 +48,33 @@ pub(super) fn start(seat: &Seat, order: &Order) -> Result<(), String> {
 }
 
 /// Asks the daemon a question.
-pub(super) fn ask(seat: &Seat, order: &Order, question: &str) -> Result<(), String> {
-    let group = seat.group()?.ok_or("there is no MPS daemon")?;
-    run(seat, order, &group, &[], question, ANSWER)
+pub(super) fn ask(seat: &Seat, order: &Order, question: &str) -> Result<()> {
+    let group = seat.group()?.ok_or(MpsError::NoDaemon)?;
+    run(seat, order, &group, &Question { words: &[], input: question, limit: ANSWER })?;
+    Ok(())
 }
 
-/// Runs the program with these arguments and this input.
+/// What the program is run for.
+struct Question<'a> {
+    /// Its arguments.
+    words: &'a [&'a str],
+    /// What it reads.
+    input: &'a str,
+    /// How long it may take.
+    limit: Duration,
+}
+
+/// Runs the program.
 fn run(
     seat: &Seat,
     order: &Order,
     group: &JobGroup,
-    words: &[&str],
-    input: &str,
-    limit: Duration,
-) -> Result<(), String> {
-    let program = order.control.display().to_string();
-    let failed = |error: SysError| format!("{program}: {error}");
-    let (said, reads) = files(input).map_err(|error| format!("{program}: {error}"))?;
+    question: &Question<'_>,
+) -> std::result::Result<(), ControlError> {
+    let Question { words, input, limit } = *question;
+    let program = || order.control.display().to_string();
+    let failed = |source: SysError| ControlError::System { program: program(), source };
+    let (said, reads) = files(input).map_err(failed)?;
     let child = Program::new(order, words)?;
     let join = group.join_handle().map_err(failed)?;
     let parent = std::process::id();
@@ -76,29 +87,34 @@ fn run(
     let started = started.map_err(failed)?;
     let late = || {
         let _ = started.process.send_signal(signals::Signal::KILL);
-        format!("{program} did not end within {} s", limit.as_secs())
+        ControlError::Late { program: program(), limit }
     };
     let end = Instant::now() + limit;
     match started.report.wait(limit).map_err(failed)?.ok_or_else(late)? {
         ChildStart::Executed => {}
-        ChildStart::Failed(error, _) => return Err(format!("{program}: {}", error.text)),
-        ChildStart::Died(_) => return Err(format!("{program} was not started")),
+        ChildStart::Failed(error, _) => {
+            return Err(ControlError::NotExecuted { program: program(), why: error.text });
+        }
+        ChildStart::Died(_) => return Err(ControlError::NotStarted { program: program() }),
     }
     if !started.process.wait_ended(end.saturating_duration_since(Instant::now())).map_err(failed)? {
         return Err(late());
     }
     match started.process.reap().map_err(failed)? {
         Some(Exit::Code(0)) => Ok(()),
-        how => Err(format!("{program} {}: {}", words.join(" "), why(said, how))),
+        how => {
+            let (words, said) = (words.join(" "), why(said, how));
+            Err(ControlError::Refused { program: program(), words, said })
+        }
     }
 }
 
-fn files(input: &str) -> Result<(File, File), String> {
-    let text = |error: std::io::Error| error.to_string();
-    let said = memory_file::empty("mps-said").map_err(|error| error.to_string())?;
-    let mut reads = memory_file::empty("mps-reads").map_err(|error| error.to_string())?;
-    reads.write_all(input.as_bytes()).map_err(text)?;
-    reads.rewind().map_err(text)?;
+/// What the program's output goes to, and what it reads.
+fn files(input: &str) -> std::result::Result<(File, File), SysError> {
+    let said = memory_file::empty("mps-said")?;
+    let mut reads = memory_file::empty("mps-reads")?;
+    let written = reads.write_all(input.as_bytes()).and_then(|()| reads.rewind());
+    written.map_err(|error| SysError::new("write", "to a file in memory", error))?;
     Ok((said, reads))
 }
 
@@ -126,8 +142,8 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    fn new<'a>(order: &'a Order, words: &[&str]) -> Result<Program<'a>, String> {
-        let text = |bytes: &[u8]| CString::new(bytes).map_err(|error| error.to_string());
+    fn new<'a>(order: &'a Order, words: &[&str]) -> std::result::Result<Program<'a>, NulError> {
+        let text = |bytes: &[u8]| CString::new(bytes);
         let program = text(order.control.as_os_str().as_bytes())?;
         let words = [Ok(program.clone())].into_iter().chain(words.iter().map(|word| text(word.as_bytes())));
         // The server's program lies beside it.
@@ -142,8 +158,8 @@ impl Program<'_> {
         Ok(Program {
             user: &order.user,
             program,
-            words: words.collect::<Result<_, _>>()?,
-            environment: environment.collect::<Result<_, _>>()?,
+            words: words.collect::<std::result::Result<_, _>>()?,
+            environment: environment.collect::<std::result::Result<_, _>>()?,
         })
     }
 
@@ -153,7 +169,7 @@ impl Program<'_> {
         parent: u32,
         reads: &File,
         said: &File,
-    ) -> Result<Infallible, ChildError> {
+    ) -> std::result::Result<Infallible, ChildError> {
         let failed = |step: &'static str| move |error: SysError| ChildError::new(step, &error);
         process::begin_as_a_session().map_err(failed("limits"))?;
         let user = self.user;

@@ -3,8 +3,10 @@
 //! the command lines made here. It is identified by its group, never by what a user says.
 
 mod control;
+mod error;
 mod seat;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,6 +19,8 @@ use ax_sys::lease::{self, Probe};
 use ax_sys::path::Dir;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use error::MpsError;
+use error::Result;
 use seat::Seat;
 
 /// How long a supervisor waits for a start or stop: the driver may have to be loaded.
@@ -63,8 +67,8 @@ pub(crate) fn group_of(folder: &Path) -> String {
 pub(crate) const GROUP: &str = "mps-";
 
 /// The command lines of a supervisor.
-pub(crate) fn command_lines(axd: &Path, order: &Order) -> Result<CardLimits, String> {
-    let text = serde_json::to_string(order).map_err(|error| error.to_string())?;
+pub(crate) fn command_lines(axd: &Path, order: &Order) -> serde_json::Result<CardLimits> {
+    let text = serde_json::to_string(order)?;
     let words = |deed: &str| {
         let axd = axd.to_string_lossy().into_owned();
         vec![axd, "--mps".to_owned(), deed.to_owned(), "--order".to_owned(), text.clone()]
@@ -74,7 +78,7 @@ pub(crate) fn command_lines(axd: &Path, order: &Order) -> Result<CardLimits, Str
 
 /// The process behind such a command line.
 pub(crate) fn run(deed: Deed, order: &str) -> ExitCode {
-    let done = serde_json::from_str::<Order>(order).map_err(|error| format!("--order: {error}"));
+    let done = serde_json::from_str::<Order>(order).map_err(MpsError::Order);
     ended(done.and_then(|order| match deed {
         Deed::Start => start(&order),
         Deed::Stop => stop(&order),
@@ -86,10 +90,10 @@ pub(crate) fn run(deed: Deed, order: &str) -> ExitCode {
 pub(crate) fn unmount(folder: &Path, busy: &Path) -> ExitCode {
     // Without it the hang would not be known, and the folder would have to go all the same.
     let _busy = seat::open_lock(busy).and_then(|file| file.lock_shared().map(|()| file));
-    ended(ax_sys::mount::detach(folder).map(drop).map_err(|error| error.to_string()))
+    ended(ax_sys::mount::detach(folder).map(drop).map_err(MpsError::from))
 }
 
-fn ended(done: Result<(), String>) -> ExitCode {
+fn ended(done: Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -99,7 +103,7 @@ fn ended(done: Result<(), String>) -> ExitCode {
     }
 }
 
-fn start(order: &Order) -> Result<(), String> {
+fn start(order: &Order) -> Result<()> {
     let seat = Seat::take(&order.folder, &order.parents)?;
     // This comes first: a stop that finds no attempt here ends the daemon.
     seat.enter(order.attempt)?;
@@ -114,17 +118,17 @@ fn start(order: &Order) -> Result<(), String> {
 
 /// Removes attempts whose supervisors have died without saying that they have gone, then serves this one. It may have
 /// died itself before its turn came.
-fn serve_the_living(seat: &Seat, order: &Order) -> Result<(), String> {
-    let leases = Dir::open(&order.leases).map_err(|error| error.to_string())?;
+fn serve_the_living(seat: &Seat, order: &Order) -> Result<()> {
+    let leases = Dir::open(&order.leases)?;
     dismiss_ended(seat, &leases)?;
     if !seat.users()?.contains(&order.attempt) {
-        return Err(format!("{} has ended", order.attempt));
+        return Err(MpsError::AttemptEnded(order.attempt));
     }
     serve(seat, order)
 }
 
 /// An attempt whose supervisor has let its lease go is over, whether or not anybody has said so.
-fn dismiss_ended(seat: &Seat, leases: &Dir) -> Result<(), String> {
+fn dismiss_ended(seat: &Seat, leases: &Dir) -> Result<()> {
     for user in seat.users()? {
         // If that can't be found out, it counts as running.
         if matches!(lease::probe(leases, &user.to_string()), Ok(Probe::Free | Probe::Absent)) {
@@ -135,7 +139,7 @@ fn dismiss_ended(seat: &Seat, leases: &Dir) -> Result<(), String> {
 }
 
 /// Makes sure that the card's daemon runs for this user.
-fn serve(seat: &Seat, order: &Order) -> Result<(), String> {
+fn serve(seat: &Seat, order: &Order) -> Result<()> {
     let ours = seat.owner() == Some(order.user.uid);
     let other = seat.users()?.into_iter().find(|user| *user != order.attempt);
     if ours && seat.lives()? && control::ask(seat, order, "get_server_list\n").is_ok() {
@@ -145,14 +149,14 @@ fn serve(seat: &Seat, order: &Order) -> Result<(), String> {
         // It does not answer because its own user stopped it: they have one again when the last job there is over.
         Some(_) if ours => return Ok(()),
         Some(other) => {
-            return Err(format!("the MPS daemon of {} is another user's, for {}", order.card, other.job));
+            return Err(MpsError::OtherUser { card: order.card.clone(), job: other.job });
         }
         None => seat.end()?,
     }
     control::start(seat, order)
 }
 
-fn stop(order: &Order) -> Result<(), String> {
+fn stop(order: &Order) -> Result<()> {
     let Some(seat) = Seat::find(&order.folder, &order.parents)? else { return Ok(()) };
     seat.leave(order.attempt)?;
     if seat.users()?.is_empty() && seat.lives()? {
@@ -163,7 +167,7 @@ fn stop(order: &Order) -> Result<(), String> {
     clear_if_last(&seat)
 }
 
-fn clear_if_last(seat: &Seat) -> Result<(), String> {
+fn clear_if_last(seat: &Seat) -> Result<()> {
     if end_if_last(seat)? {
         // What can't be removed now delays nothing: it goes with the card's next daemon, or at a start of axd.
         let _ = seat.remove();
@@ -172,7 +176,7 @@ fn clear_if_last(seat: &Seat) -> Result<(), String> {
 }
 
 /// Ends the daemon if no attempt uses it any more. Returns whether that was so.
-fn end_if_last(seat: &Seat) -> Result<bool, String> {
+fn end_if_last(seat: &Seat) -> Result<bool> {
     let last = seat.users()?.is_empty();
     if last {
         seat.end()?;
@@ -180,8 +184,20 @@ fn end_if_last(seat: &Seat) -> Result<bool, String> {
     Ok(last)
 }
 
-/// Ends the daemons that no attempt uses. Returns in words what was ended, and what could not be.
-pub(crate) fn sweep(paths: &Paths, parents: &[String]) -> Vec<Result<String, String>> {
+/// A daemon that was ended because no attempt used it any more.
+#[derive(Debug)]
+pub(crate) struct EndedDaemon {
+    card: String,
+}
+
+impl fmt::Display for EndedDaemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the MPS daemon of {}, which nobody used any more", self.card)
+    }
+}
+
+/// Ends the daemons that no attempt uses. Returns those that ran, and why others could not be ended.
+pub(crate) fn sweep(paths: &Paths, parents: &[String]) -> Vec<Result<EndedDaemon>> {
     let Ok(leases) = Dir::open(paths.leases()) else { return Vec::new() };
     let entries = std::fs::read_dir(paths.mps()).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -189,13 +205,13 @@ pub(crate) fn sweep(paths: &Paths, parents: &[String]) -> Vec<Result<String, Str
     swept.filter_map(Result::transpose).collect()
 }
 
-fn sweep_one(folder: &Path, parents: &[String], leases: &Dir) -> Result<Option<String>, String> {
+fn sweep_one(folder: &Path, parents: &[String], leases: &Dir) -> Result<Option<EndedDaemon>> {
     let Some(seat) = Seat::find(folder, parents)? else { return Ok(None) };
     dismiss_ended(&seat, leases)?;
     let lived = seat.users()?.is_empty() && seat.lives()?;
     if end_if_last(&seat)? {
         seat.remove()?;
     }
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    Ok(lived.then(|| format!("the MPS daemon of {name}, which nobody used any more")))
+    let card = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(lived.then_some(EndedDaemon { card }))
 }

@@ -18,6 +18,7 @@ use ax_sys::mount::{self, Bound};
 use ax_sys::path::Dir;
 use ax_sys::process::{ErrandError, errand};
 
+use super::error::{MpsError, Result};
 use super::{Order, group_of};
 
 /// How long the daemon has to exit by itself, and then to be dead after a kill.
@@ -58,15 +59,11 @@ pub(super) struct Seat {
     lock: Cell<Option<File>>,
 }
 
-fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(std::io::Error) -> String + 'a {
-    move |error| format!("{doing} {}: {error}", path.display())
-}
-
 /// The lock lies beside the folder, which comes and goes.
-fn lock(folder: &Path) -> Result<File, String> {
+fn lock(folder: &Path) -> Result<File> {
     let path = folder.with_added_extension("lock");
-    let file = open_lock(&path).map_err(failed("opening", &path))?;
-    lease::wait_lock(&file, &path.to_string_lossy()).map_err(|error| error.to_string())?;
+    let file = open_lock(&path).map_err(MpsError::file("opening", &path))?;
+    lease::wait_lock(&file, &path.to_string_lossy())?;
     Ok(file)
 }
 
@@ -75,16 +72,16 @@ pub(super) fn open_lock(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-fn make_folder(path: &Path, mode: u32) -> Result<(), String> {
+fn make_folder(path: &Path, mode: u32) -> Result<()> {
     match DirBuilder::new().mode(mode).create(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(failed("making", path)(error)),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(MpsError::file("making", path)(error)),
         _ => Ok(()),
     }
 }
 
 impl Seat {
     /// Locks it, waiting for its turn; makes it if there is none.
-    pub(super) fn take(folder: &Path, parents: &[String]) -> Result<Seat, String> {
+    pub(super) fn take(folder: &Path, parents: &[String]) -> Result<Seat> {
         make_folder(folder.parent().unwrap_or(folder), PASS)?;
         let lock = lock(folder)?;
         make_folder(folder, PASS)?;
@@ -93,7 +90,7 @@ impl Seat {
     }
 
     /// Locks it, if there is one.
-    pub(super) fn find(folder: &Path, parents: &[String]) -> Result<Option<Seat>, String> {
+    pub(super) fn find(folder: &Path, parents: &[String]) -> Result<Option<Seat>> {
         if !folder.is_dir() {
             return Ok(None);
         }
@@ -107,25 +104,27 @@ impl Seat {
         drop(self.lock.take());
     }
 
-    pub(super) fn enter(&self, attempt: AttemptName) -> Result<(), String> {
+    pub(super) fn enter(&self, attempt: AttemptName) -> Result<()> {
         let path = self.folder.join("users").join(attempt.to_string());
-        fs::write(&path, "").map_err(failed("writing", &path))
+        fs::write(&path, "").map_err(MpsError::file("writing", &path))
     }
 
-    pub(super) fn leave(&self, attempt: AttemptName) -> Result<(), String> {
+    pub(super) fn leave(&self, attempt: AttemptName) -> Result<()> {
         let path = self.folder.join("users").join(attempt.to_string());
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed("removing", &path)(error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(MpsError::file("removing", &path)(error))
+            }
             _ => Ok(()),
         }
     }
 
     /// The attempts that use it.
-    pub(super) fn users(&self) -> Result<Vec<AttemptName>, String> {
+    pub(super) fn users(&self) -> Result<Vec<AttemptName>> {
         let path = self.folder.join("users");
         let entries = match fs::read_dir(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(failed("listing", &path))?,
+            other => other.map_err(MpsError::file("listing", &path))?,
         };
         Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
@@ -148,30 +147,27 @@ impl Seat {
 
     /// True if clients can find it. The folder is the user's, who may have mounted something there that never
     /// answers: that is not asked, and no link is followed.
-    pub(super) fn is_open(&self) -> Result<bool, String> {
-        let pipe = Dir::open(self.home()).and_then(|home| home.open_dir_unmounted(PIPE));
-        pipe.and_then(|pipe| pipe.has_unmounted(DOOR)).map_err(|error| error.to_string())
+    pub(super) fn is_open(&self) -> Result<bool> {
+        let pipe = Dir::open(self.home())?.open_dir_unmounted(PIPE)?;
+        Ok(pipe.has_unmounted(DOOR)?)
     }
 
     /// Makes new folders, which belong to the user, and its group, fenced off as the jobs are.
-    pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup, String> {
+    pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup> {
         self.names_are_short_enough()?;
         let busy = self.busy(order.user.uid);
-        let lock = open_lock(&busy).map_err(failed("opening", &busy))?;
+        let lock = open_lock(&busy).map_err(MpsError::file("opening", &busy))?;
         if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
-            return Err(
-                "what its user mounted in the folders of an earlier MPS daemon can't be unmounted yet"
-                    .to_owned(),
-            );
+            return Err(MpsError::Unmounting);
         }
         let home = self.home();
-        DirBuilder::new().mode(PASS).create(&home).map_err(failed("making", &home))?;
+        DirBuilder::new().mode(PASS).create(&home).map_err(MpsError::file("making", &home))?;
         self.bound(&home)?;
         for folder in [home.join(PIPE), home.join(LOG)] {
-            DirBuilder::new().mode(0o700).create(&folder).map_err(failed("making", &folder))?;
+            DirBuilder::new().mode(0o700).create(&folder).map_err(MpsError::file("making", &folder))?;
             give(&folder, &order.user)?;
         }
-        let (hierarchy, place) = Place::from_record(&self.parents).map_err(|error| error.to_string())?;
+        let (hierarchy, place) = Place::from_record(&self.parents)?;
         let limits = Limits {
             memory_max: Some(MEMORY),
             swap_max: Some(0),
@@ -179,34 +175,31 @@ impl Seat {
             devices: true,
             ..Limits::default()
         };
-        let group = JobGroup::create(&hierarchy, &place, &group_of(&self.folder), &limits);
-        let group = group.map_err(|error| error.to_string())?;
+        let group = JobGroup::create(&hierarchy, &place, &group_of(&self.folder), &limits)?;
         if !order.devices.is_empty() {
             let rules: Vec<device_filter::DeviceRule> = order.devices.iter().map(rule).collect();
-            let fenced = DeviceFilter::load(&hierarchy, &rules).and_then(|filter| filter.attach(&group));
-            fenced.map_err(|error| error.to_string())?;
+            DeviceFilter::load(&hierarchy, &rules)?.attach(&group)?;
         }
         let owner = self.folder.join("owner");
-        fs::write(&owner, order.user.uid.0.to_string()).map_err(failed("writing", &owner))?;
+        fs::write(&owner, order.user.uid.0.to_string()).map_err(MpsError::file("writing", &owner))?;
         Ok(group)
     }
 
     /// Whether the names of its sockets are.
-    fn names_are_short_enough(&self) -> Result<(), String> {
+    fn names_are_short_enough(&self) -> Result<()> {
         let longest = self.home().join(PIPE).join(LONGEST);
         let bytes = longest.as_os_str().len();
         if bytes <= MOST_BYTES {
             return Ok(());
         }
-        let longest = longest.display();
-        Err(format!("{longest}: the name of a socket has {bytes} bytes, and at most {MOST_BYTES} will do"))
+        Err(MpsError::LongName { name: longest, bytes, most: MOST_BYTES })
     }
 
     /// What the user writes there is bounded, if this daemon may mount; it has said so when it may not.
-    fn bound(&self, home: &Path) -> Result<(), String> {
+    fn bound(&self, home: &Path) -> Result<()> {
         match mount::of_memory(home, ROOM, PASS) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied && !mount::is_allowed() => Ok(()),
-            other => other.map_err(|error| error.to_string()),
+            other => Ok(other?),
         }
     }
 
@@ -217,42 +210,42 @@ impl Seat {
     }
 
     /// Its group, if there is one.
-    pub(super) fn group(&self) -> Result<Option<JobGroup>, String> {
+    pub(super) fn group(&self) -> Result<Option<JobGroup>> {
         if self.parents.is_empty() {
             return Ok(None);
         }
-        let (hierarchy, place) = Place::from_record(&self.parents).map_err(|error| error.to_string())?;
+        let (hierarchy, place) = Place::from_record(&self.parents)?;
         Ok(JobGroup::find(&hierarchy, &place, &group_of(&self.folder)))
     }
 
     /// True if any process of it runs.
-    pub(super) fn lives(&self) -> Result<bool, String> {
+    pub(super) fn lives(&self) -> Result<bool> {
         let Some(group) = self.group()? else { return Ok(false) };
-        group.populated().map_err(|error| error.to_string())
+        Ok(group.populated()?)
     }
 
     /// Gives it time to exit.
     pub(super) fn wait_empty(&self) {
         let end = Instant::now() + PATIENCE;
-        while self.lives() == Ok(true) && Instant::now() < end {
+        while matches!(self.lives(), Ok(true)) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// Ends its processes, and removes its group and folders.
-    pub(super) fn end(&self) -> Result<(), String> {
+    pub(super) fn end(&self) -> Result<()> {
         if let Some(group) = self.group()? {
-            let gone = group.kill_until_empty(PATIENCE).map_err(|error| error.to_string())?;
-            let removed = gone && group.remove().map_err(|error| error.to_string())? == Removal::Done;
+            let gone = group.kill_until_empty(PATIENCE)?;
+            let removed = gone && group.remove()? == Removal::Done;
             if !removed {
                 let pids = group.pids().unwrap_or_default();
-                return Err(format!("{} can't be ended: {pids:?}", group_of(&self.folder)));
+                return Err(MpsError::GoesOn { group: group_of(&self.folder), pids });
             }
         }
         let (owner, user) = (self.folder.join("owner"), self.owner());
         match fs::remove_file(&owner) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(failed("removing", &owner)(error));
+                return Err(MpsError::file("removing", &owner)(error));
             }
             _ => {}
         }
@@ -262,7 +255,7 @@ impl Seat {
     /// Unmounts the user's folders, with whatever is mounted there. If there was no file system of their own, they
     /// are given to root and moved aside. Renaming always works; removal may fail because of what the user left
     /// inside, so rename first and remove later.
-    fn set_aside(&self, user: Option<Uid>) -> Result<(), String> {
+    fn set_aside(&self, user: Option<Uid>) -> Result<()> {
         let home = self.home();
         uncover(&home, &self.busy(user.unwrap_or(Uid(0))))?;
         let Ok(dir) = Dir::open(&home) else { return Ok(()) };
@@ -277,23 +270,23 @@ impl Seat {
         }
         let remains = self.folder.join(REMAINS);
         make_folder(&remains, 0o700)?;
-        let name = ax_sys::random::name().map_err(|error| error.to_string())?;
-        fs::rename(&home, remains.join(name)).map_err(failed("setting aside", &home))
+        let name = ax_sys::random::name()?;
+        fs::rename(&home, remains.join(name)).map_err(MpsError::file("setting aside", &home))
     }
 
     /// Removes it; no attempt uses it and it has ended. What can't be removed now delays nothing.
-    pub(super) fn remove(&self) -> Result<(), String> {
+    pub(super) fn remove(&self) -> Result<()> {
         let (Some(parent), Some(name)) = (self.folder.parent(), self.folder.file_name()) else {
             return Ok(());
         };
-        let removed = Dir::open(parent).and_then(|parent| parent.remove_tree(name, MOST));
-        removed.map(drop).map_err(|error| error.to_string())
+        Dir::open(parent)?.remove_tree(name, MOST)?;
+        Ok(())
     }
 }
 
 /// Unmounts what was mounted for the user, who may have something open or mounted there.
-fn uncover(home: &Path, busy: &Path) -> Result<(), String> {
-    if mount::take_away(home).map_err(|error| error.to_string())? {
+fn uncover(home: &Path, busy: &Path) -> Result<()> {
+    if mount::take_away(home)? {
         return Ok(());
     }
     let (home, busy) = (home.to_string_lossy(), busy.to_string_lossy());
@@ -301,7 +294,7 @@ fn uncover(home: &Path, busy: &Path) -> Result<(), String> {
     match errand(&words, PATIENCE) {
         // It is unmounted then; what has not finished depends on the user's own file system.
         Ok(_) | Err(ErrandError::Late { .. }) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(MpsError::Unmount(error)),
     }
 }
 
@@ -312,11 +305,11 @@ fn own(folder: &Dir) -> std::io::Result<()> {
     }
 }
 
-fn give(folder: &Path, user: &UserRecord) -> Result<(), String> {
+fn give(folder: &Path, user: &UserRecord) -> Result<()> {
     if ax_sys::credentials::own().0 != 0 {
         return Ok(());
     }
-    lchown(folder, Some(user.uid.0), Some(user.gid.0)).map_err(failed("giving away", folder))
+    lchown(folder, Some(user.uid.0), Some(user.gid.0)).map_err(MpsError::file("giving away", folder))
 }
 
 fn rule(rule: &DeviceRule) -> device_filter::DeviceRule {

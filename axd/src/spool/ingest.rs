@@ -117,7 +117,7 @@ impl Ingest {
         };
         match watch {
             Ok(watch) => ingest.watched = Watched::with(Box::new(watch), paths.incoming()),
-            Err(why) => ingest.say("spool_watch", None, "incoming", &why),
+            Err(why) => ingest.say("spool_watch", None, "incoming", &why.to_string()),
         }
         ingest
     }

@@ -103,7 +103,7 @@ impl Ingest {
             Ok((names, watched)) => {
                 self.walk = Some((names, Instant::now()));
                 if let Err(why) = watched {
-                    self.say("spool_watch", None, "incoming", &why);
+                    self.say("spool_watch", None, "incoming", &why.to_string());
                 }
                 for name in self.watched.names() {
                     self.due.push(name);
@@ -209,7 +209,7 @@ impl Ingest {
             Ok(folder) => {
                 // Watched first, read then.
                 if let Err(why) = self.watched.add(name, &folder) {
-                    self.say("spool_watch", Some(folder.owner), &shown(name), &why);
+                    self.say("spool_watch", Some(folder.owner), &shown(name), &why.to_string());
                 }
                 Some(folder)
             }

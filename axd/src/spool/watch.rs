@@ -17,7 +17,7 @@ const MOST_HINTS: usize = 1024;
 /// Something that may tell about folders.
 pub(super) trait Watch {
     /// Watches a folder. Looking at it has to follow, or what was there before is missed.
-    fn add(&mut self, folder: &Path) -> Result<(), String>;
+    fn add(&mut self, folder: &Path) -> notify::Result<()>;
 
     /// No longer watches it.
     fn remove(&mut self, folder: &Path);
@@ -63,7 +63,7 @@ impl Inotify {
         incoming: PathBuf,
         hints: Hints,
         ring: impl Fn() + Send + 'static,
-    ) -> Result<Inotify, String> {
+    ) -> notify::Result<Inotify> {
         let tell = move |event: notify::Result<Event>| {
             let told: Vec<Option<OsString>> = match event {
                 Err(_) => vec![None],
@@ -74,13 +74,13 @@ impl Inotify {
                 ring();
             }
         };
-        INotifyWatcher::new(tell, notify::Config::default()).map(Inotify).map_err(|e| e.to_string())
+        INotifyWatcher::new(tell, notify::Config::default()).map(Inotify)
     }
 }
 
 impl Watch for Inotify {
-    fn add(&mut self, folder: &Path) -> Result<(), String> {
-        self.0.watch(folder, RecursiveMode::NonRecursive).map_err(|e| e.to_string())
+    fn add(&mut self, folder: &Path) -> notify::Result<()> {
+        self.0.watch(folder, RecursiveMode::NonRecursive)
     }
 
     fn remove(&mut self, folder: &Path) {

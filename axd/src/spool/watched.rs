@@ -38,7 +38,7 @@ impl Watched {
     }
 
     /// Watches `incoming/` itself. All folders are added again after this.
-    pub(super) fn add_top(&mut self, identity: Identity) -> Result<(), String> {
+    pub(super) fn add_top(&mut self, identity: Identity) -> notify::Result<()> {
         self.refused = false;
         let Some(watch) = self.watch.as_mut().filter(|_| self.top != Some(identity)) else { return Ok(()) };
         watch.remove(&self.incoming);
@@ -49,7 +49,7 @@ impl Watched {
     }
 
     /// Watches a folder. The newest of a user take the place of older ones.
-    pub(super) fn add(&mut self, name: &OsStr, folder: &Folder) -> Result<(), String> {
+    pub(super) fn add(&mut self, name: &OsStr, folder: &Folder) -> notify::Result<()> {
         let known = self.folders.iter().find(|(of, ..)| of == name);
         if self.watch.is_none() || known.is_some_and(|(_, _, identity)| *identity == folder.identity) {
             return Ok(());
@@ -102,7 +102,7 @@ mod tests {
     struct Book(Arc<Mutex<Vec<PathBuf>>>);
 
     impl Watch for Book {
-        fn add(&mut self, folder: &Path) -> Result<(), String> {
+        fn add(&mut self, folder: &Path) -> notify::Result<()> {
             self.0.lock().unwrap().push(folder.to_owned());
             Ok(())
         }

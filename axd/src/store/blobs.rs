@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use miniz_oxide::deflate::compress_to_vec;
-use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use miniz_oxide::inflate::{DecompressError, decompress_to_vec_with_limit};
 use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 
 /// Speed counts here, not the last byte.
 const LEVEL: u8 = 3;
@@ -104,18 +105,30 @@ fn insert(connection: &Connection, hash: &Hash, content: &[u8]) -> rusqlite::Res
 }
 
 /// The content as it was, out of a row's `size`, `packed` and `content`.
-pub(crate) fn unpack(size: i64, packed: bool, content: Vec<u8>) -> Result<Vec<u8>, String> {
-    let size = usize::try_from(size).map_err(|_| "a size below zero".to_owned())?;
-    let content = if packed {
-        decompress_to_vec_with_limit(&content, size).map_err(|e| e.to_string())?
-    } else {
-        content
-    };
-    if content.len() == size {
-        Ok(content)
-    } else {
-        Err(format!("{} bytes instead of {size}", content.len()))
-    }
+pub(crate) fn unpack(size: i64, packed: bool, content: Vec<u8>) -> Result<Vec<u8>, Damaged> {
+    let size = usize::try_from(size).map_err(|_| Damaged::Size)?;
+    let content =
+        if packed { decompress_to_vec_with_limit(&content, size).map_err(Damaged::Packed)? } else { content };
+    if content.len() == size { Ok(content) } else { Err(Damaged::Length { has: content.len(), size }) }
+}
+
+/// Why a row is not the content that was put in.
+#[derive(Debug, Error)]
+pub(crate) enum Damaged {
+    /// No content has such a size.
+    #[error("a size below zero")]
+    Size,
+    /// It is not what packing makes.
+    #[error("{0}")]
+    Packed(DecompressError),
+    /// It is shorter or longer.
+    #[error("{has} bytes instead of {size}")]
+    Length {
+        /// Its length.
+        has: usize,
+        /// What it should be.
+        size: usize,
+    },
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use ax_core::schedule::losses::Losses;
 use ax_core::schedule::share::VirtualTimes;
 use ax_core::schedule::usage::Usages;
 use ax_core::time::WallTime;
+use thiserror::Error;
 
 use super::blobs::{Content, Footprint};
 use super::error::{Doing, Result};
@@ -159,7 +160,8 @@ impl Store {
         while let Some(row) = rows.next().doing("read", &self.database)? {
             let number = JobNumber(row.get(0).doing("read", &self.database)?);
             let core = row.get_ref(1).doing("read", &self.database)?;
-            match core.as_bytes().map_err(|e| e.to_string()).and_then(|text| job_of(number, text)) {
+            let text = core.as_bytes().map_err(|e| e.to_string());
+            match text.and_then(|text| job_of(number, text).map_err(|e| e.to_string())) {
                 Ok(mut job) => {
                     shared.share(&mut job);
                     jobs.push(job);
@@ -199,12 +201,19 @@ impl Store {
     }
 }
 
-/// A job out of its record; the reason if it is none, or another's.
-pub(crate) fn job_of(number: JobNumber, core: &[u8]) -> std::result::Result<Job, String> {
-    let job: Job = serde_json::from_slice(core).map_err(|e| format!("its record does not parse: {e}"))?;
-    if job.id.number == number {
-        Ok(job)
-    } else {
-        Err(format!("its record is that of job {}", job.id.number))
-    }
+/// Why a record is not that of a job.
+#[derive(Debug, Error)]
+pub(crate) enum BadRecord {
+    /// It is none at all.
+    #[error("its record does not parse: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// It is another's.
+    #[error("its record is that of job {0}")]
+    OfAnother(JobNumber),
+}
+
+/// A job out of its record.
+pub(crate) fn job_of(number: JobNumber, core: &[u8]) -> std::result::Result<Job, BadRecord> {
+    let job: Job = serde_json::from_slice(core)?;
+    if job.id.number == number { Ok(job) } else { Err(BadRecord::OfAnother(job.id.number)) }
 }

@@ -7,6 +7,8 @@ use ax_core::api::{AttemptView, DecisionView, JobView, LearntView};
 use ax_core::directive::print;
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
+use ax_core::node::Allocation;
+use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
 
 use super::details::Details;
@@ -20,13 +22,7 @@ pub fn of_job(job: &Job) -> JobView {
     let end = attempt.and_then(|a| a.end.as_ref());
     let cards = job.request.cards.as_ref();
     let parts = || attempt.into_iter().flat_map(|attempt| attempt.parts());
-    // A whole node is more than was asked for: what is held counts.
-    let held = || parts().filter(|_| !job.state.is_waiting());
-    let (holds, nodes) = (held().next().is_some(), job.request.nodes().min);
-    let cpus: u64 = held().map(|part| part.cpus.len() as u64).sum();
-    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-    let ram = if holds { held().map(|part| part.ram.0).sum() } else { job.request.ram.0 * u64::from(nodes) };
-    let width = if holds { held().count() as u32 } else { nodes };
+    let Amounts { cpus, ram, gpus } = Amounts::of(job);
     JobView {
         id: job.id,
         number: job.id.number.0,
@@ -51,9 +47,9 @@ pub fn of_job(job: &Job) -> JobView {
         node: parts().next().map(|part| part.node.to_string()),
         nodes: parts().map(|part| part.node.to_string()).collect(),
         nodes_asked: job.request.several(),
-        cpus: if holds { cpus } else { job.request.cpus.saturating_mul(nodes) },
-        ram_mb: Some(ram),
-        gpus: cards.map_or(0, |c| c.count.saturating_mul(width)),
+        cpus,
+        ram_mb: Some(ram.0),
+        gpus,
         gpu_type: cards.and_then(|c| c.kind.clone()),
         gpu_uuids: parts().flat_map(|part| &part.cards).map(|card| card.uuid.clone()).collect(),
         gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
@@ -79,6 +75,35 @@ pub fn of_job(job: &Job) -> JobView {
         account: None,
         array: None,
         ticket: None,
+    }
+}
+
+/// What a job holds, or asks for while it holds nothing, on all of its nodes. A whole node is more than was asked for.
+struct Amounts {
+    cpus: u32,
+    ram: Megabytes,
+    gpus: u32,
+}
+
+impl Amounts {
+    fn of(job: &Job) -> Amounts {
+        let attempt = job.attempt.as_ref().filter(|_| !job.state.is_waiting());
+        let held: Vec<&Allocation> = attempt.into_iter().flat_map(|attempt| attempt.parts()).collect();
+        let cards_of_each = job.request.cards.as_ref().map_or(0, |cards| cards.count);
+        if held.is_empty() {
+            let nodes = job.request.nodes().min;
+            return Amounts {
+                cpus: job.request.cpus.saturating_mul(nodes),
+                ram: Megabytes(job.request.ram.0 * u64::from(nodes)),
+                gpus: cards_of_each.saturating_mul(nodes),
+            };
+        }
+        let cpus: usize = held.iter().map(|part| part.cpus.len()).sum();
+        Amounts {
+            cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+            ram: Megabytes(held.iter().map(|part| part.ram.0).sum()),
+            gpus: cards_of_each.saturating_mul(held.len() as u32),
+        }
     }
 }
 

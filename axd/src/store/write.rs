@@ -222,7 +222,7 @@ impl Worker {
             return;
         }
         if self.events.as_ref().is_some_and(EventLog::has_snapshot) {
-            self.flush_events(true);
+            self.flush_events(0);
         }
         let waiting = self.events.as_ref().is_some_and(|events| events.waiting() > 0);
         let message = match &self.trouble {
@@ -287,7 +287,7 @@ impl Worker {
         }
         self.seek_recovery();
         (self.notify)();
-        self.flush_events(false);
+        self.flush_events(EVENTS_WAITING);
     }
 
     fn failed(&mut self, error: &StoreError) -> Result<()> {
@@ -357,18 +357,19 @@ impl Worker {
         (self.notify)();
     }
 
-    fn flush_events(&mut self, idle: bool) {
+    /// Writes events if at least so many wait.
+    fn flush_events(&mut self, least: usize) {
         let Some(events) = &mut self.events else { return };
         if self.trouble.is_some() {
             events.skip();
-        } else if idle || events.waiting() >= EVENTS_WAITING {
+        } else if events.waiting() >= least {
             events.flush();
         }
     }
 
     /// Nobody waits for anything.
     fn while_idle(&mut self) {
-        self.flush_events(true);
+        self.flush_events(0);
         let Some(mut pruning) = self.pruning.take_if(|_| self.trouble.is_none()) else { return };
         let Store { connection, database, .. } = &mut self.store;
         let told = match pruning.go_on(connection, database, &mut self.applier.blobs) {
@@ -396,7 +397,7 @@ impl Worker {
 
     /// All is durable by now; what can't be folded stays in the log until the next start.
     fn finish(mut self) -> Result<()> {
-        self.flush_events(true);
+        self.flush_events(0);
         let _ = self.store.fold();
         Ok(())
     }

@@ -5,7 +5,7 @@ use ax_core::record::{Report, Request};
 use ax_core::time::{BootTime, Span};
 use ax_sys::signals::Signal;
 use ax_sys::socket::Interest;
-use ax_sys::{Result, clock};
+use ax_sys::{SysError, clock};
 
 use super::attempt::{Attempt, Detail, TREE};
 use super::table::{Action, Event, State};
@@ -32,7 +32,7 @@ impl Attempt {
         let _ = self.on_with(event, &Detail { cause, signal: None });
     }
 
-    pub(super) fn on_with(&mut self, event: Event, detail: &Detail) -> std::result::Result<(), String> {
+    pub(super) fn on_with(&mut self, event: Event, detail: &Detail) -> Result<(), Refused> {
         let (next, actions) = self.state.on(event);
         self.state = next;
         let mut answer = Ok(());
@@ -46,7 +46,7 @@ impl Attempt {
         answer
     }
 
-    fn act(&mut self, action: Action, detail: &Detail) -> std::result::Result<(), String> {
+    fn act(&mut self, action: Action, detail: &Detail) -> Result<(), Refused> {
         match action {
             Action::Begin => self.begin(),
             Action::NoteCause => {
@@ -65,13 +65,13 @@ impl Attempt {
                 let Some((signal, script_only)) = detail.signal else { return Ok(()) };
                 return self.with_tree(|tree| tree.signal(signal, self.script, script_only));
             }
-            Action::Refuse => return Err(refusal(self.state).to_owned()),
+            Action::Refuse => return Err(Refused::State(self.state)),
         }
         Ok(())
     }
 
-    fn with_tree(&self, act: impl Fn(&Tree) -> Result<()>) -> std::result::Result<(), String> {
-        self.tree.as_ref().map_or(Ok(()), act).map_err(|error| error.to_string())
+    fn with_tree(&self, act: impl Fn(&Tree) -> ax_sys::Result<()>) -> Result<(), Refused> {
+        Ok(self.tree.as_ref().map_or(Ok(()), act)?)
     }
 
     /// The script runs from here on.
@@ -99,7 +99,7 @@ impl Attempt {
         }
     }
 
-    fn warn(&self) -> std::result::Result<(), String> {
+    fn warn(&self) -> Result<(), Refused> {
         let Some(warn) = self.assignment.ending.warn else { return Ok(()) };
         let Some(signal) = Signal::from_number(warn.signal.into()) else { return Ok(()) };
         self.with_tree(|tree| tree.signal(signal, self.script, warn.batch_only))
@@ -111,7 +111,7 @@ impl Attempt {
     }
 
     /// Its end is asked for: it is warned, and ended after the time that it wanted. Asked again, that time goes on.
-    pub(super) fn warn_first(&mut self, request: Request) -> std::result::Result<(), String> {
+    pub(super) fn warn_first(&mut self, request: Request) -> Result<(), Refused> {
         let Some(warn) = self.assignment.ending.warn.filter(|_| self.postponed.is_none()) else {
             return Ok(());
         };
@@ -129,7 +129,7 @@ impl Attempt {
         self.look_again(now);
     }
 
-    fn kill(&mut self) -> std::result::Result<(), String> {
+    fn kill(&mut self) -> Result<(), Refused> {
         self.look_again(clock::boot_ms());
         if self.is_empty() { Ok(()) } else { self.with_tree(Tree::kill) }
     }
@@ -157,7 +157,7 @@ impl Attempt {
         self.look = (self.look * 2).min(LAST_LOOK);
     }
 
-    fn freeze(&mut self) -> std::result::Result<(), String> {
+    fn freeze(&mut self) -> Result<(), Refused> {
         self.with_tree(Tree::freeze)?;
         self.timers.freeze(clock::boot_ms());
         // The watchdog must not take a job that stands still for one that is overdue.
@@ -169,7 +169,7 @@ impl Attempt {
         Ok(())
     }
 
-    fn thaw(&mut self) -> std::result::Result<(), String> {
+    fn thaw(&mut self) -> Result<(), Refused> {
         let thawed = self.with_tree(Tree::thaw);
         self.timers.thaw(clock::boot_ms());
         self.rewrite_overdue(self.timers.overdue);
@@ -208,6 +208,20 @@ impl Attempt {
             self.control.broadcast(&Report::Ending { attempt: self.place.name });
         }
     }
+}
+
+/// Why something that was asked for is not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    /// It is not possible in this state.
+    #[error("{}", refusal(*.0))]
+    State(State),
+    /// Linux has none with this number.
+    #[error("there is no signal {0}")]
+    NoSignal(u8),
+    /// The system refused it.
+    #[error(transparent)]
+    System(#[from] SysError),
 }
 
 fn refusal(state: State) -> &'static str {

@@ -16,6 +16,7 @@ use ax_sys::socket::{self, Interest, Poller};
 use ax_sys::{Result, clock, crash_point};
 
 use super::FIRST_LOOK;
+use super::act::Refused;
 use super::control::{Control, PeerId, Side};
 use super::place::Place;
 use super::table::{Event, State};
@@ -260,9 +261,7 @@ impl Attempt {
             Request::Follow => return self.follow(peer),
             Request::Terminate { at_once: false, warned: true, .. } if self.may_be_warned() => {
                 let answer = self.warn_first(request);
-                return self
-                    .control
-                    .send(peer, &answer.map_or_else(|error| Report::Refused { error }, |()| Report::Done));
+                return self.control.send(peer, &reply(answer));
             }
             Request::Terminate { at_once: true, .. } => Event::TerminateNow,
             Request::Terminate { at_once: false, .. } => Event::Terminate,
@@ -270,26 +269,8 @@ impl Attempt {
             Request::Freeze { frozen: true } => Event::Freeze,
             Request::Freeze { frozen: false } => Event::Thaw,
         };
-        let answer = match self.detail(request) {
-            Ok(detail) => self.on_with(event, &detail),
-            Err(error) => Err(error),
-        };
-        let answer = answer.map_or_else(|error| Report::Refused { error }, |()| Report::Done);
-        self.control.send(peer, &answer);
-    }
-
-    fn detail(&self, request: Request) -> std::result::Result<Detail, String> {
-        match request {
-            Request::Terminate { outcome, message, .. } => {
-                Ok(Detail { cause: Some(Cause::Asked { outcome, message }), signal: None })
-            }
-            Request::Signal { signal, batch_only } => {
-                let known = Signal::from_number(signal.into())
-                    .ok_or_else(|| format!("there is no signal {signal}"))?;
-                Ok(Detail { cause: None, signal: Some((known, batch_only)) })
-            }
-            Request::Follow | Request::Freeze { .. } => Ok(Detail::default()),
-        }
+        let answer = detail(request).and_then(|detail| self.on_with(event, &detail));
+        self.control.send(peer, &reply(answer));
     }
 
     /// Tells a new follower where the attempt stands.
@@ -304,6 +285,27 @@ impl Attempt {
         for report in all.into_iter().flatten() {
             self.control.send(peer, &report);
         }
+    }
+}
+
+/// What the table's actions need to know of a request.
+fn detail(request: Request) -> std::result::Result<Detail, Refused> {
+    match request {
+        Request::Terminate { outcome, message, .. } => {
+            Ok(Detail { cause: Some(Cause::Asked { outcome, message }), signal: None })
+        }
+        Request::Signal { signal, batch_only } => {
+            let known = Signal::from_number(signal.into()).ok_or(Refused::NoSignal(signal))?;
+            Ok(Detail { cause: None, signal: Some((known, batch_only)) })
+        }
+        Request::Follow | Request::Freeze { .. } => Ok(Detail::default()),
+    }
+}
+
+fn reply(answer: std::result::Result<(), Refused>) -> Report {
+    match answer {
+        Ok(()) => Report::Done,
+        Err(refused) => Report::Refused { error: refused.to_string() },
     }
 }
 

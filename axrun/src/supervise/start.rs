@@ -10,7 +10,7 @@ use ax_sys::path::Dir;
 use ax_sys::process::{ErrandError, errand};
 use ax_sys::shared_word::Fence;
 use ax_sys::socket::Interest;
-use ax_sys::{Result, clock, crash_point};
+use ax_sys::{Result, SysError, clock, crash_point};
 
 use super::attempt::{Attempt, REPORT};
 use super::launch::Launch;
@@ -20,30 +20,49 @@ use super::verdict::LaunchError;
 use super::{LEAVE_AFTER, OVERDUE_MARGIN, boot_now, wall_now, work};
 use crate::failure::Failure;
 
+/// What could not be made.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("groups: {0}")]
+    Groups(SysError),
+    #[error("device fence: {0}")]
+    Fence(SysError),
+    #[error("work folder: {0}")]
+    WorkFolder(SysError),
+    #[error("record: {0}")]
+    Record(Failure),
+    #[error("control socket: {0}")]
+    Socket(SysError),
+    #[error("card limits: {0}")]
+    CardLimits(ErrandError),
+    #[error("child: {0}")]
+    Child(SysError),
+}
+
 impl Attempt {
     /// Makes everything that the child needs, and the child. What fails is this machine's fault, not the job's.
     pub(super) fn start(&mut self, lease: &mut Option<Lease>) {
-        if let Err((step, error)) = self.prepare(lease) {
-            self.facts.launch_error = Some(LaunchError::Node(format!("{step}: {error}")));
+        if let Err(error) = self.prepare(lease) {
+            self.facts.launch_error = Some(LaunchError::Node(error.to_string()));
             self.on(Event::LaunchFailed);
         }
     }
 
-    fn prepare(&mut self, lease: &mut Option<Lease>) -> std::result::Result<(), (&'static str, String)> {
+    fn prepare(&mut self, lease: &mut Option<Lease>) -> std::result::Result<(), StartError> {
         self.leave_unit();
-        let tree = Tree::create(&self.assignment, self.own).map_err(|error| ("groups", error.to_string()))?;
-        self.tree_events = tree.events().map_err(|error| ("groups", error.to_string()))?;
+        let tree = Tree::create(&self.assignment, self.own).map_err(StartError::Groups)?;
+        self.tree_events = tree.events().map_err(StartError::Groups)?;
         let tree = self.tree.insert(tree);
         crash_point!("cgroup");
         // Before anything is in it, and for as long as it is there: also when we and axd are gone.
-        tree.fence(&self.assignment).map_err(|error| ("device fence", error.to_string()))?;
-        self.work = work::prepare(&self.assignment).map_err(|error| ("work folder", error.to_string()))?;
+        tree.fence(&self.assignment).map_err(StartError::Fence)?;
+        self.work = work::prepare(&self.assignment).map_err(StartError::WorkFolder)?;
         // Before the fork: the watchdog finds what it may have to kill through this record, so nothing may live
         // in the groups before it is written.
-        self.record_start().map_err(|error| ("record", error.to_string()))?;
-        self.listen().map_err(|error| ("control socket", error.to_string()))?;
-        self.limit_cards().map_err(|error| ("card limits", error))?;
-        self.fork(lease).map_err(|error| ("child", error.to_string()))?;
+        self.record_start().map_err(StartError::Record)?;
+        self.listen().map_err(StartError::Socket)?;
+        self.limit_cards().map_err(StartError::CardLimits)?;
+        self.fork(lease).map_err(StartError::Child)?;
         crash_point!("forked");
         Ok(())
     }
@@ -80,14 +99,14 @@ impl Attempt {
     }
 
     /// The group is there, nothing is in it, and whoever finds the record knows that limits may be on it.
-    fn limit_cards(&mut self) -> std::result::Result<(), String> {
+    fn limit_cards(&mut self) -> std::result::Result<(), ErrandError> {
         let Some(limits) = &self.assignment.card_limits else { return Ok(()) };
         let patience = Duration::from_millis(limits.patience.0);
         if let Err(error) = errand(&limits.set, patience) {
             // That no process could be had for it says nothing of the driver.
             self.facts.limit_refused =
                 matches!(error, ErrandError::Refused { .. } | ErrandError::Late { .. });
-            return Err(error.to_string());
+            return Err(error);
         }
         crash_point!("cards limited");
         Ok(())

@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::size::Megabytes;
 use crate::time::{Now, Span, WallTime};
 
-use super::gang::End;
+use super::gang::{End, Part};
 use super::{Controller, Decision, Move};
 
 /// Back-off doubles up to this.
@@ -31,6 +31,13 @@ enum Next {
     Again,
     /// It waits again for its back-off.
     RetryAfter(Span),
+}
+
+/// How the end of an attempt counts.
+struct Verdict {
+    at: WallTime,
+    end: AttemptEnd,
+    next: Next,
 }
 
 impl Controller {
@@ -104,7 +111,7 @@ impl Controller {
     ) {
         let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
         let node = attempt.allocation.node.clone();
-        self.part_ended(now, (name, node), at, End { end, never_began: false }, out);
+        self.part_ended(now, Part { attempt: name, node }, at, End { end, never_began: false }, out);
     }
 
     /// An attempt is over on all of its nodes.
@@ -116,59 +123,74 @@ impl Controller {
         end: AttemptEnd,
         out: &mut Vec<Decision>,
     ) {
-        let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
-        // A clock that was set back must not make it end before it began, or later than now.
-        let at = at.min(now.wall);
-        let at = attempt.started_at.map_or(at, |started| at.max(started));
-        let mut end = counted_as(end, attempt);
-        end.card_peak = end.card_peak.max(attempt.card_used);
-        let end = self.blamed_on_card(name.job.number, end);
-        let ended_late = self.jobs.get(&name.job.number).filter(|_| end.outcome == Outcome::Timeout);
-        let left = ended_late.and_then(|job| self.left_by_deadline(job));
-        // To whoever ended it that was its time limit.
-        let message = left.map(|left| format!("was not over by its deadline, for which it had {left}"));
-        let end = AttemptEnd { message: message.or(end.message), ..end };
-        let Some(attempt) = self.living(name, Cause::Ended, "end", out) else { return };
+        let number = name.job.number;
+        let verdict = self.judge(number, at.min(now.wall), end);
+        let attempt = self.living(name, Cause::Ended, "end", out);
+        let (Some(attempt), Some(Verdict { at, end, next })) = (attempt, verdict) else { return };
         attempt.end = Some(end.clone());
         let node = attempt.allocation.node.clone();
-        self.settle_share(name.job.number, at);
+        self.settle_share(number, at);
         if end.outcome == Outcome::Succeeded {
-            self.teach(name.job.number, at, end.card_peak);
+            self.teach(number, at, end.card_peak);
         }
-        // A program that gets no more of a card mostly ends by itself, with a code of its own.
-        let may_lack = matches!(end.outcome, Outcome::OutOfMemory | Outcome::Failed);
-        let grows = may_lack && self.config.policy.grow_memory;
-        let cards = self.jobs.get(&name.job.number).and_then(|job| job.request.cards.as_ref());
-        let next_card = cards.filter(|_| grows).and_then(|wanted| self.next_card(wanted, end.card_peak));
-        let idle = attempt_idle(self.jobs.get_mut(&name.job.number).map(Arc::make_mut));
+        let idle = attempt_idle(self.jobs.get_mut(&number).map(Arc::make_mut));
         out.extend(idle.map(|idle| Decision::Counted { attempt: name, idle }));
-        let Some(job) = self.jobs.get_mut(&name.job.number).map(Arc::make_mut) else { return };
         if end.outcome == Outcome::Preempted {
-            let renewed = job.attempt.as_deref().is_some_and(|attempt| attempt.renewed);
-            let safe = safe_work(job);
-            job.rare.change(|rare| {
-                rare.evictions += u32::from(!renewed);
-                rare.saved = rare.saved + safe;
-            });
+            self.count_eviction(number);
         }
-        let next = match left {
-            Some(_) => Next::Over(JobState::Deadline),
-            None => what_follows(&job.request, job.rare.retries_used, &end),
-        };
-        // One that is over asked for what it asked for.
-        if grows && !matches!(next, Next::Over(_)) {
-            out.extend(grow_slice(job, &end, next_card));
+        if !matches!(next, Next::Over(_)) {
+            out.extend(self.grow_slice(number, &end));
         }
         // Of several nodes each was given back when it was over there.
         self.give_back(&node, name);
         out.push(Decision::Closed { attempt: name, at, end: end.clone() });
-        self.suspect_cards(name.job.number, &end, out);
-        self.follow(now, name.job.number, next, &end, out);
-        if let Some(job) =
-            self.jobs.get_mut(&name.job.number).map(Arc::make_mut).filter(|j| j.state.is_final())
-        {
+        self.suspect_cards(number, &end, out);
+        self.follow(now, number, next, &end, out);
+        if let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut).filter(|j| j.state.is_final()) {
             job.rare.change(|rare| rare.ended_at = Some(at));
         }
+    }
+
+    /// How the end of a job's attempt counts, and what follows from it.
+    fn judge(&self, number: JobNumber, at: WallTime, end: AttemptEnd) -> Option<Verdict> {
+        let job = self.jobs.get(&number)?;
+        let attempt = job.attempt.as_deref()?;
+        // A clock that was set back must not make it end before it began.
+        let at = attempt.started_at.map_or(at, |started| at.max(started));
+        let mut end = counted_as(end, attempt);
+        end.card_peak = end.card_peak.max(attempt.card_used);
+        let mut end = self.blamed_on_card(number, end);
+        let left = if end.outcome == Outcome::Timeout { self.left_by_deadline(job) } else { None };
+        let Some(left) = left else {
+            let next = what_follows(&job.request, job.rare.retries_used, &end);
+            return Some(Verdict { at, end, next });
+        };
+        // To whoever ended it that was its time limit.
+        end.message = Some(format!("was not over by its deadline, for which it had {left}"));
+        Some(Verdict { at, end, next: Next::Over(JobState::Deadline) })
+    }
+
+    /// A job was ended to make room.
+    fn count_eviction(&mut self, number: JobNumber) {
+        let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return };
+        let renewed = job.attempt.as_deref().is_some_and(|attempt| attempt.renewed);
+        let safe = safe_work(job);
+        job.rare.change(|rare| {
+            rare.evictions += u32::from(!renewed);
+            rare.saved = rare.saved + safe;
+        });
+    }
+
+    /// Lets a job that will run again ask for more of a card, if it lacked that. A program that gets no more mostly
+    /// ends by itself, with a code of its own.
+    fn grow_slice(&mut self, number: JobNumber, end: &AttemptEnd) -> Option<Decision> {
+        let may_lack = matches!(end.outcome, Outcome::OutOfMemory | Outcome::Failed);
+        if !may_lack || !self.config.policy.grow_memory {
+            return None;
+        }
+        let cards = self.jobs.get(&number)?.request.cards.as_ref()?;
+        let next_card = self.next_card(cards, end.card_peak);
+        ask_for_more(self.jobs.get_mut(&number).map(Arc::make_mut)?, end, next_card)
     }
 
     /// What fails on a card that has an error of its own counts as lost with it, if the job may be started again, and
@@ -237,7 +259,7 @@ impl Controller {
         let node = attempt.allocation.node.clone();
         if attempt.gang.is_some() {
             let end = End { end: launch_failed(why), never_began: true };
-            return self.part_ended(now, (name, node), now.wall, end, out);
+            return self.part_ended(now, Part { attempt: name, node }, now.wall, end, out);
         }
         if attempt.ending.is_none() {
             self.came_to_nothing(now, &node, name, &why);
@@ -325,7 +347,7 @@ impl Controller {
 
 /// The idle time of an attempt that has ended, if that is not written down yet.
 fn attempt_idle(job: Option<&mut Job>) -> Option<Span> {
-    job?.attempt.as_mut()?.idle.take_unwritten(true)
+    job?.attempt.as_mut()?.idle.take_rest()
 }
 
 fn launch_failed(why: String) -> AttemptEnd {
@@ -370,7 +392,7 @@ fn safe_work(job: &Job) -> Span {
 
 /// Out of its slice of a card: half as much again next time, but no more than the whole of the next card; but only if it
 /// was seen to have used the slice up. One that was charged less than it asked for has what it asked for first.
-fn grow_slice(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) -> Option<Decision> {
+fn ask_for_more(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) -> Option<Decision> {
     let asked = job.learnt.as_deref().and_then(|learnt| learnt.asked);
     let slice = Arc::make_mut(&mut job.request).cards.as_mut().and_then(|cards| cards.slice.as_mut())?;
     let peak = end.card_peak.filter(|peak| peak.0 >= slice.0 * 9 / 10)?;

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::api::ErrorClass;
 use crate::gpu::{CardName, CardState, Health};
 use crate::id::{HostName, JobId, JobNumber};
 use crate::job::state::Outcome;
@@ -13,6 +12,7 @@ use crate::size::Megabytes;
 use crate::text::listed;
 
 use super::event::NodeWish;
+use super::refusal::Refusal;
 use super::renaming::{number_of, parent_of};
 use super::{Controller, Decision};
 
@@ -125,8 +125,8 @@ impl Controller {
         wish: &NodeWish,
         out: &mut Vec<Decision>,
     ) {
-        if let Err((class, why)) = self.node_wish(name, card, actor, wish, out) {
-            out.push(Decision::Refused { class, why });
+        if let Err(refusal) = self.node_wish(name, card, actor, wish, out) {
+            out.push(refusal.into());
         }
     }
 
@@ -137,19 +137,18 @@ impl Controller {
         actor: &Actor,
         wish: &NodeWish,
         out: &mut Vec<Decision>,
-    ) -> Result<(), (ErrorClass, String)> {
+    ) -> Result<(), Refusal> {
         if !actor.is_admin() {
             let why = "only administrators drain and resume nodes and cards".to_owned();
-            return Err((ErrorClass::NoPermission, why));
+            return Err(Refusal::no_permission(why));
         }
-        let refused = |why| Err((ErrorClass::Refused, why));
+        let refused = |why| Err(Refusal::because(why));
         let Some(node) = self.nodes.get(name) else {
             let known: Vec<String> = self.nodes().map(|node| node.inventory.name.to_string()).collect();
             return refused(format!("there is no node {name}; there are: {}", listed(&known)));
         };
         let Some(card) = card else {
-            self.drain_node(name, actor, wish, out);
-            return Ok(());
+            return self.drain_node(name, actor, wish, out);
         };
         let Some(found) = node.inventory.cards.iter().find(|one| card.is(one)) else {
             let parts = node.inventory.cards.iter().filter(|part| card.is_divided_into(part));
@@ -205,22 +204,28 @@ impl Controller {
         node.card_states().iter().filter(behind).map(|(uuid, _)| uuid.clone()).collect()
     }
 
-    fn drain_node(&mut self, name: &HostName, actor: &Actor, wish: &NodeWish, out: &mut Vec<Decision>) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
+    fn drain_node(
+        &mut self,
+        name: &HostName,
+        actor: &Actor,
+        wish: &NodeWish,
+        out: &mut Vec<Decision>,
+    ) -> Result<(), Refusal> {
+        let Some(node) = self.nodes.get_mut(name) else { return Ok(()) };
         let (drained, what) = match wish {
             NodeWish::Drain { why } => {
                 let why = format!("by {}: {why}", actor.name());
                 (Some(why.as_str().into()), format!("{name} is drained {why}"))
             }
             NodeWish::Resume if node.drained().is_none() => {
-                let why = format!("{name} is not drained");
-                return out.push(Decision::Refused { class: ErrorClass::Refused, why });
+                return Err(Refusal::because(format!("{name} is not drained")));
             }
             NodeWish::Resume => (None, format!("{name} is given out again")),
         };
         node.drain(drained.clone());
         let actor = Arc::from(actor.name());
         out.push(Decision::NodeMoved { node: name.clone(), drained, actor, what });
+        Ok(())
     }
 
     /// Who failed by itself far below its slice, of a card that had not so much left for it, since memory is in use there of

@@ -10,6 +10,12 @@ use crate::time::{Now, WallTime};
 use super::attempt::counted_as;
 use super::{Controller, Decision, Move};
 
+/// What an attempt has on one node.
+pub(super) struct Part {
+    pub(super) attempt: AttemptName,
+    pub(super) node: HostName,
+}
+
 /// How a part has ended.
 pub(super) struct End {
     pub(super) end: AttemptEnd,
@@ -36,11 +42,12 @@ impl Controller {
     pub(super) fn part_ended(
         &mut self,
         now: Now,
-        (name, node): (AttemptName, HostName),
+        part: Part,
         at: WallTime,
         end: End,
         out: &mut Vec<Decision>,
     ) {
+        let Part { attempt: name, node } = part;
         let Some(attempt) = self.living(name, Cause::Ended, "end of a part", out) else { return };
         if attempt.gang.is_none() && attempt.allocation.node == node {
             return self.attempt_over(now, name, at, end.end, out);

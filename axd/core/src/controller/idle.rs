@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::api::ErrorClass;
 use crate::id::{AttemptName, JobId};
 use crate::job::state::{JobState, Outcome};
 use crate::job::{Actor, Attempt, Job};
@@ -11,6 +10,7 @@ use crate::time::{Now, Span};
 use crate::units::format_duration;
 
 use super::person::Asked;
+use super::refusal::Refusal;
 use super::{Controller, Decision};
 
 /// Longer than this nobody answers for idle cards at once.
@@ -32,18 +32,18 @@ impl Controller {
     }
 
     pub(super) fn cards_idle(&mut self, now: Now, name: AttemptName, lasted: Span, out: &mut Vec<Decision>) {
-        let limits = (self.config.policy.idle, self.config.policy.idle_end);
+        let (first, last) = (self.config.policy.idle, self.config.policy.idle_end);
         let Some(job) = self.with_cards(name) else { return };
         let Some(attempt) = &mut job.attempt else { return };
         attempt.idle.lasts(lasted);
-        if let Some(idle) = attempt.idle.take_unwritten(false) {
+        if let Some(idle) = attempt.idle.take_unwritten() {
             out.push(Decision::Counted { attempt: name, idle });
         }
         // Who has answered is asked again only after that time, and has all of the first limit anew.
         let counted = job.rare.kept_until.map_or(lasted, |until| lasted.min(now.wall - until));
-        match due(job, limits, counted) {
+        match due(job, first, last, counted) {
             Due::Nothing => {}
-            Due::Warning => warn(job, limits.1, counted, out),
+            Due::Warning => warn(job, last, counted, out),
             Due::End => {
                 if let Some(attempt) = &mut job.attempt {
                     attempt.idle.ended = true;
@@ -64,13 +64,16 @@ impl Controller {
     }
 
     /// Somebody answers for a job's idle cards.
-    pub(super) fn keep(&mut self, now: Now, asked: &Asked<'_>, span: Span, out: &mut Vec<Decision>) {
+    pub(super) fn keep(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        span: Span,
+        out: &mut Vec<Decision>,
+    ) -> Result<(), Refusal> {
         let Asked { id, actor, why } = *asked;
-        let Some(job) = self.own_living(id, actor, out) else { return };
-        if let Err(why) = may_be_kept(job, why, span) {
-            out.push(Decision::Refused { class: ErrorClass::Refused, why });
-            return;
-        }
+        let job = self.own_living(id, actor)?;
+        may_be_kept(job, why, span)?;
         let until = now.wall + span;
         let what = asked.said(&format!("idle cards kept for {}", format_duration(span)));
         if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
@@ -80,6 +83,7 @@ impl Controller {
             }
         }
         out.push(asked.noted(&what));
+        Ok(())
     }
 
     /// The job itself tells that its work so far is safe.
@@ -89,15 +93,18 @@ impl Controller {
         asked: &Asked<'_>,
         epoch: Option<u64>,
         out: &mut Vec<Decision>,
-    ) {
+    ) -> Result<(), Refusal> {
         let Asked { id, actor, .. } = *asked;
-        let Some(job) = self.own_living(id, actor, out) else { return };
+        let job = self.own_living(id, actor)?;
         // It may be faster than the news that it runs.
         let running = job.attempt.as_deref().filter(|_| job.state.is_active());
         let name = running.map(|attempt| attempt.name).filter(|name| epoch.is_none_or(|e| e == name.epoch.0));
         match name {
-            Some(name) => self.checkpointed(now, name, now.wall, actor, out),
-            None => out.push(Decision::Refused { class: ErrorClass::Refused, why: no_checkpoint(id, job) }),
+            Some(name) => {
+                self.checkpointed(now, name, now.wall, actor, out);
+                Ok(())
+            }
+            None => Err(Refusal::because(no_checkpoint(id, job))),
         }
     }
 
@@ -127,7 +134,7 @@ impl Controller {
     }
 }
 
-fn due(job: &Job, (warn, end): (Option<Span>, Option<Span>), counted: Span) -> Due {
+fn due(job: &Job, warn: Option<Span>, end: Option<Span>, counted: Span) -> Due {
     let Some(attempt) = job.attempt.as_deref().filter(|attempt| attempt.ending.is_none()) else {
         return Due::Nothing;
     };
@@ -156,22 +163,21 @@ fn warn(job: &mut Job, end: Option<Span>, counted: Span, out: &mut Vec<Decision>
     out.push(Decision::Noted { job: job.id, actor: Arc::from(Actor::Ax.name()), what });
 }
 
-fn may_be_kept(job: &Job, why: Option<&str>, span: Span) -> Result<(), String> {
+fn may_be_kept(job: &Job, why: Option<&str>, span: Span) -> Result<(), Refusal> {
     let id = job.id;
     let cards =
         job.attempt.as_deref().is_some_and(|attempt| attempt.parts().any(|part| !part.cards.is_empty()));
     if !job.state.is_active() || !cards {
-        return Err(format!("{id} is {}: it holds no cards that could be idle", job.state));
+        return Err(Refusal::because(format!("{id} is {}: it holds no cards that could be idle", job.state)));
     }
     if span == Span::ZERO || span > LONGEST_KEEP {
         let most = format_duration(LONGEST_KEEP);
-        return Err(format!(
-            "idle cards are kept for up to {most} at a time, not for {}",
-            format_duration(span)
-        ));
+        let why =
+            format!("idle cards are kept for up to {most} at a time, not for {}", format_duration(span));
+        return Err(Refusal::because(why));
     }
     match why.map(str::trim) {
-        None | Some("") => Err("say why its idle cards are to be kept: --why".to_owned()),
+        None | Some("") => Err(Refusal::because("say why its idle cards are to be kept: --why".to_owned())),
         Some(_) => Ok(()),
     }
 }

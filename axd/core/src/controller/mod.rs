@@ -3,6 +3,7 @@
 //! Nothing outside holds or changes a job's state, order or resource. The same
 //! events at the same times give the same decisions, bit for bit.
 
+mod assign;
 mod attempt;
 mod blocked;
 pub(crate) mod bounds;
@@ -19,6 +20,7 @@ mod overuse;
 mod pass_state;
 mod person;
 mod places;
+mod refusal;
 mod renaming;
 mod schedule;
 mod sketch;
@@ -57,8 +59,10 @@ use crate::schedule::usage::{Factors, Usages};
 use crate::time::{BootTime, Now, Span, WallTime, Zone};
 use attempt::hold_what_jobs_hold;
 use bounds::Limits;
+use gang::Part;
 use keys::Keys;
 use moments::Moments;
+use overuse::Overuse;
 use person::Asked;
 
 /// How long a finished job stays in memory, so that what is on its way about it
@@ -202,14 +206,14 @@ impl Controller {
             Event::AttemptEnding { attempt } => self.attempt_ending(now, attempt, &mut out),
             Event::AttemptEnded { attempt, at, end } => self.attempt_ended(now, attempt, at, end, &mut out),
             Event::PartEnded { attempt, node, at, end } => {
-                self.part_ended(now, (attempt, node), at, gang::End::of_part(end), &mut out);
+                self.part_ended(now, Part { attempt, node }, at, gang::End::of_part(end), &mut out);
             }
             Event::NeverStarted { attempt, why } => self.never_started(now, attempt, why, &mut out),
             Event::CardsUsed { attempt, peak } => self.cards_used(attempt, peak, &mut out),
             Event::CardsIdle { attempt, lasted } => self.cards_idle(now, attempt, lasted, &mut out),
             Event::CardsBusy { attempt } => self.cards_busy(attempt),
             Event::OverSlice { attempt, words, peak, ends } => {
-                self.over_slice(attempt, (words, peak), ends, &mut out);
+                self.over_slice(attempt, Overuse { words, peak, ends }, &mut out);
             }
             Event::Checkpointed { attempt, at } => self.checkpointed(now, attempt, at, &Actor::Ax, &mut out),
             Event::CardChanged { node, uuid, state } => self.card_changed(&node, &uuid, state, &mut out),

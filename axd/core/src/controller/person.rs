@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::api::{ErrorClass, Resolution};
-use crate::config::QueueState;
+use crate::api::Resolution;
+use crate::config::{Queue, QueueState};
 use crate::directive::signals;
 use crate::id::{AttemptName, JobId, JobNumber};
-use crate::job::request::fits_window;
+use crate::job::request::{Request, fits_window};
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, Cancelled, Job};
 use crate::time::Now;
 
+use super::refusal::Refusal;
 use super::{Change, Controller, Decision, Move, Wish};
 
 /// A request: about which job, by whom, and why.
@@ -56,7 +57,7 @@ impl How {
 impl Controller {
     /// Does what somebody asks, or says why not.
     pub(super) fn wished(&mut self, now: Now, asked: &Asked<'_>, wish: Wish, out: &mut Vec<Decision>) {
-        match wish {
+        let done = match wish {
             Wish::Cancel => self.cancel(now, asked, out),
             Wish::Signal(signal) => self.signal(asked, signal, out),
             Wish::Hold => self.hold(now, asked, out),
@@ -65,51 +66,50 @@ impl Controller {
             Wish::Keep(span) => self.keep(now, asked, span, out),
             Wish::Checkpointed(epoch) => self.told_checkpoint(now, asked, epoch, out),
             Wish::Resolve(answer) => self.resolved(now, asked, answer, out),
+        };
+        if let Err(refusal) = done {
+            out.push(refusal.into());
         }
     }
 
-    /// The job, if it is known, not over, and the actor may act on it; else the refusal is written.
-    fn own(&self, id: JobId, actor: &Actor, out: &mut Vec<Decision>) -> Option<&Job> {
-        let refuse = |class, why| Decision::Refused { class, why };
+    /// The job, if it is known and the actor may act on it.
+    fn own(&self, id: JobId, actor: &Actor) -> Result<&Job, Refusal> {
         match self.jobs.get(&id.number) {
             None if id.number < self.next_number => {
-                let why = format!("{id} is over; 'ax status {id}' says what came of it");
-                out.push(refuse(ErrorClass::Refused, why));
+                Err(Refusal::because(format!("{id} is over; 'ax status {id}' says what came of it")))
             }
-            None => out.push(refuse(ErrorClass::Refused, format!("there is no job {id}"))),
-            Some(job) if !actor.may_act_on(&job.owner) => {
-                let why = format!(
-                    "{id} belongs to {}; only its owner and administrators may do that",
-                    job.owner.name
-                );
-                out.push(refuse(ErrorClass::NoPermission, why));
-            }
-            Some(job) => return Some(job),
+            None => Err(Refusal::because(format!("there is no job {id}"))),
+            Some(job) if !actor.may_act_on(&job.owner) => Err(Refusal::no_permission(format!(
+                "{id} belongs to {}; only its owner and administrators may do that",
+                job.owner.name
+            ))),
+            Some(job) => Ok(job),
         }
-        None
     }
 
     /// As `own`, and the job is not over.
-    pub(super) fn own_living(&self, id: JobId, actor: &Actor, out: &mut Vec<Decision>) -> Option<&Job> {
-        let job = self.own(id, actor, out)?;
-        if job.state.is_final() {
-            let why = format!("{id} is over: {}", job.state);
-            out.push(Decision::Refused { class: ErrorClass::Refused, why });
-            return None;
+    pub(super) fn own_living(&self, id: JobId, actor: &Actor) -> Result<&Job, Refusal> {
+        let job = self.own(id, actor)?;
+        match job.state.is_final() {
+            true => Err(Refusal::because(format!("{id} is over: {}", job.state))),
+            false => Ok(job),
         }
-        Some(job)
     }
 
-    fn cancel(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
+    fn cancel(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) -> Result<(), Refusal> {
         let Asked { id, actor, .. } = *asked;
-        let Some(job) = self.own_living(id, actor, out) else { return };
+        let job = self.own_living(id, actor)?;
         let message = asked.said("cancelled");
         let cause = match job.state {
             JobState::Pending | JobState::Ready => Cause::Cancelled,
             JobState::Unacknowledged => Cause::Resolved,
-            _ => return self.cancel_attempt(asked, out),
+            _ => {
+                self.cancel_attempt(asked, out);
+                return Ok(());
+            }
         };
         self.shift(now, id.number, Move::new(cause, JobState::Cancelled, actor, &message), out);
+        Ok(())
     }
 
     /// Who asks once more does not want to wait for its grace. After that only the request is repeated: it may have
@@ -123,7 +123,7 @@ impl Controller {
         let (outcome, killed) = (Outcome::Cancelled, asked.said("killed"));
         match before {
             Cancelled::Not => self.end_attempt(id.number, outcome, actor, asked.said("cancelled"), out),
-            Cancelled::Once => self.end(id.number, (outcome, killed), actor, How::AtOnce, out),
+            Cancelled::Once => self.end(id.number, How::AtOnce, outcome, actor, killed, out),
             Cancelled::Again => out.push(How::AtOnce.end(name, outcome, killed)),
         }
     }
@@ -137,7 +137,7 @@ impl Controller {
         message: String,
         out: &mut Vec<Decision>,
     ) {
-        self.end(number, (outcome, message), actor, How::Asked, out);
+        self.end(number, How::Asked, outcome, actor, message, out);
     }
 
     /// The same by ax itself, with the warning that the job asked for before it.
@@ -148,15 +148,16 @@ impl Controller {
         message: String,
         out: &mut Vec<Decision>,
     ) {
-        self.end(number, (outcome, message), &Actor::Ax, How::Warned, out);
+        self.end(number, How::Warned, outcome, &Actor::Ax, message, out);
     }
 
     fn end(
         &mut self,
         number: JobNumber,
-        (outcome, message): (Outcome, String),
-        actor: &Actor,
         how: How,
+        outcome: Outcome,
+        actor: &Actor,
+        message: String,
         out: &mut Vec<Decision>,
     ) {
         let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return };
@@ -167,34 +168,30 @@ impl Controller {
         out.push(how.end(attempt, outcome, message));
     }
 
-    fn signal(&mut self, asked: &Asked<'_>, signal: u8, out: &mut Vec<Decision>) {
+    fn signal(&mut self, asked: &Asked<'_>, signal: u8, out: &mut Vec<Decision>) -> Result<(), Refusal> {
         let Asked { id, actor, .. } = *asked;
-        let Some(job) = self.own_living(id, actor, out) else { return };
+        let job = self.own_living(id, actor)?;
         match (job.state, &job.attempt) {
             (JobState::Running | JobState::Suspended | JobState::Completing, Some(attempt)) => {
                 let attempt = attempt.name;
                 out.push(asked.noted(&asked.said(&format!("signal {}", signals::in_words(signal)))));
                 out.push(Decision::Signal { attempt, signal });
+                Ok(())
             }
-            (state, _) => {
-                let why = format!("{id} is {state}: a signal needs a running job");
-                out.push(Decision::Refused { class: ErrorClass::Refused, why });
-            }
+            (state, _) => Err(Refusal::because(format!("{id} is {state}: a signal needs a running job"))),
         }
     }
 
-    fn hold(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
+    fn hold(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) -> Result<(), Refusal> {
         let Asked { id, actor, .. } = *asked;
-        let Some(job) = self.own_living(id, actor, out) else { return };
+        let job = self.own_living(id, actor)?;
         // Under the owner's name it would be the owner's to take off.
         if let Some(who) = held_by_administrator(job).filter(|_| !actor.is_admin()) {
-            let why = format!("{id} is held already, by {who}, an administrator");
-            out.push(Decision::Refused { class: ErrorClass::Refused, why });
-            return;
+            return Err(Refusal::because(format!("{id} is held already, by {who}, an administrator")));
         }
         if job.rare.hold.as_deref() == Some(actor.name()) {
             // Nothing is decided, which is what is said then.
-            return;
+            return Ok(());
         }
         let waiting = job.state.is_waiting();
         if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
@@ -204,22 +201,19 @@ impl Controller {
         let what = if waiting { said } else { format!("{said}; takes effect if it waits again") };
         out.push(asked.noted(&what));
         self.settle_waiting(now, id.number, actor, &what, out);
+        Ok(())
     }
 
-    fn release(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) {
+    fn release(&mut self, now: Now, asked: &Asked<'_>, out: &mut Vec<Decision>) -> Result<(), Refusal> {
         let Asked { id, actor, .. } = *asked;
-        let Some(job) = self.own_living(id, actor, out) else { return };
-        let refusal = match (held_by_administrator(job), &job.rare.hold) {
-            (_, None) => Some((ErrorClass::Refused, format!("{id} is not held"))),
+        let job = self.own_living(id, actor)?;
+        match (held_by_administrator(job), &job.rare.hold) {
+            (_, None) => return Err(Refusal::because(format!("{id} is not held"))),
             (Some(who), _) if !actor.is_admin() => {
                 let why = format!("{id} is held by {who}, an administrator, and released by one");
-                Some((ErrorClass::NoPermission, why))
+                return Err(Refusal::no_permission(why));
             }
-            _ => None,
-        };
-        if let Some((class, why)) = refusal {
-            out.push(Decision::Refused { class, why });
-            return;
+            _ => {}
         }
         if let Some(job) = self.jobs.get_mut(&id.number).map(Arc::make_mut) {
             job.rare.change(|rare| rare.hold = None);
@@ -227,75 +221,82 @@ impl Controller {
         let what = asked.said("released");
         out.push(asked.noted(&what));
         self.settle_waiting(now, id.number, actor, &what, out);
+        Ok(())
     }
 
-    fn update(&mut self, now: Now, asked: &Asked<'_>, change: Change, out: &mut Vec<Decision>) {
+    fn update(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        change: Change,
+        out: &mut Vec<Decision>,
+    ) -> Result<(), Refusal> {
         let Asked { id, actor, .. } = *asked;
-        let Some(job) = self.own_living(id, actor, out) else { return };
-        if let Err(why) = self.may_change(now, job, actor, &change) {
-            out.push(Decision::Refused { class: ErrorClass::Refused, why });
-            return;
-        }
-        if apply(&mut job.clone(), change.clone()).is_empty() {
+        let job = self.own_living(id, actor)?;
+        let mut changed = job.clone();
+        let differences = apply(&mut changed, change.clone());
+        self.may_change(now, job, &changed, &change, actor)?;
+        if differences.is_empty() {
             // Nothing is decided, which is what is said then.
-            return;
+            return Ok(());
         }
-        let Some(mut job) = self.unindex(id.number) else { return };
-        let moves = change.queue.as_ref().is_some_and(|queue| *queue != job.queue);
-        let what = asked.said(&format!("{},", apply(Arc::make_mut(&mut job), change)));
+        let Some(mut job) = self.unindex(id.number) else { return Ok(()) };
+        let moves = changed.queue != job.queue;
+        let what = asked.said(&format!("{},", differences.join(", ")));
+        apply(Arc::make_mut(&mut job), change);
         if moves && job.state == JobState::Ready {
             self.wake_queue(&job);
         }
         self.index(job);
         out.push(asked.noted(&what));
         self.settle_waiting(now, id.number, actor, &what, out);
+        Ok(())
     }
 
-    fn may_change(&self, now: Now, job: &Job, actor: &Actor, change: &Change) -> Result<(), String> {
+    /// Whether a waiting job may become what a change makes of it.
+    fn may_change(
+        &self,
+        now: Now,
+        job: &Job,
+        changed: &Job,
+        change: &Change,
+        actor: &Actor,
+    ) -> Result<(), Refusal> {
         if !job.state.is_waiting() {
-            return Err(format!("{} is {}: only waiting jobs can be changed", job.id, job.state));
+            let why = format!("{} is {}: only waiting jobs can be changed", job.id, job.state);
+            return Err(Refusal::because(why));
         }
-        let queue = change.queue.as_ref().unwrap_or(&job.queue);
-        let Some(queue) = self.config.queue(queue.as_str()) else {
-            return Err(self.config.unknown_queue(queue.as_str()));
+        let Some(queue) = self.config.queue(changed.queue.as_str()) else {
+            return Err(Refusal::because(self.config.unknown_queue(changed.queue.as_str())));
         };
         let moves = queue.name != job.queue;
         if moves && queue.state == QueueState::Closed {
-            return Err(format!("queue '{}' is closed: it accepts no new jobs", queue.name));
+            let why = format!("queue '{}' is closed: it accepts no new jobs", queue.name);
+            return Err(Refusal::because(why));
         }
-        let admin = actor.is_admin();
-        let limit = change.time_limit.unwrap_or(job.request.time_limit);
-        let mut changed = job.clone();
-        apply(&mut changed, change.clone());
+        let limit = changed.request.time_limit;
         if let Some(window) = changed.request.window() {
-            fits_window(window, limit).map_err(|unmeetable| unmeetable.message)?;
+            fits_window(window, limit).map_err(|unmeetable| Refusal::because(unmeetable.message))?;
         }
-        if let Some(why) = self.lapsed(&changed, now.wall) {
-            return Err(why);
+        if let Some(why) = self.lapsed(changed, now.wall) {
+            return Err(Refusal::because(why));
         }
-        let priority = changed.request.priority;
         // What an administrator gave it stays.
-        if !admin && (moves || change.priority.is_some()) && priority > queue.max_priority {
-            let (name, max) = (&queue.name, queue.max_priority);
-            return Err(format!(
-                "queue '{name}' takes no job of a priority above {max}; this has {priority}"
-            ));
-        }
-        match queue.max_time {
-            Some(max) if !admin && limit.is_none_or(|l| l > max) => {
-                Err(format!("queue '{}' takes no job longer than {max}", queue.name))
-            }
-            _ => Ok(()),
-        }
+        let raises = moves || change.priority.is_some();
+        if actor.is_admin() { Ok(()) } else { within_bounds(queue, &changed.request, raises) }
     }
 
-    fn resolved(&mut self, now: Now, asked: &Asked<'_>, answer: Resolution, out: &mut Vec<Decision>) {
+    fn resolved(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        answer: Resolution,
+        out: &mut Vec<Decision>,
+    ) -> Result<(), Refusal> {
         let Asked { id, actor, .. } = *asked;
-        let Some(job) = self.own(id, actor, out) else { return };
+        let job = self.own(id, actor)?;
         if !matches!(job.state, JobState::Unacknowledged | JobState::FailedUnknownState) {
-            let why = format!("{id} is {}: there is no question to answer", job.state);
-            out.push(Decision::Refused { class: ErrorClass::Refused, why });
-            return;
+            return Err(Refusal::because(format!("{id} is {}: there is no question to answer", job.state)));
         }
         let (to, said) = match answer {
             Resolution::Succeeded => (JobState::Succeeded, "it succeeded"),
@@ -307,6 +308,23 @@ impl Controller {
         if self.shift(now, id.number, Move::new(Cause::Resolved, to, actor, &why), out) {
             self.settle_waiting(now, id.number, actor, &why, out);
         }
+        Ok(())
+    }
+}
+
+/// Whether a queue takes a job that an ordinary user changes. `raises`: its priority is for the queue to judge.
+fn within_bounds(queue: &Queue, request: &Request, raises: bool) -> Result<(), Refusal> {
+    let (priority, max) = (request.priority, queue.max_priority);
+    if raises && priority > max {
+        let name = &queue.name;
+        let why = format!("queue '{name}' takes no job of a priority above {max}; this has {priority}");
+        return Err(Refusal::because(why));
+    }
+    match queue.max_time {
+        Some(max) if request.time_limit.is_none_or(|limit| limit > max) => {
+            Err(Refusal::because(format!("queue '{}' takes no job longer than {max}", queue.name)))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -315,8 +333,8 @@ fn held_by_administrator(job: &Job) -> Option<&str> {
     job.rare.hold.as_deref().filter(|who| **who != *job.owner.name)
 }
 
-/// Applies a change and says in words what is different; nothing if that is nothing.
-fn apply(job: &mut Job, change: Change) -> String {
+/// Applies a change. Returns in words what is different then.
+fn apply(job: &mut Job, change: Change) -> Vec<String> {
     let mut said = Vec::new();
     let request = Arc::make_mut(&mut job.request);
     if let Some(priority) = change.priority.filter(|priority| *priority != request.priority) {
@@ -350,5 +368,5 @@ fn apply(job: &mut Job, change: Change) -> String {
         said.push(deadline.map_or("no deadline".to_owned(), |deadline| format!("to be over by {deadline}")));
         request.set_special(|special| special.deadline = deadline);
     }
-    said.join(", ")
+    said
 }

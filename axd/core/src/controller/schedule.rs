@@ -1,16 +1,12 @@
 //! The pass: down the order of the waiting jobs, starting what fits, keeping
 //! places for the first that don't, making room for urgent ones.
 
-use std::sync::Arc;
-
 use crate::config::{Cost, Scheduler};
 use crate::explain::started::Chosen;
-use crate::id::{AttemptName, HostName, JobNumber, QueueName, Uid};
+use crate::id::{HostName, JobNumber, QueueName, Uid};
+use crate::job::Job;
 use crate::job::bounds::Asks;
-use crate::job::gang::Gang;
-use crate::job::state::{Cause, JobState};
-use crate::job::{Attempt, Cancelled, Job, Learnt};
-use crate::node::{Allocation, Nodes};
+use crate::node::Nodes;
 use crate::schedule::gang::Places;
 use crate::schedule::order::{Lengths, Waiting, since};
 use crate::schedule::placement::{Place, Rules};
@@ -24,7 +20,7 @@ use super::bounds::Left;
 use super::pass_state::PassState;
 use super::places::UserPlaces;
 use super::witness::Witness;
-use super::{Controller, Decision, Move};
+use super::{Controller, Decision};
 
 /// In which what queues have had is told.
 const HOUR: Span = Span::seconds(3600);
@@ -333,77 +329,6 @@ impl Controller {
         })
     }
 
-    pub(super) fn assign(
-        &mut self,
-        now: Now,
-        number: JobNumber,
-        places: &Places,
-        chosen: Chosen<'_>,
-        out: &mut Vec<Decision>,
-    ) -> bool {
-        let Some(job) = self.jobs.get(&number) else { return false };
-        let mut learnt = job.learnt.as_deref().copied().unwrap_or_default();
-        learnt.length = self.length_at_start(job);
-        let (share, queue) = (self.measure.share(&job.request).on(places.count()), job.queue.clone());
-        let planned = self.planned_with(job, job.length().into_iter().chain(learnt.length).min());
-        let taken_for = self.taken_for(job, planned);
-        let given = |place: &Place| {
-            let node = self.nodes.as_slice().get(place.node)?;
-            let cards: Vec<usize> = place.cards.iter().map(|(at, _)| *at).collect();
-            Some(node.allocation(&**job, &cards, self.config.resources.gpu_reserve))
-        };
-        let others: Option<Vec<Allocation>> = places.others.iter().map(given).collect();
-        let (Some(allocation), Some(others)) = (given(&places.first), others) else { return false };
-        let name = AttemptName { job: job.id, epoch: self.next_epoch };
-        self.next_epoch = self.next_epoch.next();
-        let (why, passed) = (self.why_started(job, (&allocation, &others), chosen), chosen.passed());
-        let charged = self.charge(&queue, share, planned);
-        let Some(job) = self.jobs.get_mut(&number).map(Arc::make_mut) else { return false };
-        job.attempts += 1;
-        let attempt_number = job.attempts;
-        let attempt = Attempt {
-            name,
-            number: attempt_number,
-            allocation: allocation.clone(),
-            gang: (!others.is_empty()).then(|| Box::new(Gang { others: others.clone(), ..Gang::default() })),
-            assigned_at: now.wall,
-            planned,
-            taken_for,
-            charged,
-            started_at: None,
-            checkpoint_at: None,
-            card_used: None,
-            idle: Default::default(),
-            renewed: false,
-            cancelled: Cancelled::default(),
-            ending: None,
-            end: None,
-        };
-        let ends = attempt.ends();
-        if let Some((charged, end)) = attempt.unspent() {
-            self.unspent.enter(&queue, charged, end);
-        }
-        job.attempt = Some(Box::new(attempt));
-        let owner = job.owner.uid;
-        for part in std::iter::once(&allocation).chain(&others) {
-            if let Some(node) = self.nodes.get_mut(&part.node) {
-                node.hold(name, part.clone(), ends);
-            }
-        }
-        if self.config.policy.scheduler == Scheduler::FairShare {
-            self.usages.started(owner, share, now.wall, self.config.policy.usage_half_life);
-        }
-        let shifted = self.shift(now, number, Move::by_ax(Cause::Assigned, JobState::Starting, &why), out);
-        // Not before: its place in the order hung on what was learnt when it came.
-        if let Some(job) =
-            self.jobs.get_mut(&number).map(Arc::make_mut).filter(|_| learnt != Learnt::default())
-        {
-            job.learnt = Some(Arc::new(learnt));
-        }
-        out.push(Decision::Launch { attempt: name, number: attempt_number, allocation, others, why, passed });
-        shifted
-    }
-
     /// What a lead in virtual time is worth for a queue of a weight: thousandths of starts, or of card-hours.
     pub(crate) fn had_more(&self, lead: VirtualTime, weight: u32) -> (u64, &'static str) {
         let (share, what) = self.measure.unit();
@@ -418,7 +343,7 @@ impl Controller {
 
     /// Charges a queue for a start; under other schedulers nobody keeps count. What is due later is settled by what is
     /// returned.
-    fn charge(&mut self, queue: &QueueName, share: Share, planned: Span) -> Option<Charged> {
+    pub(super) fn charge(&mut self, queue: &QueueName, share: Share, planned: Span) -> Option<Charged> {
         let policy = &self.config.policy;
         if policy.scheduler != Scheduler::FairShare {
             return None;

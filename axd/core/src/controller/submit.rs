@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::api::ErrorClass;
 use crate::config::{Packing, QueueState};
 use crate::id::{JobId, Uid};
 use crate::job::rare::{Rare, Rarely};
@@ -12,6 +11,7 @@ use crate::schedule::fragmentation::Mix;
 use crate::schedule::history::Signature;
 use crate::time::Now;
 
+use super::refusal::Refusal;
 use super::{Controller, Decision, Submission};
 
 impl Controller {
@@ -23,12 +23,12 @@ impl Controller {
         }
         match self.job_of(now, submission) {
             Ok(job) => self.accept(now, job, out),
-            Err((class, why)) => out.push(Decision::Refused { class, why }),
+            Err(refusal) => out.push(refusal.into()),
         }
     }
 
     /// The job that a submission would become, under the next number, which is not taken yet; or why none.
-    fn job_of(&mut self, now: Now, submission: Submission) -> Result<Job, (ErrorClass, String)> {
+    fn job_of(&mut self, now: Now, submission: Submission) -> Result<Job, Refusal> {
         let Submission { key, owner, name, thing, queue, groups, year, request, hold } = submission;
         self.admits(owner.uid, queue.as_str())?;
         let thing = thing.unwrap_or_else(|| Signature::called(&name));
@@ -53,7 +53,7 @@ impl Controller {
         };
         job.bounds = self.limits.bounds(&job, &self.nodes);
         match self.out_of_bounds(&job).or_else(|| self.lapsed(&job, now.wall)) {
-            Some(why) => Err((ErrorClass::Refused, why)),
+            Some(why) => Err(Refusal::because(why)),
             None => Ok(job),
         }
     }
@@ -62,7 +62,7 @@ impl Controller {
         let (id, key) = (job.id, job.key);
         let Some(after) = id.number.next() else {
             let why = "the last job number is used up".to_owned();
-            out.push(Decision::Refused { class: ErrorClass::Refused, why });
+            out.push(Refusal::because(why).into());
             return;
         };
         self.next_number = after;
@@ -88,11 +88,11 @@ impl Controller {
     }
 
     /// Whether the queue takes jobs and the user has not too many in it.
-    fn admits(&self, uid: Uid, queue: &str) -> Result<(), (ErrorClass, String)> {
+    fn admits(&self, uid: Uid, queue: &str) -> Result<(), Refusal> {
         match self.config.queue(queue).map(|q| q.state) {
-            None => Err((ErrorClass::Refused, self.config.unknown_queue(queue))),
+            None => Err(Refusal::because(self.config.unknown_queue(queue))),
             Some(QueueState::Closed) => {
-                Err((ErrorClass::Refused, format!("queue '{queue}' is closed: it accepts no new jobs")))
+                Err(Refusal::because(format!("queue '{queue}' is closed: it accepts no new jobs")))
             }
             Some(QueueState::Open | QueueState::Stopped) => {
                 let max = self.config.policy.max_queued_per_user;
@@ -103,7 +103,7 @@ impl Controller {
                 let why = format!(
                     "{has} of your jobs wait already, at most {max} may (policy.max_queued_per_user)"
                 );
-                Err((ErrorClass::TryAgain, why))
+                Err(Refusal::for_now(why))
             }
         }
     }

@@ -15,9 +15,9 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{QueueState, Scheduler};
+use crate::config::Scheduler;
 use crate::controller::bounds::{Barred, Turns};
-use crate::controller::{Controller, Rehearsal, Spares, UserLimit, UserPlaces};
+use crate::controller::{Controller, Rehearsal, Spares, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
 use crate::job::bounds::Asks;
@@ -29,7 +29,8 @@ use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::{Now, Span, WallTime};
 
 pub(crate) use condition::jobs_in_words;
-pub use condition::{Condition, never_enough};
+pub use condition::{Behind, Condition, EvictionsSpent, Hours, Kept, LimitFull, MakingRoom, QueueAhead};
+pub use condition::{QueueFull, QueueKept, TooFewNodes, UserAhead, UserFull, never_enough};
 pub use plan::{Basis, Said, learnt_in_words};
 use plan::{Expected, Plan};
 use shares::Before;
@@ -87,11 +88,11 @@ impl Controller {
             JobState::Ready => {
                 let mut story = Story::new(self, now);
                 let found = self.ready_jobs().find_map(|each| {
-                    let told = story.next(each, each.id == job.id);
+                    let told = story.next(each, if each.id == job.id { Detail::Full } else { Detail::Start });
                     (each.id == job.id).then_some(told)
                 });
                 // A job whose queue is gone is in no order.
-                found.unwrap_or_else(|| story.next(job, true))
+                found.unwrap_or_else(|| story.next(job, Detail::Full))
             }
             _ => Explanation::default(),
         }
@@ -120,47 +121,9 @@ impl Controller {
     /// those that wait for something of their own.
     pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
         let mut story = Story::new(self, now);
-        let ready = self.ready_jobs().map(move |job| (job, story.next(job, true)));
+        let ready = self.ready_jobs().map(move |job| (job, story.next(job, Detail::Full)));
         let pending = self.jobs().filter(|j| j.state == JobState::Pending);
         ready.chain(pending.map(move |job| (job, self.explain_pending(job, now))))
-    }
-
-    fn queue_conditions(&self, job: &Job) -> Vec<Condition> {
-        let queue = job.queue.clone();
-        let Some(config) = self.config().queue(queue.as_str()) else {
-            return vec![Condition::QueueGone { queue }];
-        };
-        let mut found = Vec::new();
-        if config.state == QueueState::Stopped {
-            found.push(Condition::QueueStopped { queue: queue.clone() });
-        }
-        let active = self.active_in(&queue);
-        if let Some(max) = config.max_running.filter(|max| active >= *max) {
-            let jobs = self.first_active(|job| job.queue == queue);
-            found.push(Condition::QueueFull { queue, active, max, jobs });
-        }
-        found
-    }
-
-    /// What confines a job to certain cards.
-    fn confined(&self, job: &Job) -> Option<Condition> {
-        let only = job.bounds.as_ref()?.only.as_ref()?;
-        let place = |(host, cards): (&HostName, &BTreeSet<u32>)| {
-            let numbers = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-            format!("{host} card{} {numbers}", if cards.len() == 1 { "" } else { "s" })
-        };
-        let cards = only.iter().map(place).collect();
-        Some(Condition::Confined { by: self.card_limits().confining(job), cards })
-    }
-
-    /// Its owner's limit that keeps a job from starting.
-    fn user_full(&self, job: &Job, kept: &UserPlaces) -> Option<Condition> {
-        let UserLimit { queue, active, max } = self.user_limit(job, kept)?;
-        let jobs = self.first_active(|other| {
-            other.owner.uid == job.owner.uid && queue.as_ref().is_none_or(|queue| other.queue == *queue)
-        });
-        let user = job.owner.name.to_string();
-        Some(Condition::UserFull { user, queue, active, max, jobs, kept: active < max })
     }
 
     /// Why nothing of a user's is started at all at the moment, if so.
@@ -240,6 +203,15 @@ struct Story<'a> {
     by_shares: Before,
 }
 
+/// What is wanted of a job's explanation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// The expected start alone.
+    Start,
+    /// The conditions too.
+    Full,
+}
+
 impl<'a> Story<'a> {
     fn new(controller: &'a Controller, now: Now) -> Story<'a> {
         let pass = controller.rehearse(now);
@@ -263,14 +235,17 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The explanation of the next job in the order; its conditions only if `wanted`.
-    fn next(&mut self, job: &Job, wanted: bool) -> Explanation {
+    /// The explanation of the next job in the order.
+    fn next(&mut self, job: &Job, detail: Detail) -> Explanation {
         let misfit = self.controller.is_misfit(job.id.number);
         let barred = self.barred(job, misfit);
         let is_limited = barred.is_some();
-        let conditions = if wanted { self.conditions(job, misfit, barred) } else { Vec::new() };
+        let conditions = match detail {
+            Detail::Full => self.conditions(job, misfit, barred),
+            Detail::Start => Vec::new(),
+        };
         if is_limited {
-            let expected = self.foretell(job, true);
+            let expected = self.foretell(job, is_limited);
             self.before += 1;
             self.first.get_or_insert(job.id);
             return Explanation::new(self.now.wall, conditions, expected);
@@ -278,7 +253,7 @@ impl<'a> Story<'a> {
         if misfit {
             return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
         }
-        let expected = self.foretell(job, false);
+        let expected = self.foretell(job, is_limited);
         self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
@@ -317,7 +292,8 @@ impl<'a> Story<'a> {
         if let Some(first) = self.first.filter(|_| !misfit) {
             let at_least = self.controller.is_sketch() && self.before >= PLANNED;
             let strict = self.controller.config().policy.scheduler == Scheduler::FifoStrict;
-            found.push(Condition::Behind { jobs: self.before as u64, at_least, first, strict });
+            let behind = Behind { jobs: self.before as u64, at_least, first, strict };
+            found.push(Condition::Behind(behind));
         }
         let resting = self.controller.resting(self.now, job.owner.uid);
         if found.is_empty() || self.pass.started(job.id.number) {
@@ -334,7 +310,7 @@ impl<'a> Story<'a> {
         let jobs: Vec<JobId> = kept.map(|(_, id)| *id).collect();
         let full = active as usize + jobs.len() >= max as usize;
         (full && !jobs.is_empty() && self.pass.after.claim_of(job.id.number).is_none())
-            .then(|| Condition::QueueKept { queue: queue.name.clone(), active, max, jobs })
+            .then(|| Condition::QueueKept(QueueKept { queue: queue.name.clone(), active, max, jobs }))
     }
 
     /// Why no place is found for it.
@@ -348,7 +324,7 @@ impl<'a> Story<'a> {
             let others = nodes.into_iter().skip(1).collect();
             // No job has been ended before the pass is made.
             let foretold = self.controller.claim_of(job.id.number).is_none();
-            let making = |node| Condition::MakingRoom { victims, node, others, foretold };
+            let making = |node| Condition::MakingRoom(MakingRoom { victims, node, others, foretold });
             return node.map(making).into_iter().collect();
         }
         let known = self.nodes_for(job);
@@ -356,7 +332,7 @@ impl<'a> Story<'a> {
         let mut found: Vec<Condition> = kept.into_iter().chain(known.lacks.iter().cloned()).collect();
         match self.nobody_ended(job, &known) {
             // The budget recovers by itself.
-            Some(spent @ Condition::EvictionsSpent { .. }) => found.insert(0, spent),
+            Some(spent @ Condition::EvictionsSpent(_)) => found.insert(0, spent),
             other => found.extend(other),
         }
         found
@@ -446,7 +422,7 @@ impl<'a> Story<'a> {
         barred.sort_by_key(|(place, _)| std::cmp::Reverse(place.from));
         let (place, node) = barred.first()?;
         let number = |(at, _): &(usize, _)| node.inventory.cards.get(*at).map(|card| card.index);
-        Some(Condition::Kept {
+        Some(Condition::Kept(Kept {
             job: self.controller.job(place.job)?.id,
             node: node.inventory.name.clone(),
             cards: place.cards.iter().filter_map(number).collect(),
@@ -454,7 +430,7 @@ impl<'a> Story<'a> {
             planned,
             usual: Some(self.controller.planned(job)).filter(|usual| *usual < planned),
             more: barred.len() as u32 - 1,
-        })
+        }))
     }
 
     /// The first place kept on a node beside which the job does not fit.

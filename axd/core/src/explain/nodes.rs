@@ -1,5 +1,6 @@
 //! Why a job that needs several nodes at once waits: how many are missing.
 
+use super::condition::TooFewNodes;
 use super::{Condition, Story, started};
 use crate::controller::Controller;
 use crate::job::Job;
@@ -10,7 +11,8 @@ impl Controller {
         let reserve = self.config().resources.gpu_reserve;
         let fitting = self.nodes().filter(|node| node.could_ever_hold(job, reserve)).count();
         let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
-        Condition::TooFewNodes { wanted, each: started::of_each(&job.request), fitting, empty: true }
+        let each = started::of_each(&job.request);
+        Condition::TooFewNodes(TooFewNodes { wanted, each, fitting, empty: true })
     }
 }
 
@@ -20,6 +22,7 @@ impl Story<'_> {
         let wanted = job.request.several()?.min;
         let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
         let each = started::of_each(&job.request);
-        (fitting < wanted).then_some(Condition::TooFewNodes { wanted, each, fitting, empty: false })
+        let few = TooFewNodes { wanted, each, fitting, empty: false };
+        (few.fitting < few.wanted).then_some(Condition::TooFewNodes(few))
     }
 }

@@ -5,6 +5,7 @@ use crate::job::Job;
 use crate::job::state::Outcome;
 use crate::time::{Now, WallTime};
 
+use super::condition::Hours;
 use super::plan::{Basis, Expected};
 use super::{Condition, Explanation};
 
@@ -49,7 +50,7 @@ impl Controller {
             return None;
         }
         let (window, limit) = (window.to_string(), job.request.time_limit);
-        Some(Condition::Hours { window, open: self.is_open(job, now.wall), limit, next })
+        Some(Condition::Hours(Hours { window, open: self.is_open(job, now.wall), limit, next }))
     }
 
     fn expected_begin(&self, job: &Job, now: Now) -> Option<WallTime> {

@@ -11,6 +11,7 @@ use crate::schedule::order::{Rank, rank_in};
 use crate::time::Now;
 
 use super::Condition;
+use super::condition::{QueueAhead, UserAhead};
 
 /// The jobs that went before in the order.
 #[derive(Debug, Default)]
@@ -49,7 +50,8 @@ impl Before {
         let weight = config.queue(job.queue.as_str())?.priority;
         let (thousandths, unit) = controller.had_more(own - times.of(than), weight);
         let (queue, than, first) = (job.queue.clone(), than.clone(), *first);
-        Some(Condition::QueueAhead { queue, weight, thousandths, unit: unit.to_owned(), than, first })
+        let unit = unit.to_owned();
+        Some(Condition::QueueAhead(QueueAhead { queue, weight, thousandths, unit, than, first }))
     }
 
     /// A job of another user that goes first, and would not if both users had had the same.
@@ -62,12 +64,13 @@ impl Before {
         let half = controller.config().policy.usage_half_life;
         let had = |uid| controller.usages().per_mille(uid, now.wall, half);
         let (per_mille, others) = (had(job.owner.uid), had(other.owner.uid));
-        (per_mille > others).then(|| Condition::UserAhead {
+        let ahead = || UserAhead {
             user: job.owner.name.to_string(),
             per_mille,
             than: other.owner.name.to_string(),
             others,
             first: other.id,
-        })
+        };
+        (per_mille > others).then(|| Condition::UserAhead(ahead()))
     }
 }

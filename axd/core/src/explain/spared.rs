@@ -7,6 +7,7 @@ use crate::schedule::order::Shape;
 use crate::text::{count, listed};
 use crate::time::WallTime;
 
+use super::condition::EvictionsSpent;
 use super::{Basis, Condition, Explanation, NodesFor, Story};
 
 impl Story<'_> {
@@ -37,7 +38,8 @@ impl Story<'_> {
         let whole = budget / u128::from(policy.preempt_budget.max(1)) * 100;
         let lost = self.controller.losses().sum() * 1000 / whole.max(1);
         let lost = u32::try_from(lost).unwrap_or(u32::MAX);
-        Some(Condition::EvictionsSpent { per_mille: lost, most_percent: policy.preempt_budget, until })
+        let spent = EvictionsSpent { per_mille: lost, most_percent: policy.preempt_budget, until };
+        Some(Condition::EvictionsSpent(spent))
     }
 }
 
@@ -46,8 +48,8 @@ impl Explanation {
     #[must_use]
     pub fn of_a_try(mut self, now: WallTime) -> Explanation {
         for condition in &mut self.conditions {
-            if let Condition::MakingRoom { foretold, .. } = condition {
-                *foretold = true;
+            if let Condition::MakingRoom(making) = condition {
+                making.foretold = true;
             }
         }
         if let Some(Basis::MakingRoom { foretold }) = &mut self.basis {

@@ -90,32 +90,33 @@ impl Memory {
         if more > 0 && drains.is_empty() && suspects.is_empty() {
             suspects.push(format!("{more} memory errors that can't be corrected; NVIDIA advises: {RESET}"));
         }
-        let faulty = !drains.is_empty() || !suspects.is_empty();
         // It happened again before the card was trusted again.
         if before.health == Health::Suspect && before.faulty {
             drains.append(&mut suspects);
         }
-        (self.follow(at, before, (drains, suspects, faulty), signs, patience), notes)
+        (self.follow(at, before, &drains, &suspects, signs, patience), notes)
     }
 
     fn follow(
         &mut self,
         at: BootTime,
         before: &Verdict,
-        (drains, suspects, faulty): (Vec<String>, Vec<String>, bool),
+        drains: &[String],
+        suspects: &[String],
         signs: &Signs,
         patience: Span,
     ) -> Verdict {
         let bad = |health, words: &[String], faulty| Verdict { health, why: Some(listed(words)), faulty };
+        let faulty = !drains.is_empty() || !suspects.is_empty();
         if before.health == Health::Drained {
             return Verdict { faulty: before.faulty || faulty, ..before.clone() };
         }
         if !drains.is_empty() {
-            return bad(Health::Drained, &drains, true);
+            return bad(Health::Drained, drains, true);
         }
         if !suspects.is_empty() {
             self.clean_since = Some(at);
-            return bad(Health::Suspect, &suspects, true);
+            return bad(Health::Suspect, suspects, true);
         }
         if let Some(odd) = &signs.odd {
             self.clean_since = Some(at);

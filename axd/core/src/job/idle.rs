@@ -52,10 +52,17 @@ impl Idleness {
         self.warned = None;
     }
 
-    /// The sum, if enough has been added to write it, or if it is the end and anything was added; it counts as
-    /// written then.
-    pub fn take_unwritten(&mut self, at_end: bool) -> Option<Span> {
-        let least = if at_end { Span(1) } else { WORTH_WRITING };
+    /// The sum, if enough has been added to write it; it counts as written then.
+    pub fn take_unwritten(&mut self) -> Option<Span> {
+        self.take_if(WORTH_WRITING)
+    }
+
+    /// The sum at the end, if anything has been added since it was last written.
+    pub fn take_rest(&mut self) -> Option<Span> {
+        self.take_if(Span(1))
+    }
+
+    fn take_if(&mut self, least: Span) -> Option<Span> {
         let total = self.total();
         let due = total >= self.written + least;
         if due {
@@ -87,14 +94,14 @@ mod tests {
     #[test]
     fn little_is_not_worth_a_row_before_the_end() {
         let mut idle = Idleness::default();
-        assert_eq!(idle.take_unwritten(true), None);
+        assert_eq!(idle.take_rest(), None);
         idle.lasts(Span::seconds(9 * MINUTE));
-        assert_eq!(idle.take_unwritten(false), None);
+        assert_eq!(idle.take_unwritten(), None);
         idle.lasts(Span::seconds(10 * MINUTE));
-        assert_eq!(idle.take_unwritten(false), Some(Span::seconds(10 * MINUTE)));
+        assert_eq!(idle.take_unwritten(), Some(Span::seconds(10 * MINUTE)));
         idle.lasts(Span::seconds(11 * MINUTE));
-        assert_eq!(idle.take_unwritten(false), None);
-        assert_eq!(idle.take_unwritten(true), Some(Span::seconds(11 * MINUTE)));
-        assert_eq!(idle.take_unwritten(true), None);
+        assert_eq!(idle.take_unwritten(), None);
+        assert_eq!(idle.take_rest(), Some(Span::seconds(11 * MINUTE)));
+        assert_eq!(idle.take_rest(), None);
     }
 }

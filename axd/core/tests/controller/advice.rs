@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use ax_core::advice::Remedy;
 use ax_core::config::{Config, Cost, Packing, Queue, QueueOrder, QueueState, Scheduler};
 use ax_core::controller::{Controller, Decision, Event, Submission};
-use ax_core::explain::Condition;
+use ax_core::explain::{Condition, Hours};
 use ax_core::id::JobNumber;
 use ax_core::job::Job;
 use ax_core::job::request::{CardRequest, Request};
@@ -252,12 +252,12 @@ proptest! {
         let Some(advice) = advice else {
             let told = controller.explain(now, number).conditions;
             if job.state == JobState::Pending {
-                let hours = |each: &Condition| matches!(each, Condition::Hours { open: true, .. });
+                let hours = |each: &Condition| matches!(each, Condition::Hours(Hours { open: true, .. }));
                 prop_assert!(told.len() > 1 || !told.iter().any(hours), "{told:?}");
                 return Err(TestCaseError::reject("waits for what no change of its own helps"));
             }
             let has_a_place = matches!(told[..], [Condition::StartsNow])
-                || told.iter().any(|condition| matches!(condition, Condition::MakingRoom { .. }));
+                || told.iter().any(|condition| matches!(condition, Condition::MakingRoom(_)));
             prop_assert!(has_a_place, "{told:?}");
             return Err(TestCaseError::reject("starts anyway"));
         };

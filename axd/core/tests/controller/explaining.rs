@@ -267,11 +267,8 @@ fn a_start_that_nobody_can_foretell_says_because_of_whom() {
     let (runs, _) = started(&mut controller, 0, 1, endless);
     let next = waiting(&mut controller, 1, 2, request(8));
     let after = waiting(&mut controller, 1, 3, request(8));
-    assert_eq!(basis(&controller, 1, next), format!("nobody says how long {runs} takes"));
-    assert_eq!(
-        basis(&controller, 1, after),
-        format!("nobody can say when {next} starts, which goes before it")
-    );
+    assert_eq!(basis(&controller, 1, next), format!("{runs} has neither --time nor --estimate"));
+    assert_eq!(basis(&controller, 1, after), format!("{next} goes before it, and its start is not known"));
     assert_eq!(told(&controller, 1, after).expected_start, None);
 }
 

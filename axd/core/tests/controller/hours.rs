@@ -2,7 +2,7 @@
 
 use ax_core::api::ErrorClass;
 use ax_core::controller::{Change, Controller, Decision, Event, Snapshot, Submission, Wish};
-use ax_core::explain::Condition;
+use ax_core::explain::{Condition, Hours};
 use ax_core::id::JobId;
 use ax_core::job::Actor;
 use ax_core::job::request::Request;
@@ -102,7 +102,7 @@ fn a_job_that_would_not_be_over_in_its_hours_waits_for_the_next() {
                 08:00:00; next at 22:00, in 21:00:00";
     assert_eq!((reasons, start), (vec![told.to_owned()], Some(clock(46, 0).wall)));
     let condition = &controller.explain(clock(25, 0), job.number).conditions[0];
-    assert!(matches!(condition, Condition::Hours { open: true, .. }), "{condition:?}");
+    assert!(matches!(condition, Condition::Hours(Hours { open: true, .. })), "{condition:?}");
     // A shorter limit lets it start at once.
     let owner = Actor::User { uid: ax_core::id::Uid(1000), name: "user1000".into(), admin: false };
     let change = Change { time_limit: Some(Some(Span(2 * HOUR))), ..Change::default() };

@@ -146,8 +146,8 @@ fn who_waits_for_having_had_more_is_told_how_much_and_who_goes_first() {
         |controller: &Controller, job: ax_core::id::JobId| controller.explain(at(60_000), job.number).reasons;
     let why = told(&controller, behind);
     let of_queue = format!(
-        "queue default has had more than its share, what runs counted as long as planned, by 4.000 card-hours for its \
-         weight of 5, beside queue high: {first} of that goes first (policy.scheduler)"
+        "queue default has had 4.000 card-hours more than its share, compared with queue high (weight 5; running jobs \
+         count with their planned length): {first} of queue high goes first (policy.scheduler)"
     );
     assert!(why.contains(&of_queue), "{why:?}");
     let why = told(&controller, nothing);

@@ -2,7 +2,7 @@
 
 use ax_core::config::Config;
 use ax_core::controller::{Controller, Event, Submission};
-use ax_core::explain::Condition;
+use ax_core::explain::{Condition, UserFull};
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::invariants;
 use ax_core::job::request::Request;
@@ -44,7 +44,7 @@ fn a_user_at_the_limit_waits_and_others_pass() {
     assert_eq!(submit(&mut controller, 6, 2000, "default", 1).len(), 1, "others have their own limit");
     let (conditions, words, basis) = reason(&controller, 3);
     assert!(
-        matches!(conditions[0], Condition::UserFull { active: 2, max: 2, queue: None, .. }),
+        matches!(conditions[0], Condition::UserFull(UserFull { active: 2, max: 2, queue: None, .. })),
         "{conditions:?}"
     );
     let user = owner(1000).name;
@@ -74,7 +74,7 @@ fn a_limit_in_a_queue_is_of_that_queue_alone_and_outlives_a_restart() {
     assert_eq!(launched(&controller.step(at(50), Event::Tick)), []);
     let (conditions, words, _) = reason(&controller, 2);
     assert!(
-        matches!(conditions[0], Condition::UserFull { active: 1, max: 1, queue: Some(_), .. }),
+        matches!(conditions[0], Condition::UserFull(UserFull { active: 1, max: 1, queue: Some(_), .. })),
         "{conditions:?}"
     );
     assert!(

@@ -164,7 +164,7 @@ proptest! {
             }
             for (job, told) in seen.controller.explain_waiting(seen.now) {
                 let said = told.conditions.iter().find_map(|condition| match condition {
-                    Condition::TooFewNodes { wanted, fitting, empty: false, .. } => Some((*wanted, *fitting)),
+                    Condition::TooFewNodes(few) if !few.empty => Some((few.wanted, few.fitting)),
                     _ => None,
                 });
                 let Some((wanted, fitting)) = said else { continue };

@@ -23,6 +23,15 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
+/// How an answer is sent. By default it is whole, and the last of its connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// The connection stays open for another request.
+    pub keep_alive: bool,
+    /// The body is left out, as for HEAD.
+    pub head_only: bool,
+}
+
 impl Response {
     /// An answer that carries a value as JSON.
     pub fn json<T: Serialize + ?Sized>(status: u16, value: &T) -> Response {
@@ -48,7 +57,8 @@ impl Response {
     }
 
     /// The bytes to send.
-    pub fn render(&self, keep_alive: bool, head_only: bool) -> Vec<u8> {
+    pub fn render(&self, delivery: Delivery) -> Vec<u8> {
+        let Delivery { keep_alive, head_only } = delivery;
         let connection = if keep_alive { "keep-alive" } else { "close" };
         let head = format!(
             "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: {connection}\r\n\r\n",
@@ -99,15 +109,15 @@ fn reason(status: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::Response;
+    use super::{Delivery, Response};
 
     #[test]
     fn says_its_length_even_without_its_body() {
         let answer = Response::json(200, &[1, 2]);
-        let text = String::from_utf8(answer.render(true, false)).unwrap();
+        let text = String::from_utf8(answer.render(Delivery { keep_alive: true, head_only: false })).unwrap();
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
         assert!(text.contains("\r\nContent-Length: 5\r\n") && text.ends_with("\r\n\r\n[1,2]"), "{text}");
-        let text = String::from_utf8(answer.render(false, true)).unwrap();
+        let text = String::from_utf8(answer.render(Delivery { keep_alive: false, head_only: true })).unwrap();
         assert!(text.contains("\r\nContent-Length: 5\r\nConnection: close\r\n"), "{text}");
         assert!(text.ends_with("\r\n\r\n"), "{text}");
     }

@@ -25,7 +25,7 @@ pub(super) fn split(target: &str) -> Result<Target, Refusal> {
 }
 
 fn decode_path(raw: &str) -> Result<String, Refusal> {
-    let path = decode(raw, false)?;
+    let path = decode(raw, Plus::Literal)?;
     if path.chars().any(char::is_control) {
         return Err(bad("the path holds a control character"));
     }
@@ -40,7 +40,7 @@ fn decode_query(raw: &str) -> Result<Vec<(String, String)>, Refusal> {
     let pairs = raw.split('&').filter(|pair| !pair.is_empty());
     let decoded = pairs.map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (decode(name, true)?, decode(value, true)?);
+        let (name, value) = (decode(name, Plus::Blank)?, decode(value, Plus::Blank)?);
         if name.contains('\0') || value.contains('\0') {
             return Err(bad("the query holds a NUL"));
         }
@@ -49,8 +49,17 @@ fn decode_query(raw: &str) -> Result<Vec<(String, String)>, Refusal> {
     decoded.collect()
 }
 
-/// Decodes `%XX`, and `+` as a blank where forms have it so.
-fn decode(raw: &str, form: bool) -> Result<String, Refusal> {
+/// What a `+` stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plus {
+    /// Itself.
+    Literal,
+    /// A blank, as forms have it.
+    Blank,
+}
+
+/// Decodes `%XX`, and `+`.
+fn decode(raw: &str, plus: Plus) -> Result<String, Refusal> {
     let mut decoded = Vec::with_capacity(raw.len());
     let mut rest = raw.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -61,7 +70,7 @@ fn decode(raw: &str, form: bool) -> Result<String, Refusal> {
                 decoded.push(byte);
                 rest = tail;
             }
-            b'+' if form => decoded.push(b' '),
+            b'+' if plus == Plus::Blank => decoded.push(b' '),
             other => decoded.push(*other),
         }
     }

@@ -6,7 +6,7 @@
 use super::connection::{Connection, transmit};
 use super::ledger::Full;
 use super::{Fate, LISTENER, Notice, Server};
-use crate::api::http::Response;
+use crate::api::http::{Delivery, Response};
 use ax_core::api::{ApiError, ErrorClass};
 use ax_sys::socket::{self, Event, Interest, Poller};
 use ax_sys::{SysError, credentials};
@@ -88,5 +88,5 @@ fn refusal(full: Full) -> Vec<u8> {
         Full::User(most) => format!("too many connections of this user: at most {most} at a time; try again"),
         Full::All => "too many connections; try again".to_owned(),
     };
-    Response::error(&ApiError { class: ErrorClass::TryAgain, error }).render(false, false)
+    Response::error(&ApiError { class: ErrorClass::TryAgain, error }).render(Delivery::default())
 }

@@ -5,7 +5,7 @@
 
 use super::connection::{After, Connection, Moved, Phase, transmit};
 use super::{ConnId, Fate, Incoming, Notice, Server};
-use crate::api::http::{self, CONTINUE, Framing, Missing, Parsed, Refusal, Request, Response};
+use crate::api::http::{self, CONTINUE, Delivery, Framing, Missing, Parsed, Refusal, Request, Response};
 use ax_core::api::ErrorClass;
 use ax_sys::socket::{Event, Poller};
 
@@ -125,10 +125,11 @@ impl Server {
         let uid = conn.peer.uid;
         self.ledger.release(uid, std::mem::take(&mut conn.held));
         let length = response.body.len();
+        let delivery = Delivery { keep_alive: conn.keep_alive, head_only: conn.head_only };
         let bytes = if length <= SMALL || self.ledger.fits(uid, length) {
-            response.render(conn.keep_alive, conn.head_only)
+            response.render(delivery)
         } else {
-            unread_answers().render(conn.keep_alive, conn.head_only)
+            unread_answers().render(delivery)
         };
         let after = if conn.keep_alive { After::Next } else { After::Close };
         conn.begin_answer(bytes, after, now, &self.limits);
@@ -142,7 +143,7 @@ impl Server {
 
     /// Says why not, and ends the connection once the client could read it.
     fn refuse(&mut self, conn: &mut Connection, refusal: &Refusal, now: u64) -> Fate {
-        let bytes = Response::from(refusal).render(false, false);
+        let bytes = Response::from(refusal).render(Delivery::default());
         conn.begin_answer(bytes, After::Drain, now, &self.limits);
         self.write(conn, now)
     }

@@ -123,9 +123,9 @@ impl Basis {
             Basis::MakingRoom { foretold: true } => {
                 "at the latest: those that would be ended for it are killed by then".to_owned()
             }
-            Basis::Unsaid { job } => format!("nobody says how long {job} takes"),
+            Basis::Unsaid { job } => format!("{job} has neither --time nor --estimate"),
             Basis::Behind { job } => {
-                format!("nobody can say when {job} starts, which goes before it")
+                format!("{job} goes before it, and its start is not known")
             }
             Basis::TooFar => {
                 format!("only {} are planned", count(PLANNED as u64, "job"))

@@ -24,7 +24,7 @@ const MOST_NODES: i64 = 100_000;
 
 pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
     let sheet = Sheet::new(text)?;
-    sheet.expect(&NEEDED, &KNOWN, true)?;
+    sheet.expect_only(&NEEDED, &KNOWN)?;
     let mut texts = Texts::default();
     let mut ids = BTreeSet::new();
     let mut tasks = Vec::new();

@@ -17,7 +17,7 @@ const MOST_TOKENS: i64 = 1_000_000;
 
 pub(super) fn read(text: &str) -> Result<Workload, BadWorkload> {
     let sheet = Sheet::new(text)?;
-    sheet.expect(&["TIMESTAMP", "GeneratedTokens"], &[], false)?;
+    sheet.expect(&["TIMESTAMP", "GeneratedTokens"])?;
     let (mut tasks, mut texts, mut first) = (Vec::new(), Texts::default(), None);
     for (at, row) in sheet.rows().enumerate() {
         let row = row?;

@@ -24,10 +24,10 @@ pub(super) fn read(pods: &str, nodes: Option<&str>) -> Result<Workload, BadWorkl
         return Err(BadWorkload::whole(format!("the list of nodes, {name}, does not lie beside it")));
     };
     let sheet = Sheet::new(pods)?;
-    sheet.expect(&["num_gpu", "gpu_milli"], &[], false)?;
+    sheet.expect(&["num_gpu", "gpu_milli"])?;
     let has_host = |sheet: &Sheet<'_>| HOST.iter().all(|column| sheet.has(column));
     let node_sheet = Sheet::new(nodes)?;
-    node_sheet.expect(&["gpu"], &[], false)?;
+    node_sheet.expect(&["gpu"])?;
     let columns =
         Columns { ends: sheet.has("deletion_time"), host: has_host(&sheet) && has_host(&node_sheet) };
     let (mut tasks, mut texts) = (Vec::new(), Texts::default());

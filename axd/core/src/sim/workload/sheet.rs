@@ -103,24 +103,37 @@ impl<'a> Sheet<'a> {
         self.columns.iter().any(|name| name == column)
     }
 
-    /// Says which columns must, and which may, be there; any other is a mistake if `strict`.
-    pub(super) fn expect(&self, needed: &[&str], known: &[&str], strict: bool) -> Result<(), BadWorkload> {
+    /// Says which columns must be there. Any other may.
+    pub(super) fn expect(&self, needed: &[&str]) -> Result<(), BadWorkload> {
+        self.check_columns(needed, |_| Ok(()))
+    }
+
+    /// Says which columns must, and which may, be there; any other is a mistake.
+    pub(super) fn expect_only(&self, needed: &[&str], known: &[&str]) -> Result<(), BadWorkload> {
+        self.check_columns(needed, |name| {
+            if known.contains(&name) {
+                return Ok(());
+            }
+            let hint = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("the columns are {}", known.join(", ")),
+            };
+            let message = format!("unknown column {}; {hint}", quoted(name));
+            Err(BadWorkload::at(self.head_line, 1, message))
+        })
+    }
+
+    fn check_columns(
+        &self,
+        needed: &[&str],
+        allow: impl Fn(&str) -> Result<(), BadWorkload>,
+    ) -> Result<(), BadWorkload> {
         if let Some(missing) = needed.iter().find(|name| !self.has(name)) {
             let message = format!("the head has no column '{missing}'; it needs {}", needed.join(", "));
             return Err(BadWorkload::at(self.head_line, 1, message));
         }
         for (at, name) in self.columns.iter().enumerate() {
-            if strict && !known.contains(&name.as_ref()) {
-                let hint = match nearest(name, known.iter().copied()) {
-                    Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("the columns are {}", known.join(", ")),
-                };
-                return Err(BadWorkload::at(
-                    self.head_line,
-                    1,
-                    format!("unknown column {}; {hint}", quoted(name)),
-                ));
-            }
+            allow(name.as_ref())?;
             if self.columns[..at].contains(name) {
                 let message = format!("column {} stands twice in the head", quoted(name));
                 return Err(BadWorkload::at(self.head_line, 1, message));

@@ -7,22 +7,23 @@ use ax_core::gpu::{CardSeen, Sample};
 use ax_core::id::{AttemptName, Uid};
 use ax_core::node::{Card, Inventory};
 
-use super::{Engine, now};
+use super::super::{Engine, now};
 
 impl Engine {
     /// Takes in a look at the cards.
-    pub(super) fn weigh_cards(&mut self, sample: &Sample) {
+    pub(in crate::engine) fn weigh_cards(&mut self, sample: &Sample) {
         let at = now().boot;
         let given = self.given();
         let resources = &self.controller.config().resources;
         let (bound, patience) = (resources.gpu_foreign_bound, resources.gpu_suspect_time);
-        let mut ledger = std::mem::take(&mut self.ledger);
-        let name = |uid: Uid| self.people.get(uid, at)?.as_ref().ok().map(|person| person.name.to_string());
+        let mut ledger = std::mem::take(&mut self.gpu.ledger);
+        let name =
+            |uid: Uid| self.clients.people.get(uid, at)?.as_ref().ok().map(|person| person.name.to_string());
         let lives = |attempt| self.is_living(attempt);
         let holds = |attempt, uuid: &str| self.was_given(attempt, uuid);
         let around = Around { lives: &lives, holds: &holds, name: &name, bound, patience };
         let news = ledger.look(at, sample, &given, &around);
-        self.ledger = ledger;
+        self.gpu.ledger = ledger;
         self.learn_names(sample);
         let node = self.local.inventory.name.clone();
         for each in news {
@@ -70,7 +71,7 @@ impl Engine {
         let holders = sample.cards.iter().flat_map(CardSeen::listed);
         let unknown: Vec<Uid> = holders
             .filter_map(|holder| holder.uid)
-            .filter(|uid| self.people.get(*uid, at).is_none())
+            .filter(|uid| self.clients.people.get(*uid, at).is_none())
             .collect();
         for uid in unknown {
             self.worker.look_up(uid);

@@ -8,7 +8,7 @@ use ax_core::job::{Attempt, Job};
 use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
 
-use super::Engine;
+use super::super::Engine;
 use crate::local;
 use crate::people::Person;
 
@@ -17,19 +17,19 @@ const UNLISTED: &str =
 
 impl Engine {
     /// All cards, as this person may see them.
-    pub(super) fn cards(&self, person: &Person) -> Vec<CardView> {
+    pub(in crate::engine) fn cards(&self, person: &Person) -> Vec<CardView> {
         let nodes = self.controller.nodes();
         let of = |node| move |card| self.card(node, card, person);
         nodes.flat_map(|node| node.inventory.cards.iter().map(of(node))).collect()
     }
 
-    pub(super) fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
+    pub(in crate::engine) fn card(&self, node: &Node, card: &Card, person: &Person) -> CardView {
         let reserved = node.card_reserved(card);
         // What was seen too long ago says nothing.
         let seen = self.seen(card).filter(|_| self.sees_now());
         let state = node.card_state(&card.uuid).cloned().unwrap_or_default();
         let rung = if node.is_under_mps(card) { Rung::Mps } else { card.hardware.limit };
-        let figures = seen.and_then(|_| self.ledger.figures(&card.uuid));
+        let figures = seen.and_then(|_| self.gpu.ledger.figures(&card.uuid));
         let holders = self.holders(node, card);
         let held = |(job, attempt, share): &(&Job, &Attempt, &CardShare)| HeldView {
             job: job.id,
@@ -70,10 +70,10 @@ impl Engine {
             view.power_mw = seen.power_mw;
             self.tell_fragmentation(&mut view, seen, &holders);
         }
-        let deaf = self.cards.as_ref().and_then(|cards| cards.deaf(&card.uuid));
+        let deaf = self.gpu.cards.as_ref().and_then(|cards| cards.deaf(&card.uuid));
         let deaf = deaf.map(|why| format!("its errors (Xid) are not reported: {why}"));
         let unlisted = match seen {
-            Some(_) if self.rungs.is_apart() => Some(local::APART.to_owned()),
+            Some(_) if self.gpu.enforcement.is_apart() => Some(local::APART.to_owned()),
             Some(seen) if seen.holders.is_none() => Some(UNLISTED.to_owned()),
             _ => None,
         };

@@ -13,13 +13,16 @@ use ax_core::job::state::JobState;
 use ax_core::record::AttemptResult;
 use ax_core::time::{BootTime, Span};
 
-use super::{Engine, now, rungs};
+use super::super::{Engine, now};
+use super::enforcement::is_measured;
+use crate::leftover::LeftoverError;
 use crate::log::{Level, Line};
+use crate::mps::{EndedDaemon, MpsError};
 use crate::worker::Task;
 
 /// What is remembered between looks.
 #[derive(Debug, Default)]
-pub(super) struct CardWatch {
+pub(in crate::engine) struct CardAttempts {
     watch: Watch,
     leavings: Leavings,
     /// Results of attempts whose cards are not clean yet.
@@ -46,40 +49,40 @@ struct Sweeps {
 const SWEEP_AGAIN: Span = Span::seconds(1);
 const SWEEP_SELDOM: Span = Span::seconds(600);
 
-impl CardWatch {
+impl CardAttempts {
     /// Why a card should not be given out, because of what an attempt left there.
-    pub(super) fn trouble(&self, card: &str) -> Option<&str> {
+    pub(in crate::engine) fn trouble(&self, card: &str) -> Option<&str> {
         self.leavings.trouble(card)
     }
 }
 
 impl Engine {
     /// Attributes processes that are exiting, and MPS daemons, to attempts; has MPS daemons ended that serve none.
-    pub(super) fn recognize(&mut self, sample: &mut Sample) {
-        self.card_watch.leavings.recognize(sample);
+    pub(in crate::engine) fn recognize(&mut self, sample: &mut Sample) {
+        self.gpu.attempts.leavings.recognize(sample);
         let idle = attribute_mps(sample, |card| self.under_mps(card));
         let there: BTreeSet<(i32, Option<u64>)> =
             idle.iter().map(|(_, holder)| (holder.pid, holder.start_ticks)).collect();
-        let due = self.card_watch.sweeps.next.is_some_and(|next| next <= now().boot);
-        if due || !there.is_subset(&self.card_watch.idle_mps) {
+        let due = self.gpu.attempts.sweeps.next.is_some_and(|next| next <= now().boot);
+        if due || !there.is_subset(&self.gpu.attempts.idle_mps) {
             self.sweep_mps();
         }
-        self.card_watch.idle_mps = there;
+        self.gpu.attempts.idle_mps = there;
     }
 
     /// Has MPS daemons ended that no attempt uses.
-    pub(super) fn sweep_mps(&mut self) {
-        let sweeps = &mut self.card_watch.sweeps;
+    pub(in crate::engine) fn sweep_mps(&mut self) {
+        let sweeps = &mut self.gpu.attempts.sweeps;
         if sweeps.under_way {
             sweeps.next = Some(now().boot);
             return;
         }
         (sweeps.under_way, sweeps.next) = (true, None);
-        self.worker.start_task(Task::SweepMps(self.cgroup_parents.clone()));
+        self.worker.start_task(Task::SweepMps(self.isolation.parents.clone()));
     }
 
-    pub(super) fn on_mps_swept(&mut self, swept: Vec<Result<String, String>>) {
-        let sweeps = &mut self.card_watch.sweeps;
+    pub(in crate::engine) fn on_mps_swept(&mut self, swept: Vec<Result<EndedDaemon, MpsError>>) {
+        let sweeps = &mut self.gpu.attempts.sweeps;
         sweeps.under_way = false;
         if swept.iter().any(Result::is_err) {
             sweeps.pause = Span(sweeps.pause.0.saturating_mul(2)).clamp(SWEEP_AGAIN, SWEEP_SELDOM);
@@ -97,19 +100,19 @@ impl Engine {
     }
 
     /// Takes in a look at the cards that began at this time.
-    pub(super) fn watch_cards(&mut self, begun: BootTime, sample: &Sample) {
+    pub(in crate::engine) fn watch_cards(&mut self, begun: BootTime, sample: &Sample) {
         self.watch_slices(sample);
         self.end_leftovers(sample);
-        let mut leavings = std::mem::take(&mut self.card_watch.leavings);
+        let mut leavings = std::mem::take(&mut self.gpu.attempts.leavings);
         let gone = leavings.look(begun, sample, |attempt| self.is_living(attempt));
-        self.card_watch.leavings = leavings;
+        self.gpu.attempts.leavings = leavings;
         for attempt in gone {
             self.left_cards(attempt);
         }
     }
 
     fn watch_slices(&mut self, sample: &Sample) {
-        if self.rungs.is_apart() {
+        if self.gpu.enforcement.is_apart() {
             // Nobody is ended for what another may have.
             return;
         }
@@ -118,7 +121,7 @@ impl Engine {
         let rules = Rules { tolerance: resources.gpu_tolerance, samples };
         let watched: Vec<Watched> = self.living_attempts().filter_map(|each| self.watched(each)).collect();
         let node = &self.local.inventory.name;
-        let findings = self.card_watch.watch.look(now().boot, node, sample, &watched, rules);
+        let findings = self.gpu.attempts.watch.look(now().boot, node, sample, &watched, rules);
         for finding in findings {
             let kind = if finding.ends { "over_slice_ended" } else { "over_slice" };
             let line = Line::new(kind).text("attempt", &finding.attempt).text("what", &finding.words);
@@ -145,10 +148,10 @@ impl Engine {
     }
 
     /// True if the end of an attempt has to wait, because its cards can be looked at and were not since it ended.
-    pub(super) fn waits_for_cards(&mut self, result: &AttemptResult) -> bool {
+    pub(in crate::engine) fn waits_for_cards(&mut self, result: &AttemptResult) -> bool {
         let attempt = result.attempt;
-        if !self.is_living(attempt) || self.card_watch.leavings.is_leaving(attempt) {
-            return self.card_watch.leavings.is_leaving(attempt);
+        if !self.is_living(attempt) || self.gpu.attempts.leavings.is_leaving(attempt) {
+            return self.gpu.attempts.leavings.is_leaving(attempt);
         }
         let cards = self.measured_cards(attempt);
         if cards.is_empty() || !self.can_look_at_cards() {
@@ -157,8 +160,8 @@ impl Engine {
         if self.state_of(attempt) != Some(JobState::Completing) {
             self.happened(Event::AttemptEnding { attempt });
         }
-        self.card_watch.leavings.leave(attempt, cards, now().boot);
-        self.card_watch.results.insert(attempt, result.clone());
+        self.gpu.attempts.leavings.leave(attempt, cards, now().boot);
+        self.gpu.attempts.results.insert(attempt, result.clone());
         self.look_at_cards_now();
         true
     }
@@ -173,23 +176,23 @@ impl Engine {
             let listed = self.seen(card).is_none_or(|seen| seen.holders.is_some());
             listed || node.is_none_or(|node| node.card_holders(card) <= 1)
         };
-        let has = self.local.inventory.cards.iter().filter(|card| rungs::is_measured(card)).filter(alone);
+        let has = self.local.inventory.cards.iter().filter(|card| is_measured(card)).filter(alone);
         let theirs = has.filter(|card| held.cards.iter().any(|share| card.is_of(share, &held.node)));
         theirs.map(|card| card.uuid.clone()).collect()
     }
 
     /// When the first attempt has waited long enough for its cards to be clean.
-    pub(super) fn cards_due(&self) -> Option<BootTime> {
-        self.card_watch.leavings.next_due(self.controller.config().resources.gpu_clean_wait)
+    pub(in crate::engine) fn cards_due(&self) -> Option<BootTime> {
+        self.gpu.attempts.leavings.next_due(self.controller.config().resources.gpu_clean_wait)
     }
 
     /// An attempt that has waited long enough is over; what it left makes its cards unclean.
-    pub(super) fn give_up_cards(&mut self, at: BootTime) {
+    pub(in crate::engine) fn give_up_cards(&mut self, at: BootTime) {
         if self.cards_due().is_none_or(|due| due > at) {
             return;
         }
         let patience = self.controller.config().resources.gpu_clean_wait;
-        let (gone, troubles) = self.card_watch.leavings.give_up(at, patience, Some(&self.sample));
+        let (gone, troubles) = self.gpu.attempts.leavings.give_up(at, patience, Some(&self.gpu.sample));
         for (card, why) in troubles {
             let line = Line::new("card_not_clean").text("card", &card).text("why", &why);
             self.log.line(Level::Warning, &line);
@@ -213,17 +216,17 @@ impl Engine {
 
     /// True if the cards can be looked at at all.
     fn can_look_at_cards(&self) -> bool {
-        self.cards.is_some()
+        self.gpu.cards.is_some()
     }
 
-    pub(super) fn look_at_cards_now(&mut self) {
-        if let Some(cards) = &mut self.cards {
+    pub(in crate::engine) fn look_at_cards_now(&mut self) {
+        if let Some(cards) = &mut self.gpu.cards {
             cards.look_soon(now().boot);
         }
     }
 
     fn left_cards(&mut self, attempt: AttemptName) {
-        if let Some(result) = self.card_watch.results.remove(&attempt) {
+        if let Some(result) = self.gpu.attempts.results.remove(&attempt) {
             self.attempt_over(result);
         }
     }
@@ -231,18 +234,22 @@ impl Engine {
     /// Ends processes in groups of attempts that are over.
     fn end_leftovers(&mut self, sample: &Sample) {
         // The group of an attempt that is leaving was proved empty.
-        let lives = |attempt| self.is_living(attempt) && !self.card_watch.results.contains_key(&attempt);
+        let lives = |attempt| self.is_living(attempt) && !self.gpu.attempts.results.contains_key(&attempt);
         let left: Vec<Leftover> = leftovers(sample, lives);
         let there: BTreeSet<(i32, u64)> = left.iter().map(|each| (each.pid, each.start_ticks)).collect();
-        self.card_watch.ending.retain(|each| there.contains(each));
+        self.gpu.attempts.ending.retain(|each| there.contains(each));
         for each in left {
-            if self.card_watch.ending.insert((each.pid, each.start_ticks)) {
-                self.worker.start_task(Task::EndLeftover(each, self.cgroup_parents.clone()));
+            if self.gpu.attempts.ending.insert((each.pid, each.start_ticks)) {
+                self.worker.start_task(Task::EndLeftover(each, self.isolation.parents.clone()));
             }
         }
     }
 
-    pub(super) fn on_leftover_ended(&mut self, left: &Leftover, ended: Result<bool, String>) {
+    pub(in crate::engine) fn on_leftover_ended(
+        &mut self,
+        left: &Leftover,
+        ended: Result<bool, LeftoverError>,
+    ) {
         let line = Line::new("left_over").text("attempt", &left.attempt).text("pid", &left.pid);
         let (level, line) = match ended {
             Ok(true) => (Level::Info, line.text("done", &"ended")),

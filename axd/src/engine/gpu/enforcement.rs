@@ -11,14 +11,14 @@ use ax_core::id::{AttemptName, Uid};
 use ax_core::node::{Allocation, Inventory};
 use ax_core::record::Started;
 
-use super::Engine;
+use super::super::Engine;
 use crate::card_limit::{self, Prober, Tried};
 use crate::log::{Level, Line};
 use crate::worker::Task;
 
 /// Which of the tried cards the driver limits; for the others, why not.
 #[derive(Debug, Default)]
-pub(super) struct Rungs {
+pub(in crate::engine) struct Enforcement {
     driver: Tried,
     prober: Prober,
     /// Attempts, each with a card, that began before it was known that the driver limits the card: they are not
@@ -55,15 +55,15 @@ fn mps_offer(config: &Config, parents: &[String]) -> Option<Result<(), String>> 
 }
 
 /// Whether the driver can be asked about a card: one that is only declared has no place on a bus.
-pub(super) fn is_measured(card: &ax_core::node::Card) -> bool {
+pub(in crate::engine) fn is_measured(card: &ax_core::node::Card) -> bool {
     card.hardware.pci.is_some()
 }
 
-impl Rungs {
+impl Enforcement {
     /// Tries the driver's limit on every card that is there and is no part of another. May take some seconds.
-    pub(super) fn probe(inventory: &Inventory, prober: Prober) -> Rungs {
+    pub(in crate::engine) fn probe(inventory: &Inventory, prober: Prober) -> Enforcement {
         let apart = !ax_sys::process::has_the_machines_numbers();
-        let mut this = Rungs { prober, apart, ..Rungs::default() };
+        let mut this = Enforcement { prober, apart, ..Enforcement::default() };
         let cards = this.untried(inventory);
         if !cards.is_empty() {
             this.driver = card_limit::probe(&this.prober, &cards);
@@ -78,7 +78,7 @@ impl Rungs {
     }
     /// Looks again whether MPS is available, because the configuration was read. Returns whether there is something
     /// to report.
-    pub(super) fn look_for_mps(&mut self, config: &Config, parents: &[String]) -> Option<String> {
+    pub(in crate::engine) fn look_for_mps(&mut self, config: &Config, parents: &[String]) -> Option<String> {
         self.without_mps.clear();
         self.mps = mps_offer(config, parents);
         match self.mps.as_ref()? {
@@ -89,7 +89,7 @@ impl Rungs {
     }
 
     /// Enters on each card how jobs are held to their slices of it.
-    pub(super) fn mark(&self, inventory: &mut Inventory) {
+    pub(in crate::engine) fn mark(&self, inventory: &mut Inventory) {
         for card in &mut inventory.cards {
             card.hardware.limit = match self.driver.get(&card.uuid) {
                 Some(Ok(())) => Rung::Driver,
@@ -108,13 +108,13 @@ impl Rungs {
     }
 
     /// Whose driver does not list processes, in the last look. Whether that is news.
-    pub(super) fn set_unlisted(&mut self, unlisted: BTreeSet<String>) -> bool {
+    pub(in crate::engine) fn set_unlisted(&mut self, unlisted: BTreeSet<String>) -> bool {
         let before = std::mem::replace(&mut self.unlisted, unlisted);
         before != self.unlisted
     }
 
     /// Why the driver does not limit cards: each reason once, with the cards.
-    pub(super) fn reasons(&self) -> Vec<String> {
+    pub(in crate::engine) fn reasons(&self) -> Vec<String> {
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (card, tried) in &self.driver {
             if let Err(why) = tried {
@@ -139,17 +139,17 @@ impl Rungs {
 
 impl Engine {
     /// Tries cards that were found after the start, beside the loop; until then the driver is not relied on for them.
-    pub(super) fn try_new_cards(&mut self) {
-        let cards = self.rungs.untried(&self.local.inventory);
+    pub(in crate::engine) fn try_new_cards(&mut self) {
+        let cards = self.gpu.enforcement.untried(&self.local.inventory);
         if cards.is_empty() {
             return;
         }
         let untried = |card: &String| (card.clone(), Err("it is being tried".to_owned()));
-        self.rungs.driver.extend(cards.iter().map(untried));
-        self.worker.start_task(Task::ProbeCards(self.rungs.prober.clone(), cards));
+        self.gpu.enforcement.driver.extend(cards.iter().map(untried));
+        self.worker.start_task(Task::ProbeCards(self.gpu.enforcement.prober.clone(), cards));
     }
 
-    pub(super) fn on_cards_probed(&mut self, tried: Tried) {
+    pub(in crate::engine) fn on_cards_probed(&mut self, tried: Tried) {
         for (card, result) in &tried {
             match result {
                 Ok(()) => {
@@ -175,49 +175,49 @@ impl Engine {
             let job = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_deref());
             job.is_some_and(|held| held.name == *attempt)
         };
-        self.rungs.before.retain(|(attempt, _)| lives(attempt));
-        self.rungs.before.extend(before);
-        self.rungs.driver.extend(tried);
-        self.rungs.mark(&mut self.local.inventory);
+        self.gpu.enforcement.before.retain(|(attempt, _)| lives(attempt));
+        self.gpu.enforcement.before.extend(before);
+        self.gpu.enforcement.driver.extend(tried);
+        self.gpu.enforcement.mark(&mut self.local.inventory);
         self.happened(Event::NodeRegistered(self.local.inventory.clone()));
     }
 
     /// For an attempt that began before this daemon: it is held to its slices as it was then.
-    pub(super) fn recall_limits(&mut self, started: &Started) {
+    pub(in crate::engine) fn recall_limits(&mut self, started: &Started) {
         let job = self.controller.job(started.attempt.job.number).and_then(|job| job.attempt.as_deref());
         let Some(held) = job.filter(|held| held.name == started.attempt) else { return };
         let limited: Vec<&str> = started.card_limits.iter().flat_map(card_limit::limited).collect();
         let held = slices(&held.allocation, &self.local.inventory.cards).map(|(grant, _)| grant.uuid);
         let others: Vec<String> = held.filter(|uuid| !limited.contains(&uuid.as_str())).collect();
-        self.rungs.before.extend(others.into_iter().map(|uuid| (started.attempt, uuid)));
+        self.gpu.enforcement.before.extend(others.into_iter().map(|uuid| (started.attempt, uuid)));
     }
 
     /// True if the driver holds an attempt to its slice of a card.
-    pub(super) fn is_limited_by_driver(&self, attempt: AttemptName, card: &str) -> bool {
-        !self.rungs.before.contains(&(attempt, card.to_owned()))
+    pub(in crate::engine) fn is_limited_by_driver(&self, attempt: AttemptName, card: &str) -> bool {
+        !self.gpu.enforcement.before.contains(&(attempt, card.to_owned()))
     }
 
     /// Looks again whether MPS is available, and says why not.
-    pub(super) fn look_for_mps(&mut self, config: &Config) {
-        if let Some(text) = self.rungs.look_for_mps(config, &self.cgroup_parents) {
+    pub(in crate::engine) fn look_for_mps(&mut self, config: &Config) {
+        if let Some(text) = self.gpu.enforcement.look_for_mps(config, &self.isolation.parents) {
             self.log.line(Level::Warning, &Line::new("notice").text("text", &text));
         }
     }
 
     /// What the driver has to enforce for an attempt.
-    pub(super) fn driver_grants(&self, allocation: &Allocation) -> Vec<Grant> {
+    pub(in crate::engine) fn driver_grants(&self, allocation: &Allocation) -> Vec<Grant> {
         let all = slices(allocation, &self.local.inventory.cards);
         all.filter(|(_, rung)| *rung == Rung::Driver).map(|(grant, _)| grant).collect()
     }
 
     /// The card on which a slice runs under MPS.
-    pub(super) fn mps_card(&self, allocation: &Allocation) -> Option<String> {
+    pub(in crate::engine) fn mps_card(&self, allocation: &Allocation) -> Option<String> {
         let mut all = slices(allocation, &self.local.inventory.cards);
         all.find(|(_, rung)| *rung == Rung::Mps).map(|(grant, _)| grant.uuid)
     }
 
     /// The running attempts whose slices of a card are under MPS.
-    pub(super) fn under_mps(&self, card: &str) -> Vec<AttemptName> {
+    pub(in crate::engine) fn under_mps(&self, card: &str) -> Vec<AttemptName> {
         let living = self.controller.active_jobs().filter_map(|job| job.attempt.as_deref());
         let living = living.filter(|attempt| attempt.end.is_none());
         let there = living.filter(|attempt| self.mps_card(&attempt.allocation).as_deref() == Some(card));
@@ -225,7 +225,7 @@ impl Engine {
     }
 
     /// An attempt never started because its slices could not be limited. They are held in another way from now on.
-    pub(super) fn limit_refused(&mut self, attempt: AttemptName, why: &str) {
+    pub(in crate::engine) fn limit_refused(&mut self, attempt: AttemptName, why: &str) {
         let Some(job) = self.controller.job(attempt.job.number) else { return };
         let Some(held) = job.attempt.as_deref().filter(|held| held.name == attempt) else { return };
         if let Some(card) = self.mps_card(&held.allocation) {
@@ -234,19 +234,19 @@ impl Engine {
                 Line::new("limit_fell").text("cards", &card).text("from", &Rung::Mps).text("uid", &user);
             self.log.line(Level::Warning, &line.text("error", &why));
             // Only for this user: a user must not be able to spoil it for others.
-            self.rungs.without_mps.entry(card).or_default().insert(user);
-            self.rungs.mark(&mut self.local.inventory);
+            self.gpu.enforcement.without_mps.entry(card).or_default().insert(user);
+            self.gpu.enforcement.mark(&mut self.local.inventory);
             self.happened(Event::NodeRegistered(self.local.inventory.clone()));
             return;
         }
         let cards: Vec<String> = self.driver_grants(&held.allocation).into_iter().map(|g| g.uuid).collect();
-        let fallen = self.rungs.falls(cards.into_iter(), why);
+        let fallen = self.gpu.enforcement.falls(cards.into_iter(), why);
         if fallen.is_empty() {
             return;
         }
         let line = Line::new("limit_fell").text("cards", &fallen.join(",")).text("from", &Rung::Driver);
         self.log.line(Level::Warning, &line.text("error", &why));
-        self.rungs.mark(&mut self.local.inventory);
+        self.gpu.enforcement.mark(&mut self.local.inventory);
         self.happened(Event::NodeRegistered(self.local.inventory.clone()));
     }
 }
@@ -284,15 +284,15 @@ mod tests {
         let mut has =
             inventory(vec![card("GPU-a", true), card("GPU-b", true), part, card("gpu-01-3", false)]);
         let tried = [("GPU-a".to_owned(), Ok(())), ("GPU-b".to_owned(), Err("too old".to_owned()))];
-        let mut rungs = Rungs { driver: tried.into(), ..Rungs::default() };
+        let mut enforcement = Enforcement { driver: tried.into(), ..Enforcement::default() };
         let standing = |has: &Inventory| has.cards.iter().map(|card| card.hardware.limit).collect::<Vec<_>>();
-        rungs.mark(&mut has);
+        enforcement.mark(&mut has);
         assert_eq!(standing(&has), [Rung::Driver, Rung::Watch, Rung::Watch, Rung::None]);
-        assert_eq!(rungs.reasons(), ["GPU-b: too old"]);
+        assert_eq!(enforcement.reasons(), ["GPU-b: too old"]);
         let all = ["GPU-a".to_owned(), "GPU-b".to_owned(), "MIG-1".to_owned()];
-        assert_eq!(rungs.falls(all.clone().into_iter(), "no such group"), ["GPU-a"]);
-        rungs.mark(&mut has);
+        assert_eq!(enforcement.falls(all.clone().into_iter(), "no such group"), ["GPU-a"]);
+        enforcement.mark(&mut has);
         assert_eq!(standing(&has), [Rung::Watch, Rung::Watch, Rung::Watch, Rung::None]);
-        assert!(rungs.falls(all.into_iter(), "again").is_empty(), "said once");
+        assert!(enforcement.falls(all.into_iter(), "again").is_empty(), "said once");
     }
 }

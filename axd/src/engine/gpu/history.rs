@@ -10,7 +10,7 @@ use ax_core::job::Job;
 use ax_core::job::state::JobState;
 use ax_core::time::{BootTime, Now, Span, WallTime};
 
-use super::{Engine, now};
+use super::super::{Engine, now};
 use crate::api::http::{Request, Response};
 use crate::api::server::ConnId;
 use crate::people::Person;
@@ -27,20 +27,20 @@ const MOST_POINTS: u32 = 400;
 const LONGEST_SPAN: u64 = 366 * 86_400;
 
 /// The samples that are kept in memory.
-pub(super) struct Watched {
+pub(in crate::engine) struct History {
     samples: Samples,
     idle: IdleWatch,
     /// When the last sample came.
     last: Option<BootTime>,
 }
 
-impl Watched {
-    pub(super) fn new(samples: Samples) -> Watched {
-        Watched { samples, idle: IdleWatch::default(), last: None }
+impl History {
+    pub(in crate::engine) fn new(samples: Samples) -> History {
+        History { samples, idle: IdleWatch::default(), last: None }
     }
 
     /// Writes what is not written yet.
-    pub(super) fn finish(&mut self) {
+    pub(in crate::engine) fn finish(&mut self) {
         self.samples.finish();
     }
 }
@@ -72,21 +72,21 @@ fn look_of(at: WallTime, sample: &Sample, seen: &[AttemptSeen]) -> Look {
 
 impl Engine {
     /// Keeps a sample, and tells of cards that do nothing.
-    pub(super) fn keep_sample(&mut self, sample: &Sample) {
+    pub(in crate::engine) fn keep_sample(&mut self, sample: &Sample) {
         let Now { boot, wall } = now();
         let seen = of_attempts(sample, self.held_cards());
-        self.watched.last = Some(boot);
-        self.watched.samples.keep(look_of(wall, sample, &seen));
+        self.gpu.history.last = Some(boot);
+        self.gpu.history.samples.keep(look_of(wall, sample, &seen));
         let every = self.controller.config().policy.idle.map_or(TELL_IDLE, |idle| idle.min(TELL_IDLE));
-        for event in self.watched.idle.look(boot, &seen, every) {
+        for event in self.gpu.history.idle.look(boot, &seen, every) {
             self.happened(event);
         }
     }
 
     /// True if the last sample says something about now.
-    pub(super) fn sees_now(&self) -> bool {
+    pub(in crate::engine) fn sees_now(&self) -> bool {
         let every = self.controller.config().resources.gpu_sample.max(Span::seconds(1));
-        self.watched.last.is_some_and(|last| now().boot - last <= Span(every.0.saturating_mul(FRESH)))
+        self.gpu.history.last.is_some_and(|last| now().boot - last <= Span(every.0.saturating_mul(FRESH)))
     }
 
     /// The cards of this node's running jobs. Jobs that are starting or ending are not expected to use theirs.
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Has the history of all cards read: `span_s` back from now, in so many `points`.
-    pub(super) fn card_history(&mut self, request: &Request, conn: ConnId, person: &Person) {
+    pub(in crate::engine) fn card_history(&mut self, request: &Request, conn: ConnId, person: &Person) {
         let (span, points) = match history_query(request) {
             Ok(query) => query,
             Err(error) => return self.respond(conn, &Response::error(&error)),
@@ -125,12 +125,12 @@ impl Engine {
             })
         });
         let what = Asked::History { cards: cards.collect(), until };
-        self.fairness.began(person.uid);
-        self.watched.samples.ask(Question { uid: person.uid, conn, what });
+        self.clients.fairness.began(person.uid);
+        self.gpu.history.samples.ask(Question { uid: person.uid, conn, what });
     }
 
     /// Has the usage of a job's attempts read.
-    pub(super) fn job_usage(&mut self, job: &str, conn: ConnId, person: &Person) {
+    pub(in crate::engine) fn job_usage(&mut self, job: &str, conn: ConnId, person: &Person) {
         let asked = self.find_job(job, person).and_then(|id| {
             let epochs = self.epochs_of(id.number)?;
             Ok((id, epochs))
@@ -139,8 +139,8 @@ impl Engine {
             Ok((id, epochs)) => {
                 let running = self.controller.job(id.number).and_then(running_attempt);
                 let what = Asked::Usage { id, epochs, running };
-                self.fairness.began(person.uid);
-                self.watched.samples.ask(Question { uid: person.uid, conn, what });
+                self.clients.fairness.began(person.uid);
+                self.gpu.history.samples.ask(Question { uid: person.uid, conn, what });
             }
             Err(error) => self.respond(conn, &Response::error(&error)),
         }
