@@ -9,7 +9,11 @@ use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
 
 use super::super::Engine;
+use crate::local;
 use crate::people::Person;
+
+const UNLISTED: &str =
+    "its driver does not list processes: nobody knows who holds what, and slices are not watched";
 
 impl Engine {
     /// All cards, as this person may see them.
@@ -68,11 +72,11 @@ impl Engine {
         }
         let deaf = self.gpu.cards.as_ref().and_then(|cards| cards.deaf(&card.uuid));
         let deaf = deaf.map(|why| format!("its errors (Xid) are not reported: {why}"));
-        let unlisted = seen.filter(|seen| seen.holders.is_none());
-        let unlisted = unlisted.map(|_| {
-            "its driver does not list processes: nobody knows who holds what, and slices are not watched"
-                .to_owned()
-        });
+        let unlisted = match seen {
+            Some(_) if self.gpu.enforcement.is_apart() => Some(local::APART.to_owned()),
+            Some(seen) if seen.holders.is_none() => Some(UNLISTED.to_owned()),
+            _ => None,
+        };
         let all: Vec<String> = deaf.into_iter().chain(unlisted).chain(view.warning.take()).collect();
         view.warning = (!all.is_empty()).then(|| all.join("; "));
         view
