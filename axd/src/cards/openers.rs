@@ -168,7 +168,7 @@ fn minor(file: &Path) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     fn process(proc: &Path, pid: u32, uid: u32, name: &str, files: &[&str]) {
         let folder = proc.join(pid.to_string());
