@@ -68,18 +68,22 @@ impl<'a> From<&'a Request> for Asks<'a> {
 
 impl<'a> From<&'a Job> for Asks<'a> {
     fn from(job: &'a Job) -> Self {
-        let bounds = job.bounds.as_deref();
+        Asks::within(&job.request, job.bounds.as_deref())
+    }
+}
+
+impl<'a> Asks<'a> {
+    /// What a job asks for with this request within these bounds.
+    pub fn within(request: &'a Request, bounds: Option<&'a Bounds>) -> Asks<'a> {
         Asks {
-            request: &job.request,
+            request,
             only: bounds.and_then(|bounds| bounds.only.as_ref()),
-            nodes: job.request.nodes(),
+            nodes: request.nodes(),
             mps: bounds.and_then(|bounds| bounds.mps),
             whole: bounds.and_then(|bounds| bounds.whole),
         }
     }
-}
 
-impl Asks<'_> {
     /// Asks for at most `nodes` nodes, if that is not less than it needs.
     #[must_use]
     pub fn at_most(mut self, nodes: u32) -> Self {

@@ -45,6 +45,8 @@ struct Found {
     version: Version,
     /// What was kept of them for others then.
     beside: BTreeMap<usize, Arc<Vec<Reservation>>>,
+    /// When that was.
+    since: WallTime,
     /// When the first of the jobs that run on those places is expected to end.
     first_end: WallTime,
 }
@@ -58,6 +60,14 @@ struct Asked {
     length: Span,
     packing: Packing,
     reserve: u32,
+}
+
+/// What matters of a job that asks.
+#[derive(Clone, Copy)]
+struct Asker<'a> {
+    job: JobNumber,
+    request: &'a Arc<Request>,
+    bounds: Option<&'a Arc<Bounds>>,
 }
 
 /// Whether what was found before holds.
@@ -83,15 +93,28 @@ impl KeptPlaces {
         job: &Job,
         length: Span,
     ) -> Option<(WallTime, Places)> {
-        let (asks, now) = (Asks::from(job), timeline.now());
+        let asker = Asker { job: job.id.number, request: &job.request, bounds: job.bounds.as_ref() };
+        self.earliest_for(rules, nodes, timeline, asker, length)
+    }
+
+    fn earliest_for(
+        &mut self,
+        rules: &Rules,
+        nodes: &Nodes,
+        timeline: &Timeline,
+        asker: Asker<'_>,
+        length: Span,
+    ) -> Option<(WallTime, Places)> {
+        let Asker { job, request, bounds } = asker;
+        let (asks, now) = (Asks::within(request, bounds.map(|bounds| &**bounds)), timeline.now());
         // What is usually asked for, by which that rule goes, is something else after each submission.
         if rules.packing() == Packing::Fgd || !names_none(asks) {
             return rules.earliest_places(nodes, timeline, asks, now, length);
         }
         let asked = Asked {
-            job: job.id.number,
-            request: Arc::clone(&job.request),
-            bounds: job.bounds.clone(),
+            job,
+            request: Arc::clone(request),
+            bounds: bounds.cloned(),
             length,
             packing: rules.packing(),
             reserve: rules.reserve(),
@@ -116,6 +139,7 @@ impl KeptPlaces {
             score,
             version: nodes.version(),
             beside: timeline.by_node().clone(),
+            since: now,
             first_end,
         });
         Some((at, places))
@@ -126,8 +150,9 @@ impl Found {
     /// Looks again at the nodes where something has changed.
     fn still<'a>(&self, search: &dyn Fn() -> Search<'a>, nodes: &Nodes, timeline: &Timeline) -> Still {
         let now = timeline.now();
-        // Who takes longer than planned is expected to end a little later than now, whenever that is.
-        if self.at <= now || self.first_end <= now {
+        // Who takes longer than planned is expected to end a little later than now, whenever that is; if the clock was
+        // set back they may be within their time again.
+        if self.at <= now || self.first_end <= now || now < self.since {
             return Still::Unknown;
         }
         let Some(changed) = nodes.changed_since(self.version) else { return Still::Unknown };
@@ -201,3 +226,6 @@ fn differing(
     };
     of_one(before, now).into_iter().chain(of_one(now, before))
 }
+
+#[cfg(test)]
+mod tests;

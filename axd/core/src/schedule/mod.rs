@@ -19,3 +19,6 @@ pub mod share;
 pub mod timeline;
 pub mod usage;
 pub mod walk;
+
+#[cfg(test)]
+mod random;

@@ -1,0 +1,61 @@
+//! What is remembered gives what a new search gives: whatever comes and goes meanwhile, whatever is kept for others, and
+//! if the clock is set back.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::job::spec::NodeCount;
+use crate::schedule::fragmentation::Mix;
+use crate::schedule::random::{NOW, asks, give_back, held, hold, keep, node, request, see, wanted};
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_remembered_is_what_a_new_search_finds(
+        shapes in proptest::collection::vec((prop_oneof![Just(8_u64), Just(6)], 0..4_usize, any::<bool>()), 1..6),
+        rounds in proptest::collection::vec((proptest::collection::vec(held(), 0..3), -1..3_i64, 0..6_usize), 1..20),
+        sights in proptest::collection::vec((0..6_usize, 0..3_u32, 0..9_u64, any::<bool>()), 0..4),
+        all_asks in proptest::collection::vec(wanted(4, 1..8), 1..5),
+        reserve in prop_oneof![Just(0_u32), Just(25)],
+        length in 1..9000_u64,
+        several in proptest::collection::vec((0..3_u32, 0..2_u32), 4),
+        packing in prop_oneof![3 => Just(Packing::Best), 1 => Just(Packing::Worst), 1 => Just(Packing::First)],
+    ) {
+        let rules = Rules::new(packing, reserve, &Mix::default());
+        let mut nodes: Nodes = shapes.into_iter().zip(0..).map(|(shape, number)| node(shape, number)).collect();
+        let mut places = KeptPlaces::default();
+        let (mut number, mut now, mut sights) = (0, NOW, sights.into_iter());
+        for (round, later, left_out) in rounds {
+            give_back(&mut nodes, number / 2);
+            sights.by_ref().take(usize::from(round.is_empty())).for_each(|sight| see(&mut nodes, sight));
+            for held in round {
+                number += 1;
+                hold(&mut nodes, &rules, held, number);
+            }
+            now = WallTime(now.0 + later * 700);
+            let mut timeline = Timeline::new(now);
+            for (job, (wanted, (min, more))) in all_asks.iter().copied().zip(several.iter().copied()).enumerate() {
+                let (mut request, length) = (request(wanted), Span(length));
+                request.set_special(|special| {
+                    special.nodes = (min > 0).then_some(NodeCount { min, max: min + more });
+                });
+                let mps = asks(&request, wanted).mps;
+                let bounds = mps.map(|user| Arc::new(Bounds { mps: Some(user), ..Bounds::default() }));
+                let request = Arc::new(request);
+                let asks = Asks::within(&request, bounds.as_deref());
+                // Whoever could start now would.
+                if job == left_out || rules.places(&nodes, &timeline, asks, now, length).is_some() {
+                    continue;
+                }
+                let asker =
+                    Asker { job: JobNumber(job as u32), request: &request, bounds: bounds.as_ref() };
+                let found = places.earliest_for(&rules, &nodes, &timeline, asker, length);
+                prop_assert_eq!(&found, &rules.earliest_places(&nodes, &timeline, asks, now, length));
+                if let Some(found) = found {
+                    keep(&mut timeline, &request, &found);
+                }
+            }
+        }
+    }
+}
