@@ -87,6 +87,17 @@ pub(crate) fn give_back(nodes: &mut Nodes, number: u64) {
     }
 }
 
+/// What was given out is held for longer or shorter.
+pub(crate) fn expect(nodes: &mut Nodes, number: u64, end: i64) {
+    let job = JobId { number: JobNumber(number as u32), year: 2026 };
+    let holder = nodes.iter().find(|node| node.held().contains_key(&number));
+    let name = holder.map(|node| node.inventory.name.clone());
+    let until = WallTime(NOW.0 + end * 500);
+    if let Some(node) = name.and_then(|name| nodes.get_mut(&name)) {
+        node.expect_end(AttemptName { job, epoch: Epoch(number) }, EndTimes { until, likely: until });
+    }
+}
+
 /// Something is seen on a card.
 pub(crate) fn see(nodes: &mut Nodes, (at, card, taken, barred): (usize, u32, u64, bool)) {
     let at = at % nodes.as_slice().len();

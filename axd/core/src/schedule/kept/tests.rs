@@ -6,15 +6,17 @@ use proptest::prelude::*;
 use super::*;
 use crate::job::spec::NodeCount;
 use crate::schedule::fragmentation::Mix;
-use crate::schedule::random::{NOW, asks, give_back, held, hold, keep, node, request, see, wanted};
+use crate::schedule::random::{NOW, asks, expect, give_back, held, hold, keep, node, request, see, wanted};
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 4000, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_remembered_is_what_a_new_search_finds(
         shapes in proptest::collection::vec((prop_oneof![Just(8_u64), Just(6)], 0..4_usize, any::<bool>()), 1..6),
-        rounds in proptest::collection::vec((proptest::collection::vec(held(), 0..3), -1..3_i64, 0..6_usize), 1..20),
+        rounds in proptest::collection::vec(
+            (proptest::collection::vec(held(), 0..3), (0..20_u64, 0..40_i64), -1..3_i64, 0..6_usize), 1..20,
+        ),
         sights in proptest::collection::vec((0..6_usize, 0..3_u32, 0..9_u64, any::<bool>()), 0..4),
         all_asks in proptest::collection::vec(wanted(4, 1..8), 1..5),
         reserve in prop_oneof![Just(0_u32), Just(25)],
@@ -26,8 +28,9 @@ proptest! {
         let mut nodes: Nodes = shapes.into_iter().zip(0..).map(|(shape, number)| node(shape, number)).collect();
         let mut places = KeptPlaces::default();
         let (mut number, mut now, mut sights) = (0, NOW, sights.into_iter());
-        for (round, later, left_out) in rounds {
+        for (round, (longer, end), later, left_out) in rounds {
             give_back(&mut nodes, number / 2);
+            expect(&mut nodes, longer, end);
             sights.by_ref().take(usize::from(round.is_empty())).for_each(|sight| see(&mut nodes, sight));
             for held in round {
                 number += 1;
