@@ -17,7 +17,7 @@ use crate::node::{Nodes, Version};
 use crate::time::{Span, WallTime};
 
 use super::gang::{Places, names_none};
-use super::placement::{Rules, Score, Search};
+use super::placement::{Place, Rules, Score, Search};
 use super::timeline::{Reservation, Timeline};
 
 /// So many are remembered: a few times as many as places are usually kept.
@@ -127,8 +127,8 @@ impl KeptPlaces {
             Still::Found(at, score, places) => (at, score, places),
             Still::Unknown => rules.earliest_scored(nodes, timeline, asks, now, length)?,
         };
-        let ends = places.iter().flat_map(|place| nodes.as_slice()[place.node].held().values());
-        let first_end = ends.map(|holding| holding.until).min().unwrap_or(WallTime(i64::MAX));
+        let first_of = |place: &Place| nodes.as_slice()[place.node].by_until().steps().first();
+        let first_end = places.iter().filter_map(first_of).map(|step| step.at).min();
         if self.found.len() >= REMEMBERED {
             self.found.remove(0);
         }
@@ -140,7 +140,7 @@ impl KeptPlaces {
             version: nodes.version(),
             beside: timeline.by_node().clone(),
             since: now,
-            first_end,
+            first_end: first_end.unwrap_or(WallTime(i64::MAX)),
         });
         Some((at, places))
     }
