@@ -84,7 +84,7 @@ impl Controller {
     pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
         let Some(job) = self.job(number) else { return Explanation::default() };
         match job.state {
-            JobState::Pending => self.explain_pending(job, now),
+            JobState::Pending => Story::new(self, now).of_its_own(job),
             JobState::Ready => {
                 let mut story = Story::new(self, now);
                 let found = self.ready_jobs().find_map(|each| {
@@ -117,13 +117,15 @@ impl Controller {
         places
     }
 
-    /// The waiting jobs with their explanations, in one walk: first in the order in which they would start, then
-    /// those that wait for something of their own.
+    /// The waiting jobs with their explanations, in one walk: first those that are ready in their order, then those that
+    /// wait for something of their own.
     pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
         let mut story = Story::new(self, now);
-        let ready = self.ready_jobs().map(move |job| (job, story.next(job, Detail::Full)));
-        let pending = self.jobs().filter(|j| j.state == JobState::Pending);
-        ready.chain(pending.map(move |job| (job, self.explain_pending(job, now))))
+        let pending = self.jobs().filter(|job| job.state == JobState::Pending);
+        self.ready_jobs().chain(pending).map(move |job| match job.state {
+            JobState::Pending => (job, story.of_its_own(job)),
+            _ => (job, story.next(job, Detail::Full)),
+        })
     }
 
     /// Why nothing of a user's is started at all at the moment, if so.
@@ -215,6 +217,7 @@ enum Detail {
 impl<'a> Story<'a> {
     fn new(controller: &'a Controller, now: Now) -> Story<'a> {
         let pass = controller.rehearse(now);
+        let plan = Plan::of(controller, &pass.after, now.wall);
         let mut turns = Turns::default();
         pass.after.claiming().for_each(|job| turns.keep(pass.after.card_limits(), job));
         Story {
@@ -228,7 +231,7 @@ impl<'a> Story<'a> {
             now,
             known: BTreeMap::new(),
             spared: BTreeMap::new(),
-            plan: Plan::of(controller, now.wall),
+            plan,
             before: 0,
             first: None,
             by_shares: Before::default(),
@@ -245,7 +248,7 @@ impl<'a> Story<'a> {
             Detail::Start => Vec::new(),
         };
         if is_limited {
-            let expected = self.foretell(job, is_limited);
+            let expected = self.foretell(job);
             self.before += 1;
             self.first.get_or_insert(job.id);
             return Explanation::new(self.now.wall, conditions, expected);
@@ -253,7 +256,7 @@ impl<'a> Story<'a> {
         if misfit {
             return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
         }
-        let expected = self.foretell(job, is_limited);
+        let expected = self.foretell(job);
         self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
@@ -443,18 +446,9 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// When the job is expected to start. `limited`: a limit on what is held bars it now.
-    fn foretell(&mut self, job: &Job, limited: bool) -> Expected {
-        let now = self.now.wall;
-        if self.pass.after.claim_of(job.id.number).is_some() {
-            let start = now + self.controller.config().policy.kill_wait;
-            self.plan.claims(self.controller, job, start);
-            let foretold = self.controller.claim_of(job.id.number).is_none();
-            return Expected::at(start, Basis::MakingRoom { foretold });
-        }
-        if self.before >= PLANNED {
-            return Expected::never(Basis::TooFar);
-        }
-        self.plan.expect(self.controller, job, limited)
+    /// When the job is expected to start.
+    fn foretell(&self, job: &Job) -> Expected {
+        let too_far = if self.before >= PLANNED { Basis::TooFar } else { Basis::Somebody };
+        self.plan.told(job.id.number).cloned().unwrap_or_else(|| Expected::never(too_far))
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ax_core::config::{Config, Most};
+use ax_core::config::{Config, Most, Queue};
 use ax_core::controller::{Controller, Event, Submission};
 use ax_core::explain::Condition;
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::invariants;
-use ax_core::job::request::Request;
+use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::node::Inventory;
 use ax_core::size::Megabytes;
@@ -58,9 +58,13 @@ fn played(
     mut ends: BTreeMap<(u64, u64), AttemptName>,
 ) -> BTreeMap<JobNumber, WallTime> {
     let mut starts = BTreeMap::new();
-    while let Some(((ms, _), attempt)) = ends.pop_first() {
-        let end = ended(Outcome::Succeeded, Some(0));
-        let out = controller.step(at(ms), Event::AttemptEnded { attempt, at: at(ms).wall, end });
+    while let Some((ms, _)) = ends.first_key_value().map(|(key, _)| *key) {
+        // What ends at one instant is free at one instant.
+        while let Some(entry) = ends.first_entry().filter(|entry| entry.key().0 == ms) {
+            let (attempt, end) = (entry.remove(), ended(Outcome::Succeeded, Some(0)));
+            controller.apply(at(ms), Event::AttemptEnded { attempt, at: at(ms).wall, end });
+        }
+        let out = controller.step(at(ms), Event::Tick);
         for attempt in launched(&out) {
             starts.insert(attempt.job.number, at(ms).wall);
             enter(controller, attempt, ms, &mut ends);
@@ -115,6 +119,138 @@ proptest! {
         prop_assert_eq!(told.len(), waiting);
         prop_assert_eq!(played(&mut controller, ends), told);
     }
+}
+
+/// The limits of one law, on two queues: a queue may be limited, or each user, or what is held.
+#[derive(Debug, Clone, Copy)]
+enum Bar {
+    JobsOfQueue(u32),
+    JobsOfUser(u32),
+    JobsOfUserInQueue(u32),
+    CpusOfQueue(u32),
+    CardsOfQueue(u32),
+    CardsOfUser(u32),
+}
+
+fn barred_by(bar: Bar, reservations: u32) -> Config {
+    let mut config = Config::default();
+    config.policy.reservations = reservations;
+    let mut queue = Queue::named("long".parse().unwrap());
+    queue.priority = config.queues[0].priority;
+    match bar {
+        Bar::JobsOfQueue(most) => queue.max_running = Some(most),
+        Bar::JobsOfUser(most) => config.policy.max_running_per_user = Some(most),
+        Bar::JobsOfUserInQueue(most) => queue.max_running_per_user = Some(most),
+        Bar::CpusOfQueue(most) => queue.max_cpus = Some(8 * most),
+        Bar::CardsOfQueue(most) => queue.max_cards = Some(most),
+        Bar::CardsOfUser(most) => config.policy.per_user = Most { cards: Some(most), ..Most::default() },
+    }
+    config.queues.push(queue);
+    config
+}
+
+/// Queue, user, CPUs, cards, seconds.
+type Asked = (bool, u32, u32, u32, u64);
+
+fn asked(key: usize, (long, user, cpus, cards, seconds): Asked) -> Event {
+    let cards = (cards > 0).then(|| CardRequest { kind: None, count: cards, slice: None });
+    let wanted = Request { time_limit: Some(Span::seconds(seconds)), cards, ..request(cpus) };
+    let queue = if long { "long" } else { "default" };
+    Event::Submitted(Box::new(Submission {
+        owner: owner(1000 + user),
+        queue: queue.parse().unwrap(),
+        ..submission(key as u128, wanted)
+    }))
+}
+
+/// CPUs and cards that are given out in the plan, at each instant at which a job starts.
+fn is_within(controller: &Controller, told: &BTreeMap<JobNumber, WallTime>, now: WallTime) {
+    let running = controller.jobs().filter(|job| job.state.is_active()).map(|job| {
+        let from = job.attempt.as_ref().unwrap().started_at.unwrap();
+        (job, from)
+    });
+    let waiting = told.iter().map(|(number, start)| (controller.job(*number).unwrap(), *start));
+    let all: Vec<_> = running.chain(waiting).collect();
+    for start in all.iter().map(|(_, from)| (*from).max(now)) {
+        let at_once = all
+            .iter()
+            .filter(|(job, from)| *from <= start && start < *from + job.request.time_limit.unwrap());
+        let (cpus, cards) = at_once.fold((0, 0), |(cpus, cards), (job, _)| {
+            let own = job.request.cards.as_ref().map_or(0, |wanted| wanted.count);
+            (cpus + job.request.cpus, cards + own)
+        });
+        assert!(cpus <= 64 && cards <= 4, "{cpus} CPUs and {cards} cards at {start}: {told:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// If every job takes exactly its limit and nobody else comes, everybody starts when they were told first, and no
+    /// later, whatever limit is in the way; and what is told never gives out more than there is.
+    #[test]
+    fn everybody_starts_when_told_first(
+        bar in (0..6_u8, 1..4_u32).prop_map(|(which, most)| match which {
+            0 => Bar::JobsOfQueue(most),
+            1 => Bar::JobsOfUser(most),
+            2 => Bar::JobsOfUserInQueue(most),
+            3 => Bar::CpusOfQueue(most + 4),
+            4 => Bar::CardsOfQueue(most),
+            _ => Bar::CardsOfUser(most),
+        }),
+        reservations in 1..12_u32,
+        jobs in proptest::collection::vec(
+            (any::<bool>(), 0..3_u32, 1..40_u32, 0..4_u32, 1..20_u64), 4..40),
+    ) {
+        let mut controller = Controller::new(barred_by(bar, reservations));
+        let inventory = Inventory { cpus: 64, ..crate::node() };
+        controller.step(at(0), Event::NodeRegistered(inventory));
+        let mut ends = BTreeMap::new();
+        for (key, wanted) in jobs.into_iter().enumerate() {
+            let cards = match bar {
+                Bar::CardsOfQueue(most) | Bar::CardsOfUser(most) => wanted.3.min(most),
+                _ => wanted.3,
+            };
+            let ms = 1 + key as u64;
+            let out = controller.step(at(ms), asked(key, (wanted.0, wanted.1, wanted.2, cards, wanted.4)));
+            launched(&out).into_iter().for_each(|attempt| enter(&mut controller, attempt, ms, &mut ends));
+        }
+        let now = at(100);
+        let told: BTreeMap<_, _> = controller
+            .explain_waiting(now)
+            .map(|(job, told)| {
+                let start = told.expected_start.unwrap_or_else(|| panic!("{}: {told:?}", job.id));
+                (job.id.number, start)
+            })
+            .collect();
+        is_within(&controller, &told, now.wall);
+        let mut started = played(&mut controller, ends);
+        started.retain(|number, _| told.contains_key(number));
+        prop_assert_eq!(started, told);
+    }
+}
+
+/// A job of a queue that is at its limit has its place in the plan like all others, though it has none in the pass.
+#[test]
+fn who_waits_for_a_limit_holds_what_it_takes_in_the_plan() {
+    let mut controller = Controller::new(barred_by(Bar::JobsOfQueue(1), 8));
+    controller.step(at(0), Event::NodeRegistered(Inventory { cpus: 64, ..crate::node() }));
+    let jobs =
+        [(true, 0, 1, 0, 600), (false, 1, 63, 0, 1200), (true, 0, 40, 0, 1200), (false, 2, 40, 0, 600)];
+    for (key, wanted) in jobs.into_iter().enumerate() {
+        for attempt in launched(&controller.step(at(1), asked(key, wanted))) {
+            controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+        }
+    }
+    let told = [3, 4].map(|number| controller.explain(at(2), JobNumber(number)));
+    let starts = told.clone().map(|told| (told.expected_start.unwrap() - at(1).wall).as_seconds());
+    assert_eq!(starts, [1200, 2400]);
+    let bases = told.map(|told| told.basis.unwrap().words());
+    let of_both = [
+        "ax-2026-0002 ends on gpu-01 then, by its time limit",
+        "ax-2026-0003, which goes before it, ends on gpu-01 then, by the plan",
+    ];
+    assert_eq!(bases, of_both);
 }
 
 #[test]
