@@ -253,6 +253,46 @@ fn who_waits_for_a_limit_holds_what_it_takes_in_the_plan() {
     assert_eq!(bases, of_both);
 }
 
+/// Who waits for a time of their own is told the first place from then on, beside all that is planned.
+#[test]
+fn who_begins_later_is_told_when_there_is_room_then() {
+    let mut controller = Controller::new(Config::default());
+    controller.step(at(0), Event::NodeRegistered(crate::node()));
+    let cards = Some(CardRequest { kind: None, count: 4, slice: None });
+    let all = Request { cards, time_limit: Some(Span::seconds(1200)), ..request(1) };
+    for attempt in launched(&controller.step(at(1), Event::Submitted(Box::new(submission(1, all.clone()))))) {
+        controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+    }
+    let one = Some(CardRequest { kind: None, count: 1, slice: None });
+    let from = |seconds: u64, cpus| Request {
+        cards: one.clone(),
+        begin: Some(at(1).wall + Span::seconds(seconds)),
+        time_limit: Some(Span::seconds(60)),
+        ..request(cpus)
+    };
+    // Four cards at 20 minutes, then four jobs of 5 CPUs each one after the other; and one that comes when all is free.
+    let later = [from(60, 5), from(60, 5), from(90, 2), from(3000, 1)];
+    for (key, wanted) in later.into_iter().enumerate() {
+        controller.step(at(1), Event::Submitted(Box::new(submission(2 + key as u128, wanted))));
+    }
+    let told = |number| {
+        let told = controller.explain(at(2), JobNumber(number));
+        ((told.expected_start.unwrap() - at(1).wall).as_seconds(), told.basis.unwrap().words())
+    };
+    assert_eq!(told(2), (1200, "ax-2026-0001 ends on gpu-01 then, by its time limit".into()));
+    assert_eq!(
+        told(3),
+        (1260, "ax-2026-0002, which goes before it, ends on gpu-01 then, by the plan".into())
+    );
+    assert_eq!(told(4), (1200, "ax-2026-0001 ends on gpu-01 then, by its time limit".into()));
+    assert_eq!(told(5), (3000, "its own time".into()));
+    // Of one that is only tried the same is told, and those that wait for their limits are in its way, too.
+    let mut sketch = controller.sketch();
+    sketch.step(at(3), Event::Submitted(Box::new(submission(9, from(61, 8)))));
+    let tried = sketch.explain(at(3), JobNumber(6));
+    assert_eq!((tried.expected_start.unwrap() - at(1).wall).as_seconds(), 1320);
+}
+
 #[test]
 fn what_the_start_rests_on_is_said() {
     let mut controller = Controller::new(config(Limit::CpusOfUser(4)));
