@@ -51,6 +51,7 @@ impl Arguments {
         query.all = self.all;
         if self.start {
             query.state = self.waiting(query.state)?;
+            query.by_start = true;
         }
         query.limit = self.limit;
         let columns = fields::choose(&JOB_FIELDS, self.columns(session))?;

@@ -43,6 +43,7 @@ fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
             "state" => query.state.push(value.parse().map_err(|_| bad(name, value))?),
             "all" => query.all = flag(),
             "finished" => query.finished = flag(),
+            "by_start" => query.by_start = flag(),
             "since" => query.since = Some(value.parse().map_err(|_| bad(name, value))?),
             "until" => query.until = Some(value.parse().map_err(|_| bad(name, value))?),
             "limit" => query.limit = Some(value.parse().map_err(|_| bad(name, value))?),

@@ -107,10 +107,10 @@ impl Controller {
             return None;
         }
         let needs = job.request.estimate.or(job.request.time_limit);
-        let takes = needs.map_or(String::new(), |needs| format!(", and it takes {needs}"));
+        let takes = needs.map_or(String::new(), |needs| format!(", and it takes {}", needs.in_words()));
         // What else keeps it from starting now: without it the numbers would not add up.
         let begins = match begin > now {
-            true => format!(", it begins in {} at the earliest", begin - now),
+            true => format!(", it begins in {} at the earliest", (begin - now).in_words()),
             false => String::new(),
         };
         let hours = job.request.window().map_or(String::new(), |window| format!(", within {window} alone"));
@@ -118,7 +118,7 @@ impl Controller {
             true => "its deadline has passed".to_owned(),
             false => format!(
                 "it can't be over by its deadline any more: that is in {}{begins}{takes}{hours}",
-                deadline - now
+                (deadline - now).in_words()
             ),
         })
     }

@@ -1,6 +1,7 @@
 //! Explanations for people: everything that a waiting job waits for, with numbers; when it is expected to start, and
 //! what that rests on. Only reads: it makes the next pass on a copy, with the scheduler's own code.
 
+mod cards;
 mod condition;
 mod limits;
 mod nodes;
@@ -20,9 +21,8 @@ use crate::controller::bounds::{Barred, Turns};
 use crate::controller::{Controller, Rehearsal, Spares, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
-use crate::job::bounds::Asks;
 use crate::job::state::JobState;
-use crate::node::{Company, Lack, Node};
+use crate::node::{Lack, Node};
 use crate::schedule::order::Shape;
 use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Reservation, Timeline};
@@ -126,6 +126,25 @@ impl Controller {
             JobState::Pending => (job, story.of_its_own(job)),
             _ => (job, story.next(job, Detail::Full)),
         })
+    }
+
+    /// The same in the order in which they are expected to start; those of whom that can't be said come last.
+    pub fn explain_by_start(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
+        let mut story = Story::new(self, now);
+        let mut ready = self.ready_jobs();
+        let mut first: Vec<(&Job, Explanation)> =
+            ready.by_ref().take(PLANNED).map(|job| (job, story.next(job, Detail::Full))).collect();
+        let own: BTreeMap<JobNumber, &Job> =
+            self.waiting_for_times(PLANNED).map(|job| (job.id.number, job)).collect();
+        first.extend(own.values().map(|job| (*job, story.of_its_own(job))));
+        // A stable sort: who starts at the same instant stays in the order of the pass.
+        first.sort_by_key(|(_, told)| (told.expected_start.is_none(), told.expected_start));
+        let others = move |job: &&Job| job.state == JobState::Pending && !own.contains_key(&job.id.number);
+        let rest = ready.chain(self.jobs().filter(others));
+        first.into_iter().chain(rest.map(move |job| match job.state {
+            JobState::Pending => (job, story.of_its_own(job)),
+            _ => (job, story.next(job, Detail::Full)),
+        }))
     }
 
     /// Why nothing of a user's is started at all at the moment, if so.
@@ -362,52 +381,6 @@ impl<'a> Story<'a> {
         known
     }
 
-    /// The cards that it could have and that are withheld from jobs.
-    fn withheld_from(&self, job: &Job) -> Vec<Condition> {
-        let reserve = self.controller.config().resources.gpu_reserve;
-        let asks = Asks::from(job);
-        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
-        let nodes = self.pass.after.nodes().filter(open);
-        let withheld = nodes.flat_map(|node| {
-            node.withheld_from(asks, reserve)
-                .filter(move |card| asks.may_have(node, card))
-                .map(move |card| (node, card))
-        });
-        let mut withheld = withheld.filter_map(|(node, card)| node.card_in_words(&card.uuid));
-        let mut lines: Vec<Condition> =
-            withheld.by_ref().take(LINES).map(|why| Condition::Withheld { why }).collect();
-        let more = withheld.count() as u32;
-        lines.extend((more > 0).then_some(Condition::MoreWithheld { cards: more }));
-        lines
-    }
-
-    /// Cards with room that it can't share: they are others' under MPS, or are used by jobs that are not under MPS.
-    fn in_other_company(&self, job: &Job) -> Vec<Condition> {
-        let reserve = self.controller.config().resources.gpu_reserve;
-        let asks = Asks::from(job);
-        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
-        let nodes = self.pass.after.nodes().filter(open);
-        let taken = nodes.flat_map(|node| {
-            let cards = node.taken_by_company(asks, reserve);
-            cards
-                .filter(move |(card, _)| asks.may_have(node, card))
-                .map(move |(card, on_it)| (node, card, on_it))
-        });
-        let words = taken.map(|(node, card, on_it)| {
-            let name = |user: Uid| {
-                let mut owners = self.controller.active_jobs().map(|job| &job.owner);
-                let owner = owners.find(|owner| owner.uid == user);
-                owner.map_or_else(|| user.to_string(), |owner| owner.name.to_string())
-            };
-            let what = match on_it {
-                Company::Mps(user) => format!("is under MPS for user {}", name(user)),
-                _ => "is shared without MPS".to_owned(),
-            };
-            Condition::Withheld { why: format!("{} card {} {what}", node.inventory.name, card.index) }
-        });
-        words.take(LINES).collect()
-    }
-
     /// The place that ends its time on the node on which it fits and may run longest.
     fn kept_for_others(&self, job: &Job, fitting: &[usize]) -> Option<Condition> {
         let planned = self.controller.fitting(job, &self.timeline);
@@ -449,6 +422,7 @@ impl<'a> Story<'a> {
     /// When the job is expected to start.
     fn foretell(&self, job: &Job) -> Expected {
         let too_far = if self.before >= PLANNED { Basis::TooFar } else { Basis::Somebody };
-        self.plan.told(job.id.number).cloned().unwrap_or_else(|| Expected::never(too_far))
+        let told = self.plan.told(job.id.number).cloned().unwrap_or_else(|| Expected::never(too_far));
+        self.unless_by_itself(job, told)
     }
 }

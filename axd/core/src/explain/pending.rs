@@ -17,7 +17,8 @@ impl Story<'_> {
             None => Expected::never(Basis::Somebody),
             Some(_) => {
                 let told = self.plan.told_own(controller, now, job.id.number);
-                told.cloned().unwrap_or_else(|| Expected::never(Basis::TooFar))
+                let told = told.cloned().unwrap_or_else(|| Expected::never(Basis::TooFar));
+                self.unless_by_itself(job, told)
             }
         };
         Explanation::new(now.wall, controller.own_conditions(job, now), expected)

@@ -108,7 +108,8 @@ impl Engine {
         }
         view.unused_mb = Some(unused.0);
         let bound = unused.0 + view.unexplained_mb.unwrap_or(0);
-        let share = u32::try_from(bound.min(view.mem_mb) * 100 / view.mem_mb).unwrap_or(100);
+        let percent = (bound.min(view.mem_mb) * 100 + view.mem_mb / 2) / view.mem_mb;
+        let share = u32::try_from(percent).unwrap_or(100);
         view.fragmentation = Some(share);
         let most = self.controller.config().resources.gpu_fragmentation_warning;
         if most > 0 && share > most {

@@ -67,6 +67,13 @@ impl Plan {
         }
     }
 
+    /// What is free from now on is found along the index of the nodes, so this is tried first.
+    fn find_from(&self, controller: &Controller, one: &Waiting, at: WallTime) -> Result<Found, Expected> {
+        let by_index = || self.future.find(controller, one.job, self.future.timeline.now());
+        let first = (!one.was_barred).then(by_index).and_then(Result::ok);
+        first.filter(|found| found.from >= at).map_or_else(|| self.future.find(controller, one.job, at), Ok)
+    }
+
     /// The first place, not before `at`, beside all that is planned, that the limits let it have; with what that rests on.
     fn place(
         &self,
@@ -74,7 +81,7 @@ impl Plan {
         one: &Waiting,
         mut at: WallTime,
     ) -> Result<(Found, Basis), Expected> {
-        let (job, length) = (one.job, controller.planned(one.job));
+        let length = controller.planned(one.job);
         let mut by_limit = None;
         loop {
             let (allowed, basis) =
@@ -82,7 +89,7 @@ impl Plan {
             if let Some(basis) = basis {
                 by_limit = Some((allowed, basis));
             }
-            let found = self.future.find(controller, job, allowed)?;
+            let found = self.find_from(controller, one, allowed)?;
             let (still, _) =
                 self.limits.room(controller, &one.counts, found.from, length).map_err(Expected::never)?;
             if still > found.from {
