@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// More columns, and nothing is cut
     #[arg(short, long, visible_alias = "wide")]
     long: bool,
-    /// Only waiting jobs, in the order in which they would start: when, and what that rests on
+    /// Only waiting jobs, in the order of their expected starts: when, and what that rests on
     #[arg(long, conflicts_with = "all")]
     start: bool,
     /// Only the first N jobs

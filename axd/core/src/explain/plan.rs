@@ -42,6 +42,10 @@ impl Expected {
 /// is planned: that costs one search for each job.
 const EFFORT: usize = 4000;
 
+/// With more nodes than this no passes to come are made: what is free now is found along the index of the nodes, what is
+/// free later would be looked for on each of them.
+const MANY: usize = 64;
+
 /// A job that runs longer than planned is expected to end so much later than now.
 const SOON: Span = Span::seconds(1);
 
@@ -131,7 +135,10 @@ impl Plan {
         for job in making_room {
             plan.enter_claim(controller, after, job, now);
         }
-        plan.pass_by_pass(controller, waiting, now);
+        match controller.all_nodes().as_slice().len() > MANY {
+            true => plan.place_in_order(controller, waiting, now),
+            false => plan.pass_by_pass(controller, waiting, now),
+        }
         plan
     }
 

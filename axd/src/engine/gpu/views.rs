@@ -7,9 +7,13 @@ use ax_core::gpu::{CardSeen, CardState, Rung};
 use ax_core::job::{Attempt, Job};
 use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
+use ax_core::time::Span;
 
-use super::super::Engine;
+use super::super::{Engine, now};
 use crate::people::Person;
+
+/// A job that has started so many looks ago may still be loading what it will use: nothing is said of its card.
+const LOADS: u64 = 60;
 
 impl Engine {
     /// All cards, as this person may see them.
@@ -112,7 +116,9 @@ impl Engine {
         let share = u32::try_from(percent).unwrap_or(100);
         view.fragmentation = Some(share);
         let most = self.controller.config().resources.gpu_fragmentation_warning;
-        if most > 0 && share > most {
+        let settled = Span(self.controller.config().resources.gpu_sample.0.saturating_mul(LOADS));
+        let loads = |attempt: &Attempt| attempt.started_at.is_none_or(|start| now().wall - start < settled);
+        if most > 0 && share > most && !holders.iter().any(|(_, attempt, _)| loads(attempt)) {
             view.warning = Some(format!(
                 "{share}% of it is bound and not used (resources.gpu_fragmentation_warning is {most}%): {} of its \
                  slices, {} that no process accounts for",

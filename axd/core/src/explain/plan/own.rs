@@ -68,10 +68,12 @@ impl Plan {
     }
 
     /// What is free from now on is found along the index of the nodes, so this is tried first.
-    fn find_from(&self, controller: &Controller, one: &Waiting, at: WallTime) -> Result<Found, Expected> {
-        let by_index = || self.future.find(controller, one.job, self.future.timeline.now());
-        let first = (!one.was_barred).then(by_index).and_then(Result::ok);
-        first.filter(|found| found.from >= at).map_or_else(|| self.future.find(controller, one.job, at), Ok)
+    fn find_from(&self, controller: &Controller, job: &Job, at: WallTime) -> Result<Found, Expected> {
+        let by_index = self.future.find(controller, job, self.future.timeline.now());
+        match by_index {
+            Ok(found) if found.from < at => self.future.find(controller, job, at),
+            found => found,
+        }
     }
 
     /// The first place, not before `at`, beside all that is planned, that the limits let it have; with what that rests on.
@@ -89,7 +91,10 @@ impl Plan {
             if let Some(basis) = basis {
                 by_limit = Some((allowed, basis));
             }
-            let found = self.find_from(controller, one, allowed)?;
+            let found = match one.was_barred || allowed > at {
+                true => self.future.find(controller, one.job, allowed)?,
+                false => self.find_from(controller, one.job, allowed)?,
+            };
             let (still, _) =
                 self.limits.room(controller, &one.counts, found.from, length).map_err(Expected::never)?;
             if still > found.from {
