@@ -49,7 +49,7 @@ fn what_is_seen_on_a_card_is_kept_and_told_as_root() {
     if !as_root() {
         return;
     }
-    let (mut cluster, fake) = with_cards(&busy(40), "resources:\n  gpu_sample: 50ms\n");
+    let (mut cluster, fake) = with_cards(&busy(40), "");
     wait_for("the card", || !cluster.json(ALICE, &["resource", "--json"]).as_array().unwrap().is_empty());
     let options = ["-G", "1", "--mem=30G", "-c", "1", "--ram=64M"];
     let slice = cluster.submit(ALICE, &options, &holds(&fake, 20_000, ""));

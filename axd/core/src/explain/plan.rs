@@ -204,9 +204,10 @@ impl Plan {
         let mut kept_ahead = waiting.iter().filter(|one| one.kept.is_some()).count();
         let mut remain = Vec::with_capacity(waiting.len());
         self.effort = self.effort.saturating_sub(waiting.len().div_ceil(32));
+        let stuck = self.stuck;
         for mut one in waiting {
             kept_ahead -= usize::from(one.kept.is_some());
-            if self.behind_one_that_is_stuck(one.job) {
+            if self.is_behind(one.job, stuck) {
                 continue;
             }
             // Under strict order nobody passes who only has no room.
@@ -290,8 +291,9 @@ impl Plan {
         Some(one)
     }
 
-    fn behind_one_that_is_stuck(&mut self, job: &Job) -> bool {
-        let Some(stuck) = self.stuck else { return false };
+    /// Whether a job before it is stuck since then, so that nothing is said of it.
+    fn is_behind(&mut self, job: &Job, since: Option<JobId>) -> bool {
+        let Some(stuck) = self.stuck.filter(|stuck| Some(*stuck) != since) else { return false };
         self.told.insert(job.id.number, Expected::never(Basis::Behind { job: stuck }));
         true
     }
@@ -299,7 +301,7 @@ impl Plan {
     /// No place can be kept for a job.
     fn foretells_nothing(&mut self, one: &Waiting, told: Expected) {
         if !one.was_barred && matches!(told.basis, Basis::Unsaid { .. } | Basis::Somebody) {
-            self.stuck.get_or_insert(one.job.id);
+            self.stuck = Some(one.job.id);
         }
         self.told.insert(one.job.id.number, told);
     }

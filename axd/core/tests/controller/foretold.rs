@@ -317,6 +317,29 @@ fn what_the_start_rests_on_is_said() {
     assert_eq!(told(4), (Some(Span::seconds(120)), next));
 }
 
+/// Nothing is said of those behind a job of unknown length, and all of those before it.
+#[test]
+fn who_is_before_a_job_of_unknown_length_is_told_all_the_same() {
+    let mut config = Config::default();
+    config.policy.task_timeout = None;
+    let mut controller = Controller::new(config);
+    controller.step(at(0), Event::NodeRegistered(crate::node()));
+    for attempt in launched(&controller.step(at(1), submitted(1, (0, 8, 600)))) {
+        controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+    }
+    controller.step(at(1), submitted(2, (0, 8, 1200)));
+    for key in 3..6 {
+        let forever = Request { time_limit: None, ..request(8) };
+        controller.step(at(1), Event::Submitted(Box::new(submission(key, forever))));
+    }
+    let told = [2, 3, 4, 5].map(|number| controller.explain(at(2), JobNumber(number)));
+    let starts = told.clone().map(|told| told.expected_start.map(|start| (start - at(1).wall).as_seconds()));
+    assert_eq!(starts, [Some(600), Some(1800), None, None]);
+    assert_eq!(told[2].basis.clone().unwrap().words(), "ax-2026-0003 has neither --time nor --estimate");
+    let behind = "ax-2026-0004 goes before it, and its start is not known";
+    assert_eq!(told[3].basis.clone().unwrap().words(), behind);
+}
+
 #[test]
 fn who_waits_for_a_job_of_unknown_length_is_told_that() {
     let mut config = config(Limit::CpusOfUser(4));

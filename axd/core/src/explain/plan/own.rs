@@ -55,8 +55,9 @@ impl Plan {
 
     /// Those that have not started yet, in their order.
     pub(super) fn place_in_order(&mut self, controller: &Controller, waiting: Vec<Waiting>, at: WallTime) {
+        let stuck = self.stuck;
         for one in waiting {
-            if self.behind_one_that_is_stuck(one.job) {
+            if self.is_behind(one.job, stuck) {
                 continue;
             }
             let after = self.last.filter(|_| self.strict).map_or(at, |(last, _)| last.max(at));
