@@ -123,7 +123,7 @@ fn query_string(query: &JobsQuery) -> String {
         pairs.extend(values.iter().map(|value| (key, value.clone())));
     }
     pairs.extend(query.state.iter().map(|state| ("state", state.word().to_owned())));
-    let flags = [("all", query.all), ("finished", query.finished)];
+    let flags = [("all", query.all), ("finished", query.finished), ("by_start", query.by_start)];
     pairs.extend(flags.iter().filter(|(_, set)| *set).map(|(key, _)| (*key, "1".to_owned())));
     for (key, time) in [("since", query.since), ("until", query.until)] {
         pairs.extend(time.map(|time| (key, time.to_string())));
@@ -146,11 +146,13 @@ mod tests {
             user: vec!["a".into(), "b&c".into()],
             state: vec![JobState::Running],
             all: true,
+            by_start: true,
             since: Some(WallTime(0)),
             limit: Some(5),
             ..JobsQuery::default()
         };
-        let text = "?user=a&user=b%26c&state=RUNNING&all=1&since=1970-01-01T00%3A00%3A00.000Z&limit=5";
+        let text =
+            "?user=a&user=b%26c&state=RUNNING&all=1&by_start=1&since=1970-01-01T00%3A00%3A00.000Z&limit=5";
         assert_eq!(query_string(&query), text);
     }
 

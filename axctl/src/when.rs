@@ -161,13 +161,7 @@ impl Clock {
 
 /// A length in at most two units: `12s`, `5m30s`, `2h05m`, `3d04h`.
 pub fn length(span: Span) -> String {
-    let seconds = span.as_seconds();
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
-    }
+    span.in_words()
 }
 
 /// `90s`, `5m`, `2h`, `7d`, `2w`.

@@ -22,7 +22,7 @@ fn daemon() -> Root {
             ("GET /api/v1/jobs/1?advice=1", ok(serde_json::to_string(&running()).unwrap())),
             ("GET /api/v1/jobs/2?advice=1", ok(serde_json::to_string(&waiting()).unwrap())),
             ("GET /api/v1/jobs/4?advice=1", ok(serde_json::to_string(&failed()).unwrap())),
-            ("GET /api/v1/jobs?state=READY&state=PENDING", ok(list(vec![waiting(), array()]))),
+            ("GET /api/v1/jobs?state=READY&state=PENDING&by_start=1", ok(list(vec![waiting(), array()]))),
             ("GET /api/v1/jobs/2/why", ok("[]".to_owned())),
             ("GET /api/v1/jobs/1/why", ok(serde_json::to_string(&story()).unwrap())),
             ("GET /api/v1/nodes", ok(nodes())),

@@ -143,7 +143,7 @@ fn job(
     Some(view)
 }
 
-/// Running jobs, then waiting ones in their order.
+/// Running jobs, then waiting ones in their order or, as is asked, in that of their expected starts.
 fn living(controller: &Controller, at: Now, query: &JobsQuery) -> JobsAnswer {
     let limit = query.limit.map_or(usize::MAX, |l| l as usize);
     let mut answer = JobsAnswer::default();
@@ -153,7 +153,9 @@ fn living(controller: &Controller, at: Now, query: &JobsQuery) -> JobsAnswer {
     let all = controller.jobs().filter(chosen).count();
     let here = controller.jobs().filter(chosen).filter(|job| !job.state.is_waiting());
     answer.jobs.extend(here.take(limit).map(view::of_job));
-    for (job, told) in controller.explain_waiting(at) {
+    let in_order = (!query.by_start).then(|| controller.explain_waiting(at)).into_iter().flatten();
+    let by_start = query.by_start.then(|| controller.explain_by_start(at)).into_iter().flatten();
+    for (job, told) in in_order.chain(by_start) {
         if answer.jobs.len() >= limit.min(all) {
             break;
         }

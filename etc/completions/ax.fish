@@ -58,7 +58,7 @@ complete -c ax -n "__fish_ax_using_subcommand queue" -s o -l format -d 'These co
 complete -c ax -n "__fish_ax_using_subcommand queue" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand queue" -l all -d 'Also jobs that ended within the last 300 seconds'
 complete -c ax -n "__fish_ax_using_subcommand queue" -s l -l long -l wide -d 'More columns, and nothing is cut'
-complete -c ax -n "__fish_ax_using_subcommand queue" -l start -d 'Only waiting jobs, in the order in which they would start: when, and what that rests on'
+complete -c ax -n "__fish_ax_using_subcommand queue" -l start -d 'Only waiting jobs, in the order of their expected starts: when, and what that rests on'
 complete -c ax -n "__fish_ax_using_subcommand queue" -l noheader -d 'Without the line of titles'
 complete -c ax -n "__fish_ax_using_subcommand queue" -l json -d 'One JSON document with everything'
 complete -c ax -n "__fish_ax_using_subcommand queue" -s h -l help -d 'Print help'

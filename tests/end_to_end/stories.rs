@@ -33,7 +33,7 @@ fn urgent_jobs_start_at_once_and_an_old_one_within_the_bound_and_both_are_told_w
     assert_eq!(cluster.wait_over(&busy)["state"], "CANCELLED");
     let told = why(&cluster, &urgent);
     assert!(
-        told.contains("1 job was ended to make room for it, of queue default with priority 90"),
+        told.contains("in queue default with priority 90; 1 job was ended to make room for it"),
         "{told}"
     );
     // From now on some urgent jobs always wait.
@@ -64,8 +64,8 @@ fn urgent_jobs_start_at_once_and_an_old_one_within_the_bound_and_both_are_told_w
         assert!(time(job, "submitted_at") < due, "{job} came after {due} and passed {old_job}");
     }
     let told = why(&cluster, &old);
-    assert!(told.contains("with priority 0, having waited for 00:00:0"), "{told}");
-    assert!(told.contains("no less than policy.starvation_bound (00:00:04)"), "{told}");
+    assert!(told.contains("with priority 0, having come "), "{told}");
+    assert!(told.contains("no less than policy.starvation_bound (4s)"), "{told}");
 }
 
 /// The rescan is far away: whatever happens does so because something else happened. The machine is full each time, and

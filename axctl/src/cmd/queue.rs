@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// More columns, and nothing is cut
     #[arg(short, long, visible_alias = "wide")]
     long: bool,
-    /// Only waiting jobs, in the order in which they would start: when, and what that rests on
+    /// Only waiting jobs, in the order of their expected starts: when, and what that rests on
     #[arg(long, conflicts_with = "all")]
     start: bool,
     /// Only the first N jobs
@@ -51,6 +51,7 @@ impl Arguments {
         query.all = self.all;
         if self.start {
             query.state = self.waiting(query.state)?;
+            query.by_start = true;
         }
         query.limit = self.limit;
         let columns = fields::choose(&JOB_FIELDS, self.columns(session))?;

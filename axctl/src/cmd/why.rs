@@ -92,7 +92,12 @@ pub(crate) fn lines(story: &[DecisionView], session: &Session<'_, '_>, screen: &
         let (actor, what) = (shown(&decision.actor), told(&decision.what));
         let time = Paint::Dim.over(&session.clock.short(decision.at), screen);
         // Writing to a String can't fail.
-        let _ = writeln!(text, "  {time}  {actor}: {what}");
+        let lead = session.clock.short(decision.at).chars().count() + 4;
+        let mut what_lines = wrap(&format!("{actor}: {what}"), screen.width.saturating_sub(lead)).into_iter();
+        let _ = writeln!(text, "  {time}  {}", what_lines.next().unwrap_or_default());
+        for line in what_lines {
+            let _ = writeln!(text, "      {line}");
+        }
         let why = told(&decision.why);
         if why.is_empty() || why == what {
             continue;

@@ -26,7 +26,7 @@ fn absolute(at: WallTime, offset: i64) -> String {
 fn ahead(at: WallTime, now: WallTime) -> String {
     match at - now {
         Span(0) => "now".to_owned(),
-        span => format!("in {span}"),
+        span => format!("in {}", span.in_words()),
     }
 }
 
@@ -39,7 +39,7 @@ mod tests {
         let at = WallTime(1_795_966_334_000);
         assert_eq!(absolute(at, 3600), "2026-11-29 16:32:14 +01:00");
         assert_eq!(absolute(at, -12_600), "2026-11-29 12:02:14 -03:30");
-        assert_eq!(ahead(at, WallTime(at.0 - 90_000)), "in 00:01:30");
+        assert_eq!(ahead(at, WallTime(at.0 - 90_000)), "in 1m30s");
         assert_eq!(ahead(at, at), "now");
     }
 }

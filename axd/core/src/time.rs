@@ -41,6 +41,19 @@ impl Add for Span {
     }
 }
 
+impl Span {
+    /// In sentences, in at most two units: `12s`, `5m30s`, `2h05m`, `3d04h`.
+    pub fn in_words(self) -> String {
+        let seconds = self.as_seconds();
+        match seconds {
+            0..60 => format!("{seconds}s"),
+            60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+            3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+            _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
+        }
+    }
+}
+
 /// Slurm's way of writing lengths: `2-03:04:05`, `03:04:05`.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -225,5 +238,9 @@ mod tests {
     fn spans_read_like_slurm() {
         assert_eq!(Span::seconds(93_784).to_string(), "1-02:03:04");
         assert_eq!(Span(59_999).to_string(), "00:00:59");
+        assert_eq!(Span(59_999).in_words(), "59s");
+        assert_eq!(Span::seconds(1787).in_words(), "29m47s");
+        assert_eq!(Span::seconds(7500).in_words(), "2h05m");
+        assert_eq!(Span::seconds(93_784).in_words(), "1d02h");
     }
 }

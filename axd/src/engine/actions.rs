@@ -200,6 +200,9 @@ impl Engine {
     }
 }
 
+/// Told again within a few minutes, it is counted from then on and stands in the story as it was first told.
+const TOLD_AGAIN: &str = "told that its work so far is safe, as it was told a short while ago";
+
 /// What became of a wish, in words; or why it was refused.
 fn said(job: JobId, decisions: &[Decision]) -> Result<String, ApiError> {
     let about_it = decisions.iter().find_map(|d| match d {
@@ -207,7 +210,7 @@ fn said(job: JobId, decisions: &[Decision]) -> Result<String, ApiError> {
         Decision::Ignored { why, .. } => Some(Err(error(ErrorClass::Refused, why.clone()))),
         Decision::Noted { job: of, what, .. } if *of == job => Some(Ok(what.clone())),
         Decision::Moved { job: of, why, .. } if *of == job => Some(Ok(why.clone())),
-        Decision::Counted { attempt, .. } if attempt.job == job => Some(Ok("written down".to_owned())),
+        Decision::Counted { attempt, .. } if attempt.job == job => Some(Ok(TOLD_AGAIN.to_owned())),
         _ => None,
     });
     about_it.unwrap_or_else(|| Ok("nothing changed".to_owned()))

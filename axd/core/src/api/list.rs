@@ -26,7 +26,9 @@ pub struct JobsQuery {
     pub since: Option<WallTime>,
     /// Ended (finished) or submitted before.
     pub until: Option<WallTime>,
-    /// At most so many, in the order in which they would start; absent: all.
+    /// Waiting jobs in the order in which they are expected to start, and not in that in which they are looked at.
+    pub by_start: bool,
+    /// At most so many; absent: all.
     pub limit: Option<u32>,
 }
 

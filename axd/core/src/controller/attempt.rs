@@ -245,7 +245,7 @@ impl Controller {
             self.jobs.insert(number, kept);
         }
         self.shift(now, number, Move::by_ax(Cause::Requeued, JobState::Pending, why), out);
-        self.settle_waiting(now, number, &Actor::Ax, why, out);
+        self.settle_waiting(now, number, &Actor::Ax, "it may start at once", out);
     }
 
     pub(super) fn never_started(

@@ -91,11 +91,15 @@ impl Controller {
             (_, Some(words)) => words,
             (health, None) => format!("{who} is {health}"),
         };
-        if lost && state.health != Health::Healthy {
+        if lost {
             let holds = |job: &&Job| self.holds_card(job, name, uuid);
             let jobs: Vec<JobId> = self.active_jobs().filter(holds).map(|job| job.id).collect();
+            let so = match state.health {
+                Health::Healthy => format!("{who} is well again"),
+                _ => format!("{what}; nothing new is started there"),
+            };
             for job in jobs {
-                let what = format!("{what}; nothing new is started there");
+                let what = so.clone();
                 out.push(Decision::Noted { job, actor: Arc::from(actor.name()), what });
             }
         }

@@ -50,7 +50,7 @@ impl Controller {
                 }
                 let message = format!(
                     "IDLE: its cards did nothing for {} (policy.idle_end); 'ax keep' would have kept it",
-                    format_duration(counted)
+                    format_duration(Span::seconds(counted.as_seconds()))
                 );
                 self.end_warned(name.job.number, Outcome::Cancelled, message, out);
             }
@@ -159,7 +159,10 @@ fn warn(job: &mut Job, end: Option<Span>, counted: Span, out: &mut Vec<Decision>
             job.id
         )
     });
-    let what = format!("warning: its cards have done nothing for {}{then}", format_duration(counted));
+    let what = format!(
+        "warning: its cards have done nothing for {}{then}",
+        format_duration(Span::seconds(counted.as_seconds()))
+    );
     out.push(Decision::Noted { job: job.id, actor: Arc::from(Actor::Ax.name()), what });
 }
 

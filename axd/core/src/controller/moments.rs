@@ -74,6 +74,19 @@ impl Controller {
         job.request.window().is_some_and(|window| window.is_open(at, &self.zone))
     }
 
+    /// The first jobs that wait for a time of their own: that at which they begin, their hours, the end of a pause. So many
+    /// of each kind at most.
+    pub(crate) fn waiting_for_times(&self, most: usize) -> impl Iterator<Item = &Job> {
+        let waits = |number: &JobNumber| {
+            self.job(*number).is_some_and(|job| job.state == JobState::Pending && job.rare.hold.is_none())
+        };
+        let begins = self.begins.iter().map(|(_, job)| *job).filter(waits).take(most);
+        let hours = self.moments.by_time.iter().map(|(_, job)| *job).filter(waits).take(most);
+        let pauses = self.backoffs.iter().map(|(_, job)| *job).filter(waits).take(most);
+        let all: BTreeSet<JobNumber> = begins.chain(hours).chain(pauses).collect();
+        all.into_iter().filter_map(|number| self.job(number))
+    }
+
     /// How long an attempt that was decided then may run, if that is limited.
     pub fn limit_from(&self, job: &Job, start: WallTime) -> Option<Span> {
         job.limit_from(start, &self.zone).0
@@ -94,10 +107,10 @@ impl Controller {
             return None;
         }
         let needs = job.request.estimate.or(job.request.time_limit);
-        let takes = needs.map_or(String::new(), |needs| format!(", and it takes {needs}"));
+        let takes = needs.map_or(String::new(), |needs| format!(", and it takes {}", needs.in_words()));
         // What else keeps it from starting now: without it the numbers would not add up.
         let begins = match begin > now {
-            true => format!(", it begins in {} at the earliest", begin - now),
+            true => format!(", it begins in {} at the earliest", (begin - now).in_words()),
             false => String::new(),
         };
         let hours = job.request.window().map_or(String::new(), |window| format!(", within {window} alone"));
@@ -105,7 +118,7 @@ impl Controller {
             true => "its deadline has passed".to_owned(),
             false => format!(
                 "it can't be over by its deadline any more: that is in {}{begins}{takes}{hours}",
-                deadline - now
+                (deadline - now).in_words()
             ),
         })
     }

@@ -20,8 +20,8 @@ impl Controller {
     }
 
     /// A copy with what a new job could meet: all that is given out, and of each user in each queue the first jobs that
-    /// wait, as far as plans are followed. Jobs that wait for something of their own stand in nobody's way, as do those that fit
-    /// nowhere.
+    /// wait, as far as plans are followed; also of those that wait for a time of their own. Those that are held, or fit
+    /// nowhere, stand in nobody's way.
     #[must_use]
     pub fn sketch(&self) -> Controller {
         let mut copy = Controller {
@@ -63,6 +63,7 @@ impl Controller {
         let mut chosen: BTreeSet<JobNumber> = self.order.first_of_each(PLANNED).collect();
         chosen.extend(self.active.iter().chain(&self.claims));
         chosen.extend(self.between_hours().map(|job| job.id.number));
+        chosen.extend(self.waiting_for_times(PLANNED).map(|job| job.id.number));
         for job in chosen.iter().filter_map(|number| self.jobs.get(number)) {
             copy.index(job.clone());
         }

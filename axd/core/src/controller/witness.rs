@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::advice::Remedy;
 use crate::config::{Queue, QueueOrder};
 use crate::explain::started::PassedOver;
-use crate::id::{JobId, JobNumber};
+use crate::id::{JobId, JobNumber, QueueName};
 use crate::job::Job;
 use crate::job::state::JobState;
 use crate::node::{Allocation, Nodes};
@@ -207,6 +207,11 @@ impl Controller {
     /// How many ready jobs are before a job by rank: of all queues, since those of equal weight are merged by it.
     pub(crate) fn before(&self, job: &Job) -> usize {
         self.order.before(job, &self.config, self.size(job))
+    }
+
+    /// Whether jobs of other queues wait, too.
+    pub(crate) fn others_wait(&self, queue: &QueueName) -> bool {
+        self.order.waiting().any(|other| other != queue)
     }
 
     /// The places that others are leaving for a job, and who they are.

@@ -13,7 +13,7 @@ use crate::id::{HostName, JobId, QueueName};
 use crate::job::request::Request;
 use crate::node::Lack;
 use crate::text::{count, listed};
-use crate::time::WallTime;
+use crate::time::{Span, WallTime};
 
 use super::spared;
 pub use order::{Behind, QueueAhead, UserAhead};
@@ -175,9 +175,9 @@ pub fn never_enough(request: &Request, fitting: u32, all: u32) -> String {
     format!("it needs {wanted} at once, each with {each}, and {fitting} of {all} {has} that")
 }
 
-/// Seconds until then, begun ones counted.
-fn seconds(until: WallTime, now: WallTime) -> u64 {
-    (until - now).0.div_ceil(1000)
+/// How long it is until then; begun seconds count.
+fn left(until: WallTime, now: WallTime) -> Span {
+    Span::seconds((until - now).0.div_ceil(1000))
 }
 
 impl Condition {
@@ -185,13 +185,13 @@ impl Condition {
     pub fn sentence(&self, now: WallTime) -> String {
         match self {
             Condition::Held { job, by } => format!("held by {by}; 'ax release {job}' lets it go"),
-            Condition::Begin { at } => format!("waits for its begin time, in {}", *at - now),
+            Condition::Begin { at } => format!("waits for its begin time, in {}", (*at - now).in_words()),
             Condition::Hours(hours) => hours.in_words(now),
             Condition::Retry { at, used, of } => {
-                format!("retry {used} of {of} in {} s after a failure", seconds(*at, now))
+                format!("retry {used} of {of} in {} after a failure", left(*at, now).in_words())
             }
             Condition::NeverStarted { at, why } => {
-                format!("its last attempt {why}; tried again in {} s", seconds(*at, now))
+                format!("its last attempt {why}; tried again in {}", left(*at, now).in_words())
             }
             Condition::QueueGone { queue } => format!("queue {queue} is no longer configured"),
             Condition::QueueStopped { queue } => format!("queue {queue} is stopped: it starts nothing"),

@@ -1,6 +1,7 @@
 //! Explanations for people: everything that a waiting job waits for, with numbers; when it is expected to start, and
 //! what that rests on. Only reads: it makes the next pass on a copy, with the scheduler's own code.
 
+mod cards;
 mod condition;
 mod limits;
 mod nodes;
@@ -20,9 +21,8 @@ use crate::controller::bounds::{Barred, Turns};
 use crate::controller::{Controller, Rehearsal, Spares, UserPlaces};
 use crate::id::{HostName, JobId, JobNumber, QueueName, Uid};
 use crate::job::Job;
-use crate::job::bounds::Asks;
 use crate::job::state::JobState;
-use crate::node::{Company, Lack, Node};
+use crate::node::{Lack, Node};
 use crate::schedule::order::Shape;
 use crate::schedule::placement::Place;
 use crate::schedule::timeline::{Reservation, Timeline};
@@ -84,7 +84,7 @@ impl Controller {
     pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
         let Some(job) = self.job(number) else { return Explanation::default() };
         match job.state {
-            JobState::Pending => self.explain_pending(job, now),
+            JobState::Pending => Story::new(self, now).of_its_own(job),
             JobState::Ready => {
                 let mut story = Story::new(self, now);
                 let found = self.ready_jobs().find_map(|each| {
@@ -117,13 +117,34 @@ impl Controller {
         places
     }
 
-    /// The waiting jobs with their explanations, in one walk: first in the order in which they would start, then
-    /// those that wait for something of their own.
+    /// The waiting jobs with their explanations, in one walk: first those that are ready in their order, then those that
+    /// wait for something of their own.
     pub fn explain_waiting(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
         let mut story = Story::new(self, now);
-        let ready = self.ready_jobs().map(move |job| (job, story.next(job, Detail::Full)));
-        let pending = self.jobs().filter(|j| j.state == JobState::Pending);
-        ready.chain(pending.map(move |job| (job, self.explain_pending(job, now))))
+        let pending = self.jobs().filter(|job| job.state == JobState::Pending);
+        self.ready_jobs().chain(pending).map(move |job| match job.state {
+            JobState::Pending => (job, story.of_its_own(job)),
+            _ => (job, story.next(job, Detail::Full)),
+        })
+    }
+
+    /// The same in the order in which they are expected to start; those of whom that can't be said come last.
+    pub fn explain_by_start(&self, now: Now) -> impl Iterator<Item = (&Job, Explanation)> {
+        let mut story = Story::new(self, now);
+        let mut ready = self.ready_jobs();
+        let mut first: Vec<(&Job, Explanation)> =
+            ready.by_ref().take(PLANNED).map(|job| (job, story.next(job, Detail::Full))).collect();
+        let own: BTreeMap<JobNumber, &Job> =
+            self.waiting_for_times(PLANNED).map(|job| (job.id.number, job)).collect();
+        first.extend(own.values().map(|job| (*job, story.of_its_own(job))));
+        // A stable sort: who starts at the same instant stays in the order of the pass.
+        first.sort_by_key(|(_, told)| (told.expected_start.is_none(), told.expected_start));
+        let others = move |job: &&Job| job.state == JobState::Pending && !own.contains_key(&job.id.number);
+        let rest = ready.chain(self.jobs().filter(others));
+        first.into_iter().chain(rest.map(move |job| match job.state {
+            JobState::Pending => (job, story.of_its_own(job)),
+            _ => (job, story.next(job, Detail::Full)),
+        }))
     }
 
     /// Why nothing of a user's is started at all at the moment, if so.
@@ -215,6 +236,7 @@ enum Detail {
 impl<'a> Story<'a> {
     fn new(controller: &'a Controller, now: Now) -> Story<'a> {
         let pass = controller.rehearse(now);
+        let plan = Plan::of(controller, &pass.after, now.wall);
         let mut turns = Turns::default();
         pass.after.claiming().for_each(|job| turns.keep(pass.after.card_limits(), job));
         Story {
@@ -228,7 +250,7 @@ impl<'a> Story<'a> {
             now,
             known: BTreeMap::new(),
             spared: BTreeMap::new(),
-            plan: Plan::of(controller, now.wall),
+            plan,
             before: 0,
             first: None,
             by_shares: Before::default(),
@@ -245,7 +267,7 @@ impl<'a> Story<'a> {
             Detail::Start => Vec::new(),
         };
         if is_limited {
-            let expected = self.foretell(job, is_limited);
+            let expected = self.foretell(job);
             self.before += 1;
             self.first.get_or_insert(job.id);
             return Explanation::new(self.now.wall, conditions, expected);
@@ -253,7 +275,7 @@ impl<'a> Story<'a> {
         if misfit {
             return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
         }
-        let expected = self.foretell(job, is_limited);
+        let expected = self.foretell(job);
         self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
@@ -359,52 +381,6 @@ impl<'a> Story<'a> {
         known
     }
 
-    /// The cards that it could have and that are withheld from jobs.
-    fn withheld_from(&self, job: &Job) -> Vec<Condition> {
-        let reserve = self.controller.config().resources.gpu_reserve;
-        let asks = Asks::from(job);
-        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
-        let nodes = self.pass.after.nodes().filter(open);
-        let withheld = nodes.flat_map(|node| {
-            node.withheld_from(asks, reserve)
-                .filter(move |card| asks.may_have(node, card))
-                .map(move |card| (node, card))
-        });
-        let mut withheld = withheld.filter_map(|(node, card)| node.card_in_words(&card.uuid));
-        let mut lines: Vec<Condition> =
-            withheld.by_ref().take(LINES).map(|why| Condition::Withheld { why }).collect();
-        let more = withheld.count() as u32;
-        lines.extend((more > 0).then_some(Condition::MoreWithheld { cards: more }));
-        lines
-    }
-
-    /// Cards with room that it can't share: they are others' under MPS, or are used by jobs that are not under MPS.
-    fn in_other_company(&self, job: &Job) -> Vec<Condition> {
-        let reserve = self.controller.config().resources.gpu_reserve;
-        let asks = Asks::from(job);
-        let open = |node: &&Node| node.inventory.admits(&job.request) && node.drained().is_none();
-        let nodes = self.pass.after.nodes().filter(open);
-        let taken = nodes.flat_map(|node| {
-            let cards = node.taken_by_company(asks, reserve);
-            cards
-                .filter(move |(card, _)| asks.may_have(node, card))
-                .map(move |(card, on_it)| (node, card, on_it))
-        });
-        let words = taken.map(|(node, card, on_it)| {
-            let name = |user: Uid| {
-                let mut owners = self.controller.active_jobs().map(|job| &job.owner);
-                let owner = owners.find(|owner| owner.uid == user);
-                owner.map_or_else(|| user.to_string(), |owner| owner.name.to_string())
-            };
-            let what = match on_it {
-                Company::Mps(user) => format!("is under MPS for user {}", name(user)),
-                _ => "is shared without MPS".to_owned(),
-            };
-            Condition::Withheld { why: format!("{} card {} {what}", node.inventory.name, card.index) }
-        });
-        words.take(LINES).collect()
-    }
-
     /// The place that ends its time on the node on which it fits and may run longest.
     fn kept_for_others(&self, job: &Job, fitting: &[usize]) -> Option<Condition> {
         let planned = self.controller.fitting(job, &self.timeline);
@@ -443,18 +419,10 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// When the job is expected to start. `limited`: a limit on what is held bars it now.
-    fn foretell(&mut self, job: &Job, limited: bool) -> Expected {
-        let now = self.now.wall;
-        if self.pass.after.claim_of(job.id.number).is_some() {
-            let start = now + self.controller.config().policy.kill_wait;
-            self.plan.claims(self.controller, job, start);
-            let foretold = self.controller.claim_of(job.id.number).is_none();
-            return Expected::at(start, Basis::MakingRoom { foretold });
-        }
-        if self.before >= PLANNED {
-            return Expected::never(Basis::TooFar);
-        }
-        self.plan.expect(self.controller, job, limited)
+    /// When the job is expected to start.
+    fn foretell(&self, job: &Job) -> Expected {
+        let too_far = if self.before >= PLANNED { Basis::TooFar } else { Basis::Somebody };
+        let told = self.plan.told(job.id.number).cloned().unwrap_or_else(|| Expected::never(too_far));
+        self.unless_by_itself(job, told)
     }
 }

@@ -7,17 +7,25 @@ use crate::time::{Now, WallTime};
 
 use super::condition::Hours;
 use super::plan::{Basis, Expected};
-use super::{Condition, Explanation};
+use super::{Condition, Explanation, Story};
+
+impl Story<'_> {
+    /// The explanation of a job that waits for something of its own.
+    pub(super) fn of_its_own(&mut self, job: &Job) -> Explanation {
+        let (controller, now) = (self.controller, self.now);
+        let expected = match controller.own_time(job, now) {
+            None => Expected::never(Basis::Somebody),
+            Some(_) => {
+                let told = self.plan.told_own(controller, now, job.id.number);
+                let told = told.cloned().unwrap_or_else(|| Expected::never(Basis::TooFar));
+                self.unless_by_itself(job, told)
+            }
+        };
+        Explanation::new(now.wall, controller.own_conditions(job, now), expected)
+    }
+}
 
 impl Controller {
-    pub(super) fn explain_pending(&self, job: &Job, now: Now) -> Explanation {
-        let expected = match self.expected_begin(job, now) {
-            Some(begin) => Expected::at(begin, Basis::Itself),
-            None => Expected::never(Basis::Somebody),
-        };
-        Explanation::new(now.wall, self.own_conditions(job, now), expected)
-    }
-
     fn own_conditions(&self, job: &Job, now: Now) -> Vec<Condition> {
         let mut found = Vec::new();
         if let Some(who) = &job.rare.hold {
@@ -53,7 +61,8 @@ impl Controller {
         Some(Condition::Hours(Hours { window, open: self.is_open(job, now.wall), limit, next }))
     }
 
-    fn expected_begin(&self, job: &Job, now: Now) -> Option<WallTime> {
+    /// When nothing of its own keeps a job from starting any more, if that is known.
+    pub(super) fn own_time(&self, job: &Job, now: Now) -> Option<WallTime> {
         if job.rare.hold.is_some() {
             return None;
         }

@@ -76,7 +76,7 @@ impl Controller {
                 let who = count(victims as u64, "job");
                 let were = if victims == 1 { "was" } else { "were" };
                 format!(
-                    "{who} {were} ended to make room for it, of queue {queue} with priority {priority}; {there}"
+                    "in queue {queue} with priority {priority}; {who} {were} ended to make room for it; {there}"
                 )
             }
             Chosen::Next(passed) => match self.passed_in_words(passed) {
@@ -98,17 +98,25 @@ impl Controller {
         if waited < bound {
             return String::new();
         }
-        format!(", having waited for {waited}, no less than policy.starvation_bound ({bound})")
+        format!(
+            ", having come {} ago, no less than policy.starvation_bound ({})",
+            waited.in_words(),
+            bound.in_words()
+        )
     }
 
-    /// Says why the queue was next, where queues take turns.
+    /// Says why the queue was next, where queues take turns and jobs of another one wait.
     fn turn(&self, job: &Job) -> String {
-        let fair = self.config().policy.scheduler == Scheduler::FairShare && self.config().queues.len() > 1;
+        let fair = self.config().policy.scheduler == Scheduler::FairShare && self.others_wait(&job.queue);
         let weight = self.config().queue(job.queue.as_str()).map(|queue| queue.priority).filter(|_| fair);
-        weight.map_or(String::new(), |weight| format!(", which has had the least for its weight of {weight}"))
+        weight.map_or(String::new(), |weight| {
+            format!(
+                "; of the queues with jobs that wait its queue has had the least for its weight of {weight}"
+            )
+        })
     }
 
-    /// `gpu-[01-02] have 8 CPUs and 64 GB free for it on each, the tightest fits`.
+    /// `gpu-[01-02] give it 8 CPUs and 64 GB each, the tightest fits`.
     fn why_on_these(&self, job: &Job, first: &Allocation, others: &[Allocation]) -> String {
         let parts = || std::iter::once(first).chain(others);
         let hosts = compress(&parts().map(|part| part.node.as_str()).collect::<Vec<_>>());
@@ -127,7 +135,7 @@ impl Controller {
             Packing::Worst => ", the emptiest",
         };
         let (cpus, ram) = (count(first.cpus.len() as u64, "CPU"), first.ram);
-        format!("{hosts} have {cpus} and {ram} free for it on each{cards}{rule}")
+        format!("{hosts} give it {cpus} and {ram} each{cards}{rule}")
     }
 
     fn why_there(&self, job: &Job, allocation: &Allocation) -> String {
@@ -147,7 +155,7 @@ impl Controller {
         };
         let (node, cpus, ram) =
             (&allocation.node, count(allocation.cpus.len() as u64, "CPU"), allocation.ram);
-        format!("{node} has {cpus} and {ram} free for it{on}{rule}")
+        format!("{node} gives it {cpus} and {ram}{on}{rule}")
     }
 
     /// `passed 4 jobs that wait for 2 whole cards, the first is ax-2026-0004`.

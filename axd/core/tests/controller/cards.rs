@@ -72,6 +72,33 @@ fn who_waits_for_a_card_that_others_hold_is_told_who() {
 }
 
 #[test]
+fn a_suspect_card_is_named_and_comes_back_by_itself() {
+    let mut controller = ready(config());
+    let why = Some("nvmlDeviceGetMemoryInfo_v2 does not return".to_owned());
+    let suspect = CardState { health: Health::Suspect, why, ..CardState::default() };
+    let words = "gpu-01 card 3 is suspect: nvmlDeviceGetMemoryInfo_v2 does not return; it comes back by itself when \
+                 nothing odd was seen of it for 5m00s";
+    controller.step(at(1), seen(3, suspect.clone()));
+    let (all, _) = submit(&mut controller, 2, submission(1, with_cards(4, None)));
+    assert_eq!(reasons(&controller, all.number)[1], words);
+    let basis = |job: ax_core::id::JobId| controller.explain(at(9), job.number).basis.unwrap().words();
+    assert_eq!(basis(all), "a card that is suspect has to be well again first");
+    // One that a job holds is named, too: its end does not bring it back.
+    let mut controller = ready(config());
+    let (_, out) = submit(&mut controller, 2, submission(1, with_cards(1, None)));
+    let held = cards_of(&out)[0];
+    controller.step(at(3), seen(held, suspect));
+    let (all, _) = submit(&mut controller, 4, submission(2, with_cards(4, None)));
+    assert_eq!(reasons(&controller, all.number)[1], words.replace("card 3", &format!("card {held}")));
+    // The job on it is told when it is well again.
+    let out = controller.step(at(5), seen(held, CardState::default()));
+    let told = out.iter().any(|decision| {
+        matches!(decision, Decision::Noted { what, .. } if *what == format!("gpu-01 card {held} is well again"))
+    });
+    assert!(told, "{out:?}");
+}
+
+#[test]
 fn below_the_bound_what_others_hold_is_missing_for_slices_and_not_for_whole_cards() {
     let half = Megabytes(40_000);
     for (taken, fits) in [(0, true), (1, false)] {

@@ -8,12 +8,13 @@ use ax_core::id::{AttemptName, JobId};
 use ax_core::job::Actor;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::spec::PreemptMode;
+use ax_core::job::state::Outcome;
 use ax_core::node::Inventory;
 use ax_core::size::Megabytes;
 use ax_core::time::{Span, WallTime};
 use ax_core::units::gpu_size;
 
-use crate::{at, config, launched, node, ready, request, submission, submit};
+use crate::{at, config, ended, launched, node, ready, request, submission, submit};
 
 fn told(controller: &Controller, ms: u64, job: JobId) -> Explanation {
     controller.explain(at(ms), job.number)
@@ -79,7 +80,7 @@ fn what_a_job_waits_for_of_its_own_is_told_together() {
         story.reasons,
         [
             format!("held by user1000; 'ax release {id}' lets it go"),
-            "waits for its begin time, in 00:01:30".into()
+            "waits for its begin time, in 1m30s".into()
         ]
     );
     assert_eq!((story.expected_start, story.basis), (None, Some(Basis::Somebody)));
@@ -194,7 +195,7 @@ fn a_place_that_is_kept_is_named_with_its_owner_card_and_time() {
         story.reasons,
         [
             format!(
-                "fits on gpu-01 now, but takes 00:45:00 and would delay {wide}, for which gpu-01 cards 0,1,2,3 is kept in 00:29:59"
+                "fits on gpu-01 now, but takes 45m00s and would delay {wide}, which is to start in 29m59s on gpu-01 cards 0,1,2,3"
             ),
             format!("1 job before it, the first is {wide}"),
         ]
@@ -229,8 +230,7 @@ fn the_cheapest_change_is_not_the_one_that_looks_cheapest() {
     let wide = waiting(&mut controller, 1, 2, request(6));
     let id = waiting(&mut controller, 1, 3, for_minutes(100, request(4)));
     assert!(
-        told(&controller, 1, id).reasons[0]
-            .contains(&format!("would delay {wide}, for which gpu-01 is kept"))
+        told(&controller, 1, id).reasons[0].contains(&format!("would delay {wide}, which is to start in "))
     );
     // 29 of 100 minutes would do as well, and are less of what was asked for than 2 of 4 CPUs.
     assert_eq!(advice(&controller, 1, id), "with --cpus-per-task 2 at once on gpu-01");
@@ -312,11 +312,11 @@ fn who_is_being_ended_for_an_urgent_job_is_named() {
     assert_eq!(story.expected_start, Some(at(2).wall + controller.config().policy.kill_wait));
     assert_eq!(advice(&controller, 2, urgent), "");
     assert_eq!(told(&controller, 2, other).reasons[1], format!("1 job before it, the first is {urgent}"));
-    let end = crate::ended(ax_core::job::state::Outcome::Preempted, None);
+    let end = ended(Outcome::Preempted, None);
     let out = controller.step(at(3), Event::AttemptEnded { attempt, at: WallTime(i64::MAX), end });
     assert_eq!(
         why_of(&out),
-        "1 job was ended to make room for it, of queue default with priority 95; gpu-01 has 4 CPUs and 1000 MB free for it"
+        "in queue default with priority 95; 1 job was ended to make room for it; gpu-01 gives it 4 CPUs and 1000 MB"
     );
 }
 
@@ -407,7 +407,7 @@ fn a_started_job_keeps_why_it_and_whom_it_passed() {
     let (_, out) = submit(&mut controller, 0, submission(1, for_minutes(30, on_cards(3, None))));
     assert_eq!(
         why_of(&out),
-        "first in queue default with priority 50; gpu-01 has 1 CPU and 1000 MB free for it, cards 0,1,2, the tightest fit"
+        "first in queue default with priority 50; gpu-01 gives it 1 CPU and 1000 MB, cards 0,1,2, the tightest fit"
     );
     let wide = waiting(&mut controller, 1, 2, on_cards(2, None));
     waiting(&mut controller, 1, 3, on_cards(2, None));
@@ -416,7 +416,7 @@ fn a_started_job_keeps_why_it_and_whom_it_passed() {
     assert_eq!(
         why_of(&out),
         format!(
-            "in queue default with priority 50, and delays nobody before it; gpu-01 has 1 CPU and 1000 MB free for it, \
+            "in queue default with priority 50, and delays nobody before it; gpu-01 gives it 1 CPU and 1000 MB, \
              card 3, the tightest fit; passed 2 jobs that wait for 2 whole cards, the first is {wide}; {cpus}, which \
              waits for 8 CPUs and 1000 MB"
         )
@@ -429,14 +429,17 @@ fn whose_turn_it_was_is_said_where_queues_take_turns() {
     config.policy.scheduler = Scheduler::FairShare;
     config.queues.push(Queue::named("low".parse().unwrap()));
     let mut controller = ready(config);
-    let (_, out) = submit(&mut controller, 0, submission(1, request(1)));
-    assert!(
-        why_of(&out).starts_with(
-            "first in queue default with priority 50, which has had the least for its weight of 1; "
-        ),
-        "{}",
-        why_of(&out)
-    );
+    let (_, out) = submit(&mut controller, 0, submission(1, request(8)));
+    assert!(why_of(&out).starts_with("first in queue default with priority 50; gpu-01"), "{}", why_of(&out));
+    let attempt = launched(&out)[0];
+    controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+    submit(&mut controller, 2, submission(2, request(8)));
+    let low = Submission { queue: "low".parse().unwrap(), ..submission(3, request(8)) };
+    submit(&mut controller, 2, low);
+    let end = ended(Outcome::Succeeded, Some(0));
+    let why = why_of(&controller.step(at(3), Event::AttemptEnded { attempt, at: at(3).wall, end }));
+    let told = "; of the queues with jobs that wait its queue has had the least for its weight of 1; gpu-01";
+    assert!(why.contains(told), "{why}");
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ax_core::config::{Config, Most};
+use ax_core::config::{Config, Most, Queue};
 use ax_core::controller::{Controller, Event, Submission};
 use ax_core::explain::Condition;
 use ax_core::id::{AttemptName, JobNumber};
 use ax_core::invariants;
-use ax_core::job::request::Request;
+use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::node::Inventory;
 use ax_core::size::Megabytes;
@@ -58,9 +58,13 @@ fn played(
     mut ends: BTreeMap<(u64, u64), AttemptName>,
 ) -> BTreeMap<JobNumber, WallTime> {
     let mut starts = BTreeMap::new();
-    while let Some(((ms, _), attempt)) = ends.pop_first() {
-        let end = ended(Outcome::Succeeded, Some(0));
-        let out = controller.step(at(ms), Event::AttemptEnded { attempt, at: at(ms).wall, end });
+    while let Some((ms, _)) = ends.first_key_value().map(|(key, _)| *key) {
+        // What ends at one instant is free at one instant.
+        while let Some(entry) = ends.first_entry().filter(|entry| entry.key().0 == ms) {
+            let (attempt, end) = (entry.remove(), ended(Outcome::Succeeded, Some(0)));
+            controller.apply(at(ms), Event::AttemptEnded { attempt, at: at(ms).wall, end });
+        }
+        let out = controller.step(at(ms), Event::Tick);
         for attempt in launched(&out) {
             starts.insert(attempt.job.number, at(ms).wall);
             enter(controller, attempt, ms, &mut ends);
@@ -117,6 +121,182 @@ proptest! {
     }
 }
 
+/// The limits of one law, on two queues: a queue may be limited, or each user, or what is held.
+#[derive(Debug, Clone, Copy)]
+enum Bar {
+    JobsOfQueue(u32),
+    JobsOfUser(u32),
+    JobsOfUserInQueue(u32),
+    CpusOfQueue(u32),
+    CardsOfQueue(u32),
+    CardsOfUser(u32),
+}
+
+fn barred_by(bar: Bar, reservations: u32) -> Config {
+    let mut config = Config::default();
+    config.policy.reservations = reservations;
+    let mut queue = Queue::named("long".parse().unwrap());
+    queue.priority = config.queues[0].priority;
+    match bar {
+        Bar::JobsOfQueue(most) => queue.max_running = Some(most),
+        Bar::JobsOfUser(most) => config.policy.max_running_per_user = Some(most),
+        Bar::JobsOfUserInQueue(most) => queue.max_running_per_user = Some(most),
+        Bar::CpusOfQueue(most) => queue.max_cpus = Some(8 * most),
+        Bar::CardsOfQueue(most) => queue.max_cards = Some(most),
+        Bar::CardsOfUser(most) => config.policy.per_user = Most { cards: Some(most), ..Most::default() },
+    }
+    config.queues.push(queue);
+    config
+}
+
+/// Queue, user, CPUs, cards, seconds.
+type Asked = (bool, u32, u32, u32, u64);
+
+fn asked(key: usize, (long, user, cpus, cards, seconds): Asked) -> Event {
+    let cards = (cards > 0).then(|| CardRequest { kind: None, count: cards, slice: None });
+    let wanted = Request { time_limit: Some(Span::seconds(seconds)), cards, ..request(cpus) };
+    let queue = if long { "long" } else { "default" };
+    Event::Submitted(Box::new(Submission {
+        owner: owner(1000 + user),
+        queue: queue.parse().unwrap(),
+        ..submission(key as u128, wanted)
+    }))
+}
+
+/// CPUs and cards that are given out in the plan, at each instant at which a job starts.
+fn is_within(controller: &Controller, told: &BTreeMap<JobNumber, WallTime>, now: WallTime) {
+    let running = controller.jobs().filter(|job| job.state.is_active()).map(|job| {
+        let from = job.attempt.as_ref().unwrap().started_at.unwrap();
+        (job, from)
+    });
+    let waiting = told.iter().map(|(number, start)| (controller.job(*number).unwrap(), *start));
+    let all: Vec<_> = running.chain(waiting).collect();
+    for start in all.iter().map(|(_, from)| (*from).max(now)) {
+        let at_once = all
+            .iter()
+            .filter(|(job, from)| *from <= start && start < *from + job.request.time_limit.unwrap());
+        let (cpus, cards) = at_once.fold((0, 0), |(cpus, cards), (job, _)| {
+            let own = job.request.cards.as_ref().map_or(0, |wanted| wanted.count);
+            (cpus + job.request.cpus, cards + own)
+        });
+        assert!(cpus <= 64 && cards <= 4, "{cpus} CPUs and {cards} cards at {start}: {told:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// If every job takes exactly its limit and nobody else comes, everybody for whom a place may be kept starts when they
+    /// were told first, and no later, whatever limit is in the way; and what is told never gives out more than there is.
+    #[test]
+    fn everybody_starts_when_told_first(
+        bar in (0..6_u8, 1..4_u32).prop_map(|(which, most)| match which {
+            0 => Bar::JobsOfQueue(most),
+            1 => Bar::JobsOfUser(most),
+            2 => Bar::JobsOfUserInQueue(most),
+            3 => Bar::CpusOfQueue(most + 4),
+            4 => Bar::CardsOfQueue(most),
+            _ => Bar::CardsOfUser(most),
+        }),
+        reservations in prop_oneof![1..12_u32, Just(40)],
+        jobs in proptest::collection::vec(
+            (any::<bool>(), 0..3_u32, 1..40_u32, 0..4_u32, 1..20_u64), 4..40),
+    ) {
+        let mut controller = Controller::new(barred_by(bar, reservations));
+        let inventory = Inventory { cpus: 64, ..crate::node() };
+        controller.step(at(0), Event::NodeRegistered(inventory));
+        let mut ends = BTreeMap::new();
+        for (key, wanted) in jobs.into_iter().enumerate() {
+            let cards = match bar {
+                Bar::CardsOfQueue(most) | Bar::CardsOfUser(most) => wanted.3.min(most),
+                _ => wanted.3,
+            };
+            let ms = 1 + key as u64;
+            let out = controller.step(at(ms), asked(key, (wanted.0, wanted.1, wanted.2, cards, wanted.4)));
+            launched(&out).into_iter().for_each(|attempt| enter(&mut controller, attempt, ms, &mut ends));
+        }
+        let now = at(100);
+        let told: BTreeMap<_, _> = controller
+            .explain_waiting(now)
+            .map(|(job, told)| {
+                let start = told.expected_start.unwrap_or_else(|| panic!("{}: {told:?}", job.id));
+                (job.id.number, start)
+            })
+            .collect();
+        is_within(&controller, &told, now.wall);
+        let mut started = played(&mut controller, ends);
+        started.retain(|number, _| told.contains_key(number));
+        if reservations == 40 {
+            prop_assert_eq!(started, told);
+        }
+    }
+}
+
+/// A job of a queue that is at its limit has its place in the plan like all others, though it has none in the pass.
+#[test]
+fn who_waits_for_a_limit_holds_what_it_takes_in_the_plan() {
+    let mut controller = Controller::new(barred_by(Bar::JobsOfQueue(1), 8));
+    controller.step(at(0), Event::NodeRegistered(Inventory { cpus: 64, ..crate::node() }));
+    let jobs =
+        [(true, 0, 1, 0, 600), (false, 1, 63, 0, 1200), (true, 0, 40, 0, 1200), (false, 2, 40, 0, 600)];
+    for (key, wanted) in jobs.into_iter().enumerate() {
+        for attempt in launched(&controller.step(at(1), asked(key, wanted))) {
+            controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+        }
+    }
+    let told = [3, 4].map(|number| controller.explain(at(2), JobNumber(number)));
+    let starts = told.clone().map(|told| (told.expected_start.unwrap() - at(1).wall).as_seconds());
+    assert_eq!(starts, [1200, 2400]);
+    let bases = told.map(|told| told.basis.unwrap().words());
+    let of_both = [
+        "ax-2026-0002 ends on gpu-01 then, by its time limit",
+        "ax-2026-0003, which goes before it, ends on gpu-01 then, by the plan",
+    ];
+    assert_eq!(bases, of_both);
+}
+
+/// Who waits for a time of their own is told the first place from then on, beside all that is planned.
+#[test]
+fn who_begins_later_is_told_when_there_is_room_then() {
+    let mut controller = Controller::new(Config::default());
+    controller.step(at(0), Event::NodeRegistered(crate::node()));
+    let cards = Some(CardRequest { kind: None, count: 4, slice: None });
+    let all = Request { cards, time_limit: Some(Span::seconds(1200)), ..request(1) };
+    for attempt in launched(&controller.step(at(1), Event::Submitted(Box::new(submission(1, all.clone()))))) {
+        controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+    }
+    let one = Some(CardRequest { kind: None, count: 1, slice: None });
+    let from = |seconds: u64, cpus| Request {
+        cards: one.clone(),
+        begin: Some(at(1).wall + Span::seconds(seconds)),
+        time_limit: Some(Span::seconds(60)),
+        ..request(cpus)
+    };
+    // Four cards at 20 minutes, then four jobs of 5 CPUs each one after the other; and one that comes when all is free.
+    let later = [from(60, 5), from(60, 5), from(90, 2), from(3000, 1)];
+    for (key, wanted) in later.into_iter().enumerate() {
+        controller.step(at(1), Event::Submitted(Box::new(submission(2 + key as u128, wanted))));
+    }
+    let told = |number| {
+        let told = controller.explain(at(2), JobNumber(number));
+        ((told.expected_start.unwrap() - at(1).wall).as_seconds(), told.basis.unwrap().words())
+    };
+    assert_eq!(told(2), (1200, "ax-2026-0001 ends on gpu-01 then, by its time limit".into()));
+    assert_eq!(
+        told(3),
+        (1260, "ax-2026-0002, which goes before it, ends on gpu-01 then, by the plan".into())
+    );
+    assert_eq!(told(4), (1200, "ax-2026-0001 ends on gpu-01 then, by its time limit".into()));
+    assert_eq!(told(5), (3000, "its own time".into()));
+    let in_order = controller.explain_by_start(at(2)).map(|(job, _)| job.id.number.0);
+    assert_eq!(in_order.collect::<Vec<u32>>(), [2, 4, 3, 5], "by their expected starts");
+    // Of one that is only tried the same is told, and those that wait for their limits are in its way, too.
+    let mut sketch = controller.sketch();
+    sketch.step(at(3), Event::Submitted(Box::new(submission(9, from(61, 8)))));
+    let tried = sketch.explain(at(3), JobNumber(6));
+    assert_eq!((tried.expected_start.unwrap() - at(1).wall).as_seconds(), 1320);
+}
+
 #[test]
 fn what_the_start_rests_on_is_said() {
     let mut controller = Controller::new(config(Limit::CpusOfUser(4)));
@@ -135,6 +315,29 @@ fn what_the_start_rests_on_is_said() {
     assert_eq!(told(3), (Some(Span::seconds(60)), first));
     let next = "ax-2026-0003 ends then, which counts in the same limit".to_owned();
     assert_eq!(told(4), (Some(Span::seconds(120)), next));
+}
+
+/// Nothing is said of those behind a job of unknown length, and all of those before it.
+#[test]
+fn who_is_before_a_job_of_unknown_length_is_told_all_the_same() {
+    let mut config = Config::default();
+    config.policy.task_timeout = None;
+    let mut controller = Controller::new(config);
+    controller.step(at(0), Event::NodeRegistered(crate::node()));
+    for attempt in launched(&controller.step(at(1), submitted(1, (0, 8, 600)))) {
+        controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+    }
+    controller.step(at(1), submitted(2, (0, 8, 1200)));
+    for key in 3..6 {
+        let forever = Request { time_limit: None, ..request(8) };
+        controller.step(at(1), Event::Submitted(Box::new(submission(key, forever))));
+    }
+    let told = [2, 3, 4, 5].map(|number| controller.explain(at(2), JobNumber(number)));
+    let starts = told.clone().map(|told| told.expected_start.map(|start| (start - at(1).wall).as_seconds()));
+    assert_eq!(starts, [Some(600), Some(1800), None, None]);
+    assert_eq!(told[2].basis.clone().unwrap().words(), "ax-2026-0003 has neither --time nor --estimate");
+    let behind = "ax-2026-0004 goes before it, and its start is not known";
+    assert_eq!(told[3].basis.clone().unwrap().words(), behind);
 }
 
 #[test]

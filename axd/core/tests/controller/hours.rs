@@ -62,7 +62,7 @@ fn a_job_waits_for_its_hours_and_is_woken_for_them() {
     let (job, out) = submit(&mut controller, clock(12, 0), 1, night(8));
     assert_eq!((launched(&out).len(), state(&controller, job)), (0, JobState::Pending));
     let (reasons, start) = words(&controller, clock(12, 0), job);
-    assert_eq!(reasons, ["may start only between 22:00 and 08:00 (--window); next at 22:00, in 10:00:00"]);
+    assert_eq!(reasons, ["may start only between 22:00 and 08:00 (--window); next at 22:00, in 10h00m"]);
     assert_eq!(start, Some(clock(22, 0).wall));
     assert_eq!(controller.next_wake().wall, Some(clock(22, 0).wall));
     assert_eq!(launched(&controller.step(clock(21, 59), Event::Tick)), []);
@@ -99,7 +99,7 @@ fn a_job_that_would_not_be_over_in_its_hours_waits_for_the_next() {
     assert_eq!(launched(&controller.step(clock(25, 0), end)), []);
     let (reasons, start) = words(&controller, clock(25, 0), job);
     let told = "may start only between 22:00 and 08:00 (--window), and would not be over by 08:00: its time limit is \
-                08:00:00; next at 22:00, in 21:00:00";
+                8h00m; next at 22:00, in 21h00m";
     assert_eq!((reasons, start), (vec![told.to_owned()], Some(clock(46, 0).wall)));
     let condition = &controller.explain(clock(25, 0), job.number).conditions[0];
     assert!(matches!(condition, Condition::Hours(Hours { open: true, .. })), "{condition:?}");
@@ -219,7 +219,7 @@ fn who_can_t_be_over_by_the_deadline_is_given_up_whatever_it_waits_for() {
         Decision::Moved { to: JobState::Deadline, why, .. } => Some(why.as_str()),
         _ => None,
     });
-    let told = "it can't be over by its deadline any more: that is in 01:58:59, and it takes 02:00:00";
+    let told = "it can't be over by its deadline any more: that is in 1h58m, and it takes 2h00m";
     assert_eq!(ends.collect::<Vec<_>>(), [told; 2]);
     assert_eq!(controller.next_wake().wall, None);
 }
@@ -267,18 +267,18 @@ fn what_comes_too_late_is_refused_and_so_is_a_change_that_makes_it_too_late() {
     assert_eq!(refused(clock(12, 0), by(clock(11, 0).wall, None)), "its deadline has passed");
     assert_eq!(
         refused(clock(12, 0), by(clock(13, 0).wall, Some(Span(2 * HOUR)))),
-        "it can't be over by its deadline any more: that is in 01:00:00, and it takes 02:00:00"
+        "it can't be over by its deadline any more: that is in 1h00m, and it takes 2h00m"
     );
     let begins = Request { begin: Some(clock(14, 0).wall), ..by(clock(13, 0).wall, None) };
     assert_eq!(
         refused(clock(12, 0), begins),
-        "it can't be over by its deadline any more: that is in 01:00:00, it begins in 02:00:00 at the earliest"
+        "it can't be over by its deadline any more: that is in 1h00m, it begins in 2h00m at the earliest"
     );
     let mut never = night(8);
     never.set_special(|special| special.deadline = Some(clock(21, 0).wall));
     assert_eq!(
         refused(clock(12, 0), never),
-        "it can't be over by its deadline any more: that is in 09:00:00, and it takes 08:00:00, within 22:00-08:00 alone"
+        "it can't be over by its deadline any more: that is in 9h00m, and it takes 8h00m, within 22:00-08:00 alone"
     );
     let (job, _) = submit(&mut controller, clock(12, 0), 1, night(8));
     let owner = Actor::User { uid: ax_core::id::Uid(1000), name: "user1000".into(), admin: false };

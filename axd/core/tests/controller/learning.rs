@@ -198,8 +198,8 @@ fn who_has_waited_for_the_bound_is_passed_by_nobody_who_may_take_longer() {
             let told = runs.controller.explain(at(runs.ms), short.number);
             let words = told.reasons;
             let due = format!(
-                "fits on gpu-01 now, but takes 00:01:40 by what it says (00:00:10 by its last runs, but {first} has waited too \
-                 long for that to count) and would delay {first}, for which gpu-01 is kept in 00:00:20"
+                "fits on gpu-01 now, but takes 1m40s by what it says (10s by its last runs, but {first} has waited too \
+                 long for that to count) and would delay {first}, which is to start in 20s on gpu-01"
             );
             assert!(words.contains(&due), "{words:?}");
             let (_, out) = runs.submit("short", lasting(4, 15));

@@ -308,7 +308,7 @@ fn what_never_started_says_why_and_when_it_is_tried_again() {
     controller.step(at(2), never(launched(&out)[0]));
     assert_eq!(state(&controller, id), JobState::Pending);
     let reasons = controller.explain(at(2), id.number).reasons;
-    assert_eq!(reasons, ["its last attempt never started: groups: no room; tried again in 1 s"]);
+    assert_eq!(reasons, ["its last attempt never started: groups: no room; tried again in 1s"]);
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn once_making_room_has_cost_enough_nobody_goes_until_some_of_it_is_an_hour_old(
     let reasons = controller.explain(at(quarter + 3), third.number).reasons;
     assert_eq!(
         reasons[0],
-        "nobody is ended for it for another 00:59:20: within an hour that has cost 25.0 % of all cards, at most 5 % \
+        "nobody is ended for it for another 59m20s: within an hour that has cost 25.0 % of all cards, at most 5 % \
          (policy.preempt_budget)",
         "what was lost is counted by the minute"
     );

@@ -7,10 +7,14 @@ use ax_core::gpu::{CardSeen, CardState, Rung};
 use ax_core::job::{Attempt, Job};
 use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
+use ax_core::time::Span;
 
-use super::super::Engine;
+use super::super::{Engine, now};
 use crate::local;
 use crate::people::Person;
+
+/// A job that has started so many looks ago may still be loading what it will use: nothing is said of its card.
+const LOADS: u64 = 60;
 
 const UNLISTED: &str =
     "its driver does not list processes: nobody knows who holds what, and slices are not watched";
@@ -112,10 +116,13 @@ impl Engine {
         }
         view.unused_mb = Some(unused.0);
         let bound = unused.0 + view.unexplained_mb.unwrap_or(0);
-        let share = u32::try_from(bound.min(view.mem_mb) * 100 / view.mem_mb).unwrap_or(100);
+        let percent = (bound.min(view.mem_mb) * 100 + view.mem_mb / 2) / view.mem_mb;
+        let share = u32::try_from(percent).unwrap_or(100);
         view.fragmentation = Some(share);
         let most = self.controller.config().resources.gpu_fragmentation_warning;
-        if most > 0 && share > most {
+        let settled = Span(self.controller.config().resources.gpu_sample.0.saturating_mul(LOADS));
+        let loads = |attempt: &Attempt| attempt.started_at.is_none_or(|start| now().wall - start < settled);
+        if most > 0 && share > most && !holders.iter().any(|(_, attempt, _)| loads(attempt)) {
             view.warning = Some(format!(
                 "{share}% of it is bound and not used (resources.gpu_fragmentation_warning is {most}%): {} of its \
                  slices, {} that no process accounts for",

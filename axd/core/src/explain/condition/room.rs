@@ -6,7 +6,7 @@ use crate::id::{HostName, JobId};
 use crate::text::count;
 use crate::time::{Span, WallTime};
 
-use super::{jobs_in_words, seconds};
+use super::{jobs_in_words, left};
 
 /// It needs several nodes at once, and too few could hold its part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl EvictionsSpent {
         format!(
             "nobody is ended for it for another {}: within an hour that has cost {}.{} % of all cards, at most \
              {} % (policy.preempt_budget)",
-            Span(seconds(self.until, now) * 1000),
+            left(self.until, now).in_words(),
             self.per_mille / 10,
             self.per_mille % 10,
             self.most_percent
@@ -115,7 +115,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// `fits on gpu-01 now, but takes 02:00:00 and would delay ax-2026-0001, for which gpu-01 card 3 is kept in 01:00:00`.
+    /// `fits on gpu-01 now, but takes 2h00m and would delay ax-2026-0001, which is to start in 1h00m on gpu-01 card 3`.
     pub(super) fn in_words(&self, now: WallTime) -> String {
         let Kept { job, node, planned, .. } = self;
         let others = match self.more {
@@ -125,15 +125,17 @@ impl Kept {
         let Some(from) = self.from else {
             return format!("fits on {node} now, but others are being ended there for {job}{others}");
         };
+        let planned = planned.in_words();
         let usual = self.usual.map_or(String::new(), |usual| {
+            let usual = usual.in_words();
             format!(
                 " by what it says ({usual} by its last runs, but {job} has waited too long for that to count)"
             )
         });
-        let (on, left) = (self.cards_in_words(), from - now);
+        let (on, left) = (self.cards_in_words(), (from - now).in_words());
         format!(
-            "fits on {node} now, but takes {planned}{usual} and would delay {job}, for which {node}{on} is kept in \
-             {left}{others}"
+            "fits on {node} now, but takes {planned}{usual} and would delay {job}, which is to start in {left} on \
+             {node}{on}{others}"
         )
     }
 

@@ -22,11 +22,13 @@ impl Hours {
     pub(super) fn in_words(&self, now: WallTime) -> String {
         let (from, to) = self.window.split_once('-').unwrap_or((&self.window, &self.window));
         let limit = match self.limit {
-            Some(limit) if self.open => format!(", and would not be over by {to}: its time limit is {limit}"),
+            Some(limit) if self.open => {
+                format!(", and would not be over by {to}: its time limit is {}", limit.in_words())
+            }
             _ => String::new(),
         };
         let next = match self.next {
-            Some(next) => format!("next at {from}, in {}", next - now),
+            Some(next) => format!("next at {from}, in {}", (next - now).in_words()),
             None => "and never, as its time limit is longer than that".to_owned(),
         };
         format!("may start only between {from} and {to} (--window){limit}; {next}")

@@ -88,6 +88,8 @@ pub enum Basis {
     },
     /// No start: too many jobs are before it.
     TooFar,
+    /// No start: a card has to be well again first.
+    SuspectCard,
     /// No start: a person has to do something first.
     Somebody,
 }
@@ -131,6 +133,7 @@ impl Basis {
                 format!("only {} are planned", count(PLANNED as u64, "job"))
             }
             Basis::Limit => "others under the same limit have to end first".to_owned(),
+            Basis::SuspectCard => "a card that is suspect has to be well again first".to_owned(),
             Basis::Somebody => "somebody has to act first".to_owned(),
         }
     }
@@ -141,7 +144,7 @@ fn in_minutes(length: Span) -> String {
     match length.as_seconds() {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds @ 120..7200 => format!("{} min", seconds.div_ceil(60)),
-        _ => length.to_string(),
+        _ => length.in_words(),
     }
 }
 
