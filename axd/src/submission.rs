@@ -13,7 +13,7 @@ use ax_core::directive::{
 };
 use ax_core::explain::never_enough;
 use ax_core::id::{HostName, SubmissionKey};
-use ax_core::job::features::Features;
+use ax_core::job::features::{BadFeatures, Features};
 use ax_core::job::request::{Request, Times, resolve};
 use ax_core::job::spec::{Export, JobSpec};
 use ax_core::node::Node;
@@ -287,26 +287,7 @@ fn choose_features(
     warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
     let Some(text) = spec.resources.constraint.clone() else { return Ok(()) };
-    let known = || config.resources.gpu_nodes.iter().flat_map(|node| &node.features).map(String::as_str);
-    let wrong = match text.parse::<Features>() {
-        Err(bad) => bad.to_string(),
-        Ok(features) => {
-            match features.names().into_iter().find(|name| !known().any(|other| other == *name)) {
-                None => return Ok(()),
-                Some(name) => match nearest(name, known()) {
-                    Some(near) => format!(
-                        "no node here has the feature {}; did you mean {}?",
-                        quoted(name),
-                        quoted(near)
-                    ),
-                    None => format!(
-                        "no node here has the feature {} (resources.gpu_nodes[].features)",
-                        quoted(name)
-                    ),
-                },
-            }
-        }
-    };
+    let Err(wrong) = known_features(&text, config) else { return Ok(()) };
     if dialect != Some(Dialect::Slurm) {
         return Err(refused(format!("--constraint: {wrong}")));
     }
@@ -314,6 +295,20 @@ fn choose_features(
     spec.resources.constraint = None;
     spec.unused.push(("constraint".to_owned(), text));
     Ok(())
+}
+
+/// Features as they are written, if some node is declared to have each of them; or what is wrong.
+pub(crate) fn known_features(text: &str, config: &Config) -> Result<Features, String> {
+    let known = || config.resources.gpu_nodes.iter().flat_map(|node| &node.features).map(String::as_str);
+    let features: Features = text.parse().map_err(|bad: BadFeatures| bad.to_string())?;
+    let unknown = features.names().into_iter().find(|name| !known().any(|other| other == *name));
+    let Some(name) = unknown else { return Ok(features) };
+    Err(match nearest(name, known()) {
+        Some(near) => {
+            format!("no node here has the feature {}; did you mean {}?", quoted(name), quoted(near))
+        }
+        None => format!("no node here has the feature {} (resources.gpu_nodes[].features)", quoted(name)),
+    })
 }
 
 /// Fails if a queue is not open to this person.

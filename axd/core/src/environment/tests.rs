@@ -133,7 +133,8 @@ fn no_card_means_an_empty_mask_and_cannot_be_widened_by_the_submitter() {
 fn what_ax_says_of_a_job_is_not_the_submitter_s_to_say() {
     let all_facts = Facts { account: Some("lab"), cards_per_task: Some(1), ..facts(&[]) };
     let held = [card(Some(20_000))];
-    let all_facts = Facts { cards: JobCards { held: &held, mps: Some("/mps"), ..all_facts.cards }, ..all_facts };
+    let all_facts =
+        Facts { cards: JobCards { held: &held, mps: Some("/mps"), ..all_facts.cards }, ..all_facts };
     let plain = environment(&[], &Export::None, &[], &all_facts).unwrap().variables;
     let of_people = ["HOME", "LOGNAME", "PATH", "SHELL", "USER", "NVIDIA_DRIVER_CAPABILITIES"];
     let ours = |(name, _): &&(String, String)| {
