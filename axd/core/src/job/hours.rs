@@ -82,7 +82,8 @@ impl Hours {
     pub fn next(&self, at: WallTime, zone: &Zone) -> Option<Opening> {
         let Some(window) = self.window else {
             let over_by = self.deadline?;
-            let opening = Opening { from: WallTime(i64::MIN), until: latest_before(over_by, self.needs), over_by };
+            let opening =
+                Opening { from: WallTime(i64::MIN), until: latest_before(over_by, self.needs), over_by };
             return Some(opening).filter(|opening| at <= opening.until);
         };
         let today = zone.day(at);

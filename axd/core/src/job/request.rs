@@ -428,3 +428,48 @@ pub(crate) fn fits_window(window: Window, limit: Option<Span>) -> Result<(), Unm
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Card;
+    use crate::units::gpu_size;
+
+    /// Slices of a card have the same part of the node's CPUs and memory as of the card, although sizes are cut to whole
+    /// megabytes.
+    #[test]
+    fn a_slice_gets_its_part_of_what_a_card_gets() {
+        let card = |index| Card::new(index, format!("GPU-{index}"), None, Megabytes(76_294));
+        let node = Node::new(Inventory {
+            name: "gpu-01".parse().unwrap(),
+            epoch: 1,
+            cpus: 64,
+            ram: Megabytes(65_536),
+            cards: (0..4).map(card).collect(),
+            features: vec![],
+            numa_cpus: vec![],
+        });
+        let mut config = Config::default();
+        for (count, mem, by_node, by_eight, ram) in [
+            (1, "10G", 2, 1, 2048),
+            (2, "10G", 4, 2, 4096),
+            (1, "20G", 4, 2, 4096),
+            (1, "40G", 8, 4, 8192),
+            (1, "60G", 12, 6, 12_288),
+            (1, "80G", 16, 8, 16_384),
+            (1, "1G", 1, 1, 1024),
+        ] {
+            let mut spec = JobSpec::default();
+            spec.resources.gpus = Some(crate::job::spec::GpuCount { kind: None, count });
+            spec.resources.gpu_mem = gpu_size(mem).ok();
+            for (each, cpus) in [(None, by_node), (Some(8), by_eight)] {
+                config.queues[0].default_cpus_per_gpu = each;
+                let made = resolve(&spec, Times::default(), &config, &config.queues[0], &[&node]).unwrap();
+                assert_eq!(made.cpus, cpus, "{count} slices of {mem}, {each:?}");
+                if each.is_none() {
+                    assert!(made.ram.0.abs_diff(ram) <= 1, "{count} slices of {mem}: {}", made.ram);
+                }
+            }
+        }
+    }
+}

@@ -285,7 +285,7 @@ pub static KEYS: &[Key] = &[
         "raise charges a job more of a card than it asks for if its owner's last three or more runs of the same thing \
          used more, fit also less if they used less and the job says --mem-fit, off what it asks for."),
     key("policy.grow_memory", Bool(|d| &mut d.config.policy.grow_memory), "true",
-        "Whether a job that used its slice of a card up and failed is retried with half as much again, at most the \
+        "Whether a job that used its slice of a card up and failed is retried with half as much again, or a tenth more than it used, at most the \
          whole of the next larger card."),
     key("policy.task_timeout", Duration(SECOND, YEAR, |d| &mut d.config.policy.task_timeout), "none",
         "Time limit of jobs for which neither they nor their queue say one. Who asks for another, or for --time=unlimited, gets it: queues[].max_time bounds that.").absent(),
