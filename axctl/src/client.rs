@@ -122,6 +122,7 @@ fn query_string(query: &JobsQuery) -> String {
     for (key, values) in [("user", &query.user), ("queue", &query.queue), ("name", &query.name)] {
         pairs.extend(values.iter().map(|value| (key, value.clone())));
     }
+    pairs.extend(query.number.iter().map(|number| ("number", number.to_string())));
     pairs.extend(query.state.iter().map(|state| ("state", state.word().to_owned())));
     let flags = [("all", query.all), ("finished", query.finished)];
     pairs.extend(flags.iter().filter(|(_, set)| *set).map(|(key, _)| (*key, "1".to_owned())));
@@ -145,12 +146,14 @@ mod tests {
         let query = JobsQuery {
             user: vec!["a".into(), "b&c".into()],
             state: vec![JobState::Running],
+            number: vec![7],
             all: true,
             since: Some(WallTime(0)),
             limit: Some(5),
             ..JobsQuery::default()
         };
-        let text = "?user=a&user=b%26c&state=RUNNING&all=1&since=1970-01-01T00%3A00%3A00.000Z&limit=5";
+        let text =
+            "?user=a&user=b%26c&number=7&state=RUNNING&all=1&since=1970-01-01T00%3A00%3A00.000Z&limit=5";
         assert_eq!(query_string(&query), text);
     }
 

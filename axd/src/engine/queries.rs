@@ -40,6 +40,7 @@ fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
             "user" => query.user.push(value.clone()),
             "queue" => query.queue.push(value.clone()),
             "name" => query.name.push(value.clone()),
+            "number" => query.number.push(value.parse().map_err(|_| bad(name, value))?),
             "state" => query.state.push(value.parse().map_err(|_| bad(name, value))?),
             "all" => query.all = flag(),
             "finished" => query.finished = flag(),

@@ -390,14 +390,15 @@ fn safe_work(job: &Job) -> Span {
     job.attempt.as_deref().and_then(kept).unwrap_or_default()
 }
 
-/// Out of its slice of a card: half as much again next time, and a tenth more than it was seen to use, but no more than
-/// the whole of the next card; but only if it was seen to have used the slice up. One that was charged less than it asked
+/// Out of its slice of a card: half as much again next time, or a tenth more than it was seen to use beyond it, but no more
+/// than the whole of the next card; but only if it was seen to have used the slice up. One that was charged less than it asked
 /// for has what it asked for first, if that may be enough.
 fn ask_for_more(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) -> Option<Decision> {
     let asked = job.learnt.as_deref().and_then(|learnt| learnt.asked);
     let slice = Arc::make_mut(&mut job.request).cards.as_mut().and_then(|cards| cards.slice.as_mut())?;
     let peak = end.card_peak.filter(|peak| peak.0 >= slice.0 * 9 / 10)?;
-    let next = Megabytes(slice.0 * 3 / 2).max(and_a_tenth(peak)).min(next_card?);
+    let half_more = Megabytes(slice.0 * 3 / 2);
+    let next = if peak > *slice { half_more.max(and_a_tenth(peak)) } else { half_more }.min(next_card?);
     let more = asked.filter(|asked| *asked > *slice && *asked >= peak).unwrap_or(next);
     let had = std::mem::replace(slice, more);
     let (had, peak, more) = (had.of_card(), peak.of_card(), more.of_card());
@@ -406,11 +407,11 @@ fn ask_for_more(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) -
     Some(Decision::Noted { job: job.id, actor: Arc::from(Actor::Ax.name()), what })
 }
 
-/// A tenth more, in whole gigabytes as cards are sold.
+/// A tenth more, in tenths of a gigabyte as people write it.
 fn and_a_tenth(peak: Megabytes) -> Megabytes {
-    const GIGABYTE: u64 = 1_000_000_000;
+    const STEP: u64 = 100_000_000;
     let bytes = peak.bytes().saturating_add(peak.bytes() / 10);
-    Megabytes::from_bytes(bytes.div_ceil(GIGABYTE).saturating_mul(GIGABYTE))
+    Megabytes::from_bytes(bytes.div_ceil(STEP).saturating_mul(STEP))
 }
 
 /// A crash leaves one assignment unstarted, and its job starts again at once. Where supervisors can't start at all
