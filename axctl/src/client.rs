@@ -98,7 +98,7 @@ impl Client {
 
 /// A job's name as a part of a path; one that would change the path names none.
 pub(crate) fn named(job: &str) -> Result<String, Failure> {
-    if job.is_empty() || job.contains('/') {
+    if job.is_empty() || job.contains('/') || job.chars().any(char::is_control) {
         let line = format!("{} is no job: ids look like ax-2026-0001, or 1", quoted(job));
         return Err(Failure::Answer(ApiError { class: ErrorClass::Refused, error: line }));
     }

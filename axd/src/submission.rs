@@ -2,6 +2,8 @@
 //! the core's one parser, limits and rights are checked, defaults applied.
 //! Identity is the caller's, from the kernel; nothing in a request changes it.
 
+mod remarks;
+
 use std::path::Path;
 
 use ax_core::api::{ApiError, ErrorClass, NamedValue, SubmitRequest};
@@ -20,6 +22,8 @@ use ax_core::node::Node;
 use ax_core::schedule::history::Signature;
 use ax_core::text::{count, nearest, quoted};
 use ax_core::time::WallTime;
+
+use remarks::{comes_some_day, hosts_are_known, without_effect};
 
 use crate::calendar::Calendar;
 use crate::people::Person;
@@ -107,7 +111,10 @@ pub(crate) fn check_script(
     let times = Times { begin: timing.begin.map(instant), deadline: timing.deadline.map(instant) };
     let asked =
         resolve(&read.spec, times, rules.config, queue, &rules.nodes).map_err(|e| refused(e.message))?;
+    hosts_are_known(&asked, rules, &mut warnings)?;
     fits_somewhere(&asked, rules)?;
+    comes_some_day(times.begin, rules.now)?;
+    warnings.extend(without_effect(&read.spec, &asked));
     let name = job_name(&read.spec, &script.name)?;
     let thing = thing_of(&request, &read.spec);
     check_comment(&read.spec)?;

@@ -23,7 +23,7 @@ pub(crate) struct Filters {
     #[arg(short = 't', long, value_name = "STATE", value_delimiter = ',')]
     pub(crate) state: Vec<String>,
     /// Only jobs of these names
-    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAME")]
     pub(crate) name: Vec<String>,
 }
 
@@ -84,6 +84,15 @@ impl Chosen {
     }
 }
 
+/// The names in a list of them; a name may itself have commas.
+fn names(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = text.split(',').map(str::to_owned).collect();
+    if all.len() > 1 {
+        all.push(text.to_owned());
+    }
+    all
+}
+
 fn number(name: &str) -> Result<u32, Failure> {
     let by_id = name.parse::<JobId>().map(|id| id.number.0).ok();
     by_id.or_else(|| name.parse().ok()).ok_or_else(|| {
@@ -100,7 +109,7 @@ impl Filters {
         Ok(JobsQuery {
             user: self.user.clone(),
             queue: self.queue.clone(),
-            name: self.name.clone(),
+            name: self.name.iter().flat_map(|text| names(text)).collect(),
             state: states(&self.state)?,
             ..JobsQuery::default()
         })
@@ -152,6 +161,12 @@ fn unknown_state(word: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_with_a_comma_can_be_chosen() {
+        assert_eq!(names("a"), ["a"]);
+        assert_eq!(names("a,b"), ["a", "b", "a,b"]);
+    }
 
     #[test]
     fn states_have_words_of_two_systems() {

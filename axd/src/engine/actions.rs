@@ -207,7 +207,9 @@ fn said(job: JobId, decisions: &[Decision]) -> Result<String, ApiError> {
         Decision::Ignored { why, .. } => Some(Err(error(ErrorClass::Refused, why.clone()))),
         Decision::Noted { job: of, what, .. } if *of == job => Some(Ok(what.clone())),
         Decision::Moved { job: of, why, .. } if *of == job => Some(Ok(why.clone())),
-        Decision::Counted { attempt, .. } if attempt.job == job => Some(Ok("written down".to_owned())),
+        Decision::Counted { attempt, .. } if attempt.job == job => {
+            Some(Ok("told that its work so far is safe".to_owned()))
+        }
         _ => None,
     });
     about_it.unwrap_or_else(|| Ok("nothing changed".to_owned()))

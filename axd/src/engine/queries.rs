@@ -345,7 +345,8 @@ impl Engine {
             .to_owned(),
             reason: node.drained().map(str::to_owned).or((!reasons.is_empty()).then(|| reasons.join("; "))),
             cpus: has.cpus,
-            cpus_used: has.cpus - node.free_cpus(),
+            // After a reload there may be fewer than jobs hold.
+            cpus_used: node.cpus_used(),
             ram_mb: has.ram.0,
             ram_used_mb: (has.ram - node.free_ram()).0,
             gpus: u32::try_from(has.cards.len()).unwrap_or(u32::MAX),

@@ -89,11 +89,15 @@ impl Controller {
             (_, Some(words)) => words,
             (health, None) => format!("{who} is {health}"),
         };
-        if lost && state.health != Health::Healthy {
+        // Whoever was told that its card is unwell hears that it is well again.
+        if lost && (state.health != Health::Healthy || before.health != Health::Healthy) {
             let holds = |job: &&Job| self.holds_card(job, name, uuid);
             let jobs: Vec<JobId> = self.active_jobs().filter(holds).map(|job| job.id).collect();
             for job in jobs {
-                let what = format!("{what}; nothing new is started there");
+                let what = match state.health {
+                    Health::Healthy => what.clone(),
+                    Health::Suspect | Health::Drained => format!("{what}; nothing new is started there"),
+                };
                 out.push(Decision::Noted { job, actor: Arc::from(actor.name()), what });
             }
         }
