@@ -98,7 +98,7 @@ impl Client {
 
 /// A job's name as a part of a path; one that would change the path names none.
 pub(crate) fn named(job: &str) -> Result<String, Failure> {
-    if job.is_empty() || job.contains('/') {
+    if job.is_empty() || job.contains('/') || job.chars().any(char::is_control) {
         let line = format!("{} is no job: ids look like ax-2026-0001, or 1", quoted(job));
         return Err(Failure::Answer(ApiError { class: ErrorClass::Refused, error: line }));
     }
@@ -122,6 +122,7 @@ fn query_string(query: &JobsQuery) -> String {
     for (key, values) in [("user", &query.user), ("queue", &query.queue), ("name", &query.name)] {
         pairs.extend(values.iter().map(|value| (key, value.clone())));
     }
+    pairs.extend(query.number.iter().map(|number| ("number", number.to_string())));
     pairs.extend(query.state.iter().map(|state| ("state", state.word().to_owned())));
     let flags = [("all", query.all), ("finished", query.finished), ("by_start", query.by_start)];
     pairs.extend(flags.iter().filter(|(_, set)| *set).map(|(key, _)| (*key, "1".to_owned())));
@@ -145,6 +146,7 @@ mod tests {
         let query = JobsQuery {
             user: vec!["a".into(), "b&c".into()],
             state: vec![JobState::Running],
+            number: vec![7],
             all: true,
             by_start: true,
             since: Some(WallTime(0)),
@@ -152,7 +154,7 @@ mod tests {
             ..JobsQuery::default()
         };
         let text =
-            "?user=a&user=b%26c&state=RUNNING&all=1&by_start=1&since=1970-01-01T00%3A00%3A00.000Z&limit=5";
+            "?user=a&user=b%26c&number=7&state=RUNNING&all=1&by_start=1&since=1970-01-01T00%3A00%3A00.000Z&limit=5";
         assert_eq!(query_string(&query), text);
     }
 

@@ -47,6 +47,17 @@ impl Failure {
         Failure::said(ErrorClass::Usage, line)
     }
 
+    /// For standard error, in one piece: others may write to the same terminal. A line; of a configuration one for each of its
+    /// findings.
+    fn told(&self, program: &str) -> String {
+        let text = self.to_string();
+        let line = |line: &str| format!("{program}: {}\n", shown(line));
+        match self {
+            Failure::Answer(ApiError { class: ErrorClass::Config, .. }) => text.lines().map(line).collect(),
+            _ => line(&text),
+        }
+    }
+
     /// Whether a daemon that is down or being restarted is behind it, so that asking later can help.
     pub fn is_passing(&self) -> bool {
         match self {
@@ -78,7 +89,7 @@ pub fn finish(program: &str, result: Result<u8, Failure>, err: &mut dyn Write) -
     let code = failure.exit_code();
     if code != 0 {
         // Nobody is left to be told if this fails too.
-        let _ = writeln!(err, "{program}: {}", shown(&failure.to_string()));
+        let _ = err.write_all(failure.told(program).as_bytes());
     }
     code
 }
@@ -86,6 +97,13 @@ pub fn finish(program: &str, result: Result<u8, Failure>, err: &mut dyn Write) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn findings_of_a_configuration_have_a_line_each_and_nothing_else_has_two() {
+        let told = |class| Failure::Answer(ApiError { class, error: "a\nb\u{1b}".to_owned() }).told("ax");
+        assert_eq!(told(ErrorClass::Config), "ax: a\nax: b\\x1b\n");
+        assert_eq!(told(ErrorClass::Refused).lines().count(), 1);
+    }
 
     #[test]
     fn a_failure_is_one_line_and_a_code() {

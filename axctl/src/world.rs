@@ -66,9 +66,10 @@ pub struct World<'w> {
 }
 
 impl World<'_> {
-    /// A remark for the person, on standard error. If nobody reads it, that changes nothing.
+    /// A remark for the person, on standard error. If nobody reads it, that changes nothing. In one piece: others may write to
+    /// the same terminal.
     pub fn remark(&mut self, program: &str, line: &str) {
-        let _ = writeln!(self.err, "{program}: {}", shown(line));
+        let _ = self.err.write_all(format!("{program}: {}\n", shown(line)).as_bytes());
     }
 }
 

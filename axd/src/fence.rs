@@ -186,8 +186,13 @@ mod tests {
             cards,
         };
         let none_held = allocation(Vec::new());
-        let held =
-            allocation(vec![CardShare { index: 0, uuid: "here-0".to_owned(), slice: None, mps: None }]);
+        let held = allocation(vec![CardShare {
+            index: 0,
+            uuid: "here-0".to_owned(),
+            slice: None,
+            of: None,
+            mps: None,
+        }]);
         let none = Ground::None("there are no groups".to_owned());
         let of = |mode, ground, held| of_attempt(mode, ground, &cards, held);
         let absent = |fence: Result<Fence, Unfenced>| fence.unwrap().absent.unwrap();

@@ -255,7 +255,8 @@ impl Plan<'_> {
             node: self.allocation.node.as_str(),
             cpus: u32::try_from(self.allocation.cpus.len()).unwrap_or(u32::MAX),
             tasks: spec.resources.ntasks.or(spec.resources.ntasks_per_node).unwrap_or(1),
-            cpus_per_task: spec.resources.cpus_per_task,
+            // As it is now: the numbers may have been changed since it was submitted.
+            cpus_per_task: spec.resources.cpus_per_task.map(|_| job.request.cpus / job.request.tasks()),
             ram: self.allocation.ram,
             cards: JobCards {
                 held: &held,
@@ -263,7 +264,10 @@ impl Plan<'_> {
                 fenced: fence.is_whole(),
                 mps: mps.as_deref(),
             },
-            cards_per_task: spec.resources.gpus_per_task.as_ref().map(|gpus| gpus.count),
+            cards_per_task: spec.resources.gpus_per_task.as_ref().map(|_| {
+                let cards = job.request.cards.as_ref().map_or(0, |cards| cards.count);
+                cards / job.request.tasks()
+            }),
             hints: spec.resources.gpu_mem_hints.unwrap_or(resources.gpu_mem_hints),
             context: resources.gpu_context,
             time_limit: self.limit,

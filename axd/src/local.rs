@@ -114,6 +114,24 @@ fn unknown_cards(host: &HostName, config: &Config, cards: &[Card]) -> Vec<String
         .collect()
 }
 
+/// Names of cards in limits that name a node nobody has declared: known without a look at the cards.
+pub(crate) fn unknown_hosts(host: &HostName, config: &Config) -> Vec<String> {
+    let nodes: Vec<&str> = config.resources.gpu_nodes.iter().map(|node| node.host.as_str()).collect();
+    let queues = config.queues.iter().map(|queue| (format!("queue {}", queue.name), &queue.cards));
+    let limits = config.limits.iter().map(|limit| ("limits[]".to_owned(), &limit.cards));
+    let named =
+        queues.chain(limits).flat_map(|(whose, names)| names.iter().map(move |name| (whose.clone(), name)));
+    let unknown = |name: &str| {
+        let (of, _) = name.rsplit_once(':')?;
+        (of != host.as_str() && !nodes.contains(&of)).then(|| of.to_owned())
+    };
+    named
+        .filter_map(|(whose, name)| {
+            Some(format!("{whose} may use card {name}, and no node {} is known", unknown(name)?))
+        })
+        .collect()
+}
+
 /// The NUMA node of each CPU, if cards are near some and not others; for CPUs that are only declared it is unknown.
 fn near_cards(cards: &[Card], real_cpus: &[u32], counted: u32) -> Vec<u32> {
     let numas = cards.iter().filter_map(|card| card.hardware.numa).count();

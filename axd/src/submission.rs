@@ -2,6 +2,8 @@
 //! the core's one parser, limits and rights are checked, defaults applied.
 //! Identity is the caller's, from the kernel; nothing in a request changes it.
 
+mod remarks;
+
 use std::path::Path;
 
 use ax_core::api::{ApiError, ErrorClass, NamedValue, SubmitRequest};
@@ -13,13 +15,15 @@ use ax_core::directive::{
 };
 use ax_core::explain::never_enough;
 use ax_core::id::{HostName, SubmissionKey};
-use ax_core::job::features::Features;
+use ax_core::job::features::{BadFeatures, Features};
 use ax_core::job::request::{Request, Times, resolve};
 use ax_core::job::spec::{Export, JobSpec};
 use ax_core::node::Node;
 use ax_core::schedule::history::Signature;
 use ax_core::text::{count, nearest, quoted};
 use ax_core::time::WallTime;
+
+use remarks::{comes_some_day, hosts_are_known, without_effect};
 
 use crate::calendar::Calendar;
 use crate::people::Person;
@@ -107,7 +111,10 @@ pub(crate) fn check_script(
     let times = Times { begin: timing.begin.map(instant), deadline: timing.deadline.map(instant) };
     let asked =
         resolve(&read.spec, times, rules.config, queue, &rules.nodes).map_err(|e| refused(e.message))?;
+    hosts_are_known(&asked, rules, &mut warnings)?;
     fits_somewhere(&asked, rules)?;
+    comes_some_day(times.begin, rules.now)?;
+    warnings.extend(without_effect(&read.spec, &asked));
     let name = job_name(&read.spec, &script.name)?;
     let thing = thing_of(&request, &read.spec);
     check_comment(&read.spec)?;
@@ -287,26 +294,7 @@ fn choose_features(
     warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
     let Some(text) = spec.resources.constraint.clone() else { return Ok(()) };
-    let known = || config.resources.gpu_nodes.iter().flat_map(|node| &node.features).map(String::as_str);
-    let wrong = match text.parse::<Features>() {
-        Err(bad) => bad.to_string(),
-        Ok(features) => {
-            match features.names().into_iter().find(|name| !known().any(|other| other == *name)) {
-                None => return Ok(()),
-                Some(name) => match nearest(name, known()) {
-                    Some(near) => format!(
-                        "no node here has the feature {}; did you mean {}?",
-                        quoted(name),
-                        quoted(near)
-                    ),
-                    None => format!(
-                        "no node here has the feature {} (resources.gpu_nodes[].features)",
-                        quoted(name)
-                    ),
-                },
-            }
-        }
-    };
+    let Err(wrong) = known_features(&text, config) else { return Ok(()) };
     if dialect != Some(Dialect::Slurm) {
         return Err(refused(format!("--constraint: {wrong}")));
     }
@@ -314,6 +302,20 @@ fn choose_features(
     spec.resources.constraint = None;
     spec.unused.push(("constraint".to_owned(), text));
     Ok(())
+}
+
+/// Features as they are written, if some node is declared to have each of them; or what is wrong.
+pub(crate) fn known_features(text: &str, config: &Config) -> Result<Features, String> {
+    let known = || config.resources.gpu_nodes.iter().flat_map(|node| &node.features).map(String::as_str);
+    let features: Features = text.parse().map_err(|bad: BadFeatures| bad.to_string())?;
+    let unknown = features.names().into_iter().find(|name| !known().any(|other| other == *name));
+    let Some(name) = unknown else { return Ok(features) };
+    Err(match nearest(name, known()) {
+        Some(near) => {
+            format!("no node here has the feature {}; did you mean {}?", quoted(name), quoted(near))
+        }
+        None => format!("no node here has the feature {} (resources.gpu_nodes[].features)", quoted(name)),
+    })
 }
 
 /// Fails if a queue is not open to this person.

@@ -196,7 +196,8 @@ pub(crate) fn fits(job: &Job, query: &JobsQuery) -> bool {
     let after = query.since.is_none_or(|since| job.submitted_at >= since);
     let before = query.until.is_none_or(|until| job.submitted_at < until);
     let named = any(&query.user, &job.owner.name) && any(&query.name, &job.name);
-    state && after && before && named && any(&query.queue, job.queue.as_str())
+    let numbered = query.number.is_empty() || query.number.contains(&job.id.number.0);
+    state && after && before && numbered && named && any(&query.queue, job.queue.as_str())
 }
 
 fn explained(job: &Job, told: Explanation) -> JobView {

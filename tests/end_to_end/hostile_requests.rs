@@ -256,7 +256,7 @@ fn actions() -> Vec<Case> {
             &json!({"action": "update", "jobs": ["1"], "options": ["--output=/etc/passwd"]}),
             400,
             "usage",
-            "only --priority, --time, --begin, --window, --deadline, --queue and --job-name of a waiting job can be changed",
+            "of a waiting job only --priority",
         ),
         act(
             &json!({"action": "update", "jobs": ["1"], "options": ["--priority=200"]}),

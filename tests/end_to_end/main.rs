@@ -26,6 +26,7 @@ mod card_watch;
 mod cards;
 mod cards_cold;
 mod cards_hang;
+mod changing;
 #[allow(dead_code, reason = "each test uses what it needs of it")]
 mod cluster;
 mod commands;

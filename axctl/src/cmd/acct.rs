@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ax_core::api::JobView;
 use ax_core::time::Span;
 
-use super::select::Filters;
+use super::select::Chosen;
 use crate::failure::Failure;
 use crate::fields::{self, JOB_FIELDS};
 use crate::session::Session;
@@ -18,10 +18,10 @@ const LONG: &str = "id,name,user,account,queue,state,exit,node,gpus,cpus,submitt
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    filters: Filters,
-    /// Ended at or after: today, yesterday, 7d (ago), 14:30, 2026-11-29, 2026-11-29T14:30
-    #[arg(short = 'S', long, value_name = "TIME", default_value = "today")]
-    since: String,
+    chosen: Chosen,
+    /// Ended at or after: yesterday, 7d (ago), 14:30, 2026-11-29, 2026-11-29T14:30; default: today, or ever for named jobs
+    #[arg(short = 'S', long, value_name = "TIME")]
+    since: Option<String>,
     /// Ended before
     #[arg(short = 'E', long, value_name = "TIME")]
     until: Option<String>,
@@ -45,15 +45,16 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Asks and prints.
     pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
-        let mut query = self.filters.query()?;
+        let mut query = self.chosen.query()?;
         query.finished = true;
         query.limit = self.limit;
-        query.since = Some(session.clock.read(&self.since)?);
+        let today = (!self.chosen.is_by_name()).then_some("today");
+        query.since = self.since.as_deref().or(today).map(|since| session.clock.read(since)).transpose()?;
         query.until = self.until.as_ref().map(|until| session.clock.read(until)).transpose()?;
         let names = self.format.as_deref().unwrap_or(if self.long { LONG } else { COLUMNS });
         let columns = fields::choose(&JOB_FIELDS, names)?;
         let answer = session.client.jobs(&query)?;
-        self.filters.warn(&answer, session);
+        self.chosen.warn(&answer, session);
         if self.json {
             session.json(&answer.jobs)?;
             return Ok(0);
@@ -74,6 +75,12 @@ impl Arguments {
     }
 }
 
+/// So much time on all of a job's cards: a slice counts as its part of a card.
+fn of_cards(job: &JobView, time: Span) -> Span {
+    let cards = job.gpu_share.unwrap_or(f64::from(job.gpus));
+    Span((time.0 as f64 * cards).round() as u64)
+}
+
 /// `3 jobs (2 SUCCEEDED, 1 FAILED); elapsed 03:00:00, CPU 01:00:00, GPU 06:00:00`.
 fn sums(jobs: &[JobView], session: &Session<'_, '_>) -> String {
     let mut states: BTreeMap<_, u64> = BTreeMap::new();
@@ -83,9 +90,8 @@ fn sums(jobs: &[JobView], session: &Session<'_, '_>) -> String {
         let ran = fields::elapsed(job, &session.clock).unwrap_or_default();
         elapsed = elapsed + ran;
         cpu = cpu + fields::cpu_time(job).unwrap_or_default();
-        gpu = gpu + Span(ran.0.saturating_mul(u64::from(job.gpus)));
-        let unused = fields::idle(job).unwrap_or_default();
-        idle = idle + Span(unused.0.saturating_mul(u64::from(job.gpus)));
+        gpu = gpu + of_cards(job, ran);
+        idle = idle + of_cards(job, fields::idle(job).unwrap_or_default());
     }
     if jobs.is_empty() {
         return "no jobs ended in that time\n".to_owned();

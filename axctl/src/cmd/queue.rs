@@ -4,7 +4,7 @@
 use ax_core::api::JobView;
 use ax_core::job::state::JobState;
 
-use super::select::Filters;
+use super::select::Chosen;
 use crate::failure::Failure;
 use crate::fields::{self, JOB_FIELDS};
 use crate::session::Session;
@@ -20,7 +20,7 @@ const LONG: &str =
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    filters: Filters,
+    chosen: Chosen,
     /// Also jobs that ended within the last 300 seconds
     #[arg(long)]
     all: bool,
@@ -47,8 +47,9 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Asks and prints.
     pub(crate) fn run(&self, session: &mut Session<'_, '_>) -> Result<u8, Failure> {
-        let mut query = self.filters.query()?;
-        query.all = self.all;
+        let mut query = self.chosen.query()?;
+        // Who names a job wants to see it, also if it has ended just now.
+        query.all = self.all || (self.chosen.is_by_name() && !self.start);
         if self.start {
             query.state = self.waiting(query.state)?;
             query.by_start = true;
@@ -56,7 +57,7 @@ impl Arguments {
         query.limit = self.limit;
         let columns = fields::choose(&JOB_FIELDS, self.columns(session))?;
         let answer = session.client.jobs(&query)?;
-        self.filters.warn(&answer, session);
+        self.chosen.warn(&answer, session);
         if self.json {
             session.json(&answer.jobs)?;
         } else {

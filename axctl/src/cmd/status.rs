@@ -116,8 +116,9 @@ impl Page<'_, '_, '_> {
         let mut parts = Vec::new();
         if job.gpus > 0 {
             let each = if job.gpus == 1 { "" } else { " each" };
-            let slice =
-                job.gpu_mem_mb.map(|mb| format!(" with {}{each}", card_memory(mb))).unwrap_or_default();
+            // What it is charged, if that is something else, has a line of its own.
+            let asked = job.learnt.as_ref().and_then(|learnt| learnt.asked_gpu_mem_mb).or(job.gpu_mem_mb);
+            let slice = asked.map(|mb| format!(" with {}{each}", card_memory(mb))).unwrap_or_default();
             let kind = job.gpu_type.as_ref().map_or(String::new(), |kind| format!("{kind} "));
             parts.push(format!("{}{slice}", count(job.gpus, &format!("{kind}card"))));
         }

@@ -1,4 +1,4 @@
-//! `ax update`: changes waiting jobs with the options with which they were submitted. Here the options are only
+//! `ax update`: changes jobs with the options with which they were submitted. Here the options are only
 //! separated from the jobs; the daemon, which has the whole job, finds out what they mean together.
 
 use std::ffi::OsString;
@@ -12,7 +12,10 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::submit::{request_words, said, utf8};
 
-/// Change waiting jobs: --priority, --time, --begin, --queue, --job-name
+/// Change waiting jobs, or the time limit of running ones
+///
+/// Of waiting jobs: --priority, --time, --begin, --window, --deadline, --queue, --job-name, --gpus, --gpus-per-node,
+/// --mem, --ram, --cpus-per-task, --constraint and --nodes; of running ones: --time.
 #[derive(clap::Args)]
 #[command(override_usage = "ax update [--why TEXT] [--json] JOB... OPTION...")]
 pub(crate) struct Arguments {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use ax_core::job::state::Outcome;
 use ax_core::sim::run::Stay;
 use ax_core::sim::{NodeShape, Run, Workload};
-use ax_core::text::escaped;
+use ax_core::text::{count, escaped};
 
 use super::report::length;
 
@@ -103,25 +103,43 @@ fn bars(run: &Run, nodes: &[NodeShape]) -> Vec<Bar> {
         for &card in &stay.cards {
             let there = on_cards.entry((stay.node, card)).or_default();
             there.retain(|(until, _, _)| *until > stay.from.0);
-            let from = lowest_gap(there, part);
-            there.push((stay.to.0, from, part));
-            bars.push(Bar { stay: at, card, from, part });
+            for (from, part) in free_stripes(there, part) {
+                there.push((stay.to.0, from, part));
+                bars.push(Bar { stay: at, card, from, part });
+            }
         }
     }
     bars
 }
 
-/// The lowest place with room for a part; 0 where the room is in pieces, and bars then overlap.
-fn lowest_gap(there: &mut [Taken], part: f64) -> f64 {
+/// The lowest place with room for a part, as it lies and how high it is; where the room is in pieces, the lowest pieces of
+/// it. Only what is more than the card has left lies over others.
+fn free_stripes(there: &mut [Taken], part: f64) -> Vec<(f64, f64)> {
+    /// Parts are sums of quotients.
+    const NOTHING: f64 = 1e-9;
     there.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut gaps = Vec::new();
     let mut low = 0.0_f64;
     for (_, from, height) in there.iter() {
-        if low + part <= from + 1e-9 {
-            return low;
-        }
+        gaps.push((low, from - low));
         low = low.max(from + height);
     }
-    if low + part <= 1.0 + 1e-9 { low } else { 0.0 }
+    gaps.push((low, 1.0 - low));
+    gaps.retain(|(_, height)| *height > NOTHING);
+    if let Some((from, _)) = gaps.iter().find(|(_, height)| part <= height + NOTHING) {
+        return vec![(*from, part)];
+    }
+    let mut left = part;
+    let mut stripes = Vec::new();
+    for (from, height) in gaps {
+        let here = height.min(left);
+        if here > NOTHING {
+            stripes.push((from, here));
+            left -= here;
+        }
+    }
+    // Rounding leaves less than anybody sees.
+    if stripes.is_empty() { vec![(0.0, part)] } else { stripes }
 }
 
 fn colours(workload: &Workload) -> BTreeMap<&str, &'static str> {
@@ -204,14 +222,16 @@ fn look(how: Outcome) -> &'static str {
 
 fn title(workload: &Workload, stay: &Stay) -> String {
     let task = &workload.tasks[stay.task];
-    let mem = stay.mem.map_or("whole cards".to_owned(), |mem| format!("{} MB", mem.0));
+    let cards = match stay.mem {
+        None => count(stay.cards.len() as u64, "whole card"),
+        Some(mem) => format!("{} × {} MB", stay.cards.len(), mem.0),
+    };
     let seconds = |ms: u64| ms as f64 / 1000.0;
     format!(
-        "job {} of {} in {}: {} × {mem}, {} to {} s, {}",
+        "job {} of {} in {}: {cards}, {} to {} s, {}",
         task.id,
         task.user,
         task.queue,
-        stay.cards.len(),
         seconds(stay.from.0),
         seconds(stay.to.0),
         stay.how.word()
@@ -230,9 +250,10 @@ mod tests {
     #[test]
     fn bars_of_one_card_lie_beside_each_other() {
         let mut there = vec![(9, 0.5, 0.25), (9, 0.0, 0.25)];
-        assert_eq!(lowest_gap(&mut there, 0.25), 0.25);
-        assert_eq!(lowest_gap(&mut there, 0.2), 0.25);
-        assert_eq!(lowest_gap(&mut there, 0.3), 0.0);
+        assert_eq!(free_stripes(&mut there, 0.25), [(0.25, 0.25)]);
+        assert_eq!(free_stripes(&mut there, 0.125), [(0.25, 0.125)]);
+        assert_eq!(free_stripes(&mut there, 0.375), [(0.25, 0.25), (0.75, 0.125)], "in pieces");
+        assert_eq!(free_stripes(&mut [(9, 0.0, 1.0)], 0.5), [(0.0, 0.5)], "more than there is");
     }
 
     #[test]

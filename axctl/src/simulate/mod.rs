@@ -7,7 +7,7 @@ mod replay;
 mod report;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ax_core::api::ErrorClass;
 use ax_core::config::Config;
@@ -42,19 +42,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "compare")]
     config: Option<PathBuf>,
     /// Two configurations, or names of profiles, side by side
-    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with = "svg")]
+    #[arg(long, value_names = ["A", "B"], num_args = 2)]
     compare: Vec<PathBuf>,
     /// Decide only every so many seconds, not at every event
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     tick: Option<Span>,
     /// A job uses its true memory so many seconds after its start; without it memory never runs out
-    #[arg(long = "load_s", alias = "load-s", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long = "load_s", alias = "load-s", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     load: Option<Span>,
     /// What ran before, as a workload of its own: it is known how long its jobs took and what they used
     #[arg(long, value_name = "WORKLOAD")]
     history: Option<PathBuf>,
     /// Count as done in time what ended so many seconds after the first arrival
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     horizon: Option<Span>,
     /// Only the first N jobs of the file
     #[arg(long, value_name = "N")]
@@ -62,9 +62,16 @@ pub(crate) struct Arguments {
     /// One JSON document; times are seconds
     #[arg(long)]
     json: bool,
-    /// Also draw what ran when on which card
+    /// Also draw what ran when on which card; with --compare a picture of each, NAME-1.svg and NAME-2.svg
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+}
+
+/// `pictures/a-1.svg` of `pictures/a.svg`.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().map_or(String::new(), |ending| format!(".{}", ending.to_string_lossy()));
+    path.with_file_name(format!("{stem}-{number}{ending}"))
 }
 
 fn node(text: &str) -> Result<NodeShape, String> {
@@ -117,8 +124,11 @@ impl Arguments {
         for outcome in &outcomes {
             self.tell_rejected(&workload, outcome, world);
         }
-        if let (Some(path), Some(outcome)) = (&self.svg, outcomes.first()) {
-            self.draw(path, &workload, outcome)?;
+        if let Some(path) = &self.svg {
+            for (number, outcome) in (1..).zip(&outcomes) {
+                let path = if outcomes.len() > 1 { numbered(path, number) } else { path.clone() };
+                self.draw(&path, &workload, outcome)?;
+            }
         }
         let text = match self.json {
             true => report::document(&outcomes)?,

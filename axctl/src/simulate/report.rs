@@ -45,7 +45,9 @@ fn measures(metrics: &Metrics) -> Value {
 fn object(named: Vec<(String, Figure)>) -> Map<String, Value> {
     let value = |figure| match figure {
         Figure::Count(count) => Value::from(count),
-        Figure::Real(real) => Number::from_f64((real * 1e6).round() / 1e6).map_or(Value::Null, Value::Number),
+        Figure::Real(real) => {
+            Number::from_f64((real * 1e6).round() / 1e6 + 0.0).map_or(Value::Null, Value::Number)
+        }
     };
     named.into_iter().map(|(name, figure)| (name, value(figure))).collect()
 }
@@ -170,13 +172,20 @@ fn of(class: &Class, measure: String) -> String {
     if class.jobs == 0 { "-".to_owned() } else { measure }
 }
 
+/// A part of something; of nothing there is none.
 fn percent(part: f64) -> String {
-    format!("{:.1}%", part * 100.0)
+    // Sums of nothing are -0.
+    if part.is_finite() { format!("{:.1}%", part * 100.0 + 0.0) } else { "-".to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_nothing_is_none() {
+        assert_eq!([0.25, -0.0, f64::INFINITY].map(percent), ["25.0%", "0.0%", "-"]);
+    }
 
     #[test]
     fn lengths_are_in_the_unit_that_people_would_use() {

@@ -252,6 +252,9 @@ pub struct JobView {
     pub gpu_type: Option<String>,
     /// Its cards now or last.
     pub gpu_uuids: Vec<String>,
+    /// What it holds or held of cards, in cards: a slice counts as its part of the card. Absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_share: Option<f64>,
     /// GPU memory of each card, MB; absent: whole cards.
     pub gpu_mem_mb: Option<u64>,
     /// Time limit.

@@ -1,5 +1,5 @@
 //! The environment of a job: first the submitter's variables as `--export` lets them through, then ax's own, then
-//! `--env`, then those that tell frameworks about slices. Pure, so it can be tested whole.
+//! `--env` but for ax's own, then those that tell frameworks about slices. Pure, so it can be tested whole.
 
 use std::collections::BTreeMap;
 
@@ -69,6 +69,61 @@ const CAPABILITIES: &str = "compute,utility";
 /// Variables of ax that a job may hand on to jobs that it submits.
 const KEPT: [&str; 2] = ["AX_ROOT", "AX_SOCKET"];
 
+/// What ax sets for each job, beside the variables of its cards and of its slices: it says the same to every program
+/// that reads it, so a submitter cannot override it either.
+const OWN: &[&str] = &[
+    "JOB_ID",
+    "AX_JOB_ID",
+    "AX_JOB_MARK",
+    "AX_JOB_NUMBER",
+    "AX_JOB_NAME",
+    "AX_QUEUE",
+    "AX_USER",
+    "AX_ATTEMPT",
+    "AX_RESTART_COUNT",
+    "AX_LEASE_EPOCH",
+    "AX_NODE",
+    "AX_NODELIST",
+    "AX_NTASKS",
+    "AX_CPUS",
+    "AX_SUBMIT_DIR",
+    "AX_SPOOL_JOB_DIR",
+    "AX_TIME_LIMIT_S",
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_USER",
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_JOB_NODELIST",
+    "SLURM_NODELIST",
+    "SLURMD_NODENAME",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_NNODES",
+    "SLURM_NODEID",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_TASKS_PER_NODE",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_JOB_GPUS",
+    "SLURM_STEP_GPUS",
+    "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_SUBMIT_DIR",
+    "SLURM_RESTART_COUNT",
+    "SLURM_CLUSTER_NAME",
+];
+
+/// True if ax alone says what a job finds in a variable.
+pub fn is_set_by_ax(name: &str) -> bool {
+    visible::is_mask(name) || OWN.contains(&name)
+}
+
 /// Largest environment of a job in bytes, names and values together: as much as Linux hands
 /// to a program under the usual limit of its stack.
 pub const MAX_ENVIRONMENT: usize = 2 << 20;
@@ -90,7 +145,8 @@ pub struct Environment {
     pub told: Vec<String>,
 }
 
-/// The whole environment of an attempt. What says which cards it may use is ax's, whatever the submitter brings.
+/// The whole environment of an attempt. What says which job it is, and which cards it may use, is ax's, whatever the
+/// submitter brings.
 ///
 /// # Errors
 /// When it would be larger than [`MAX_ENVIRONMENT`]: a value may name earlier ones, so a few
@@ -118,7 +174,7 @@ pub fn environment(
     all.extend(own_variables(facts).into_iter().map(|(name, value)| (name.to_owned(), value)));
     let size: usize = all.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     let mut room = MAX_ENVIRONMENT.saturating_sub(size);
-    for (name, value) in extra.iter().filter(|(name, _)| !visible::is_mask(name)) {
+    for (name, value) in extra.iter().filter(|(name, _)| !is_set_by_ax(name)) {
         let too_large = || TooLarge { name: name.clone() };
         let value = expand(value, &all, room).ok_or_else(too_large)?;
         room = room.checked_sub(name.len() + value.len() + 2).ok_or_else(too_large)?;

@@ -280,6 +280,11 @@ pub enum Request {
         /// To the script's own process only, not to the whole tree.
         batch_only: bool,
     },
+    /// Root only: the attempt may run for so long altogether from now on.
+    Limit {
+        /// From its first instruction; `None`: without end.
+        limit: Option<Span>,
+    },
     /// Freeze or thaw.
     Freeze {
         /// Freeze, or thaw.

@@ -30,7 +30,11 @@ impl Megabytes {
         let bytes = self.bytes() as f64;
         // What was asked for as 1 GB is a little less, in whole megabytes.
         if bytes + f64::from(1 << 20) <= 1e9 {
-            return format!("{:.0} MB", bytes / 1e6);
+            // As is what was asked for as 500 MB.
+            const TEN: u64 = 10_000_000;
+            let rounded = self.bytes().div_ceil(TEN) * TEN;
+            let asked = if Megabytes::from_bytes(rounded) == self { rounded as f64 } else { bytes };
+            return format!("{:.0} MB", asked / 1e6);
         }
         let gigabytes = format!("{:.1}", bytes / 1e9);
         format!("{} GB", gigabytes.strip_suffix(".0").unwrap_or(&gigabytes))
@@ -84,6 +88,7 @@ mod tests {
         let said = |bytes: u64| Megabytes::from_bytes(bytes).of_card();
         assert_eq!((said(80_000_000_000).as_str(), said(10_000_000_000).as_str()), ("80 GB", "10 GB"));
         assert_eq!((said(1_500_000_000).as_str(), said(512_000_000).as_str()), ("1.5 GB", "512 MB"));
+        assert_eq!((said(500_000_000).as_str(), said(511_000_000).as_str()), ("500 MB", "511 MB"));
         assert_eq!((said(1_000_000_000).as_str(), said(998_000_000).as_str()), ("1 GB", "997 MB"));
     }
 }

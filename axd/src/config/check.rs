@@ -120,6 +120,7 @@ fn of_machine(config: &Config) -> Vec<Finding> {
     // A machine without a name has other cares.
     let Ok(host) = local::host_name() else { return Vec::new() };
     let mut told = local::look(&host, config, None).warnings;
+    told.extend(local::unknown_hosts(&host, config));
     let nodes = &config.resources.gpu_nodes;
     if !nodes.is_empty() && nodes.iter().all(|node| node.host != host) {
         told.push(format!("resources.gpu_nodes: this machine, {host}, is none of them; its cards are counted as they are found"));

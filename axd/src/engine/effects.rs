@@ -36,6 +36,10 @@ impl Engine {
                     Request::Signal { signal, batch_only: false },
                 );
             }
+            Decision::Limit { attempt, limit } => {
+                crash_point!("limit committed");
+                self.supervision.attempts.ask(&self.poller, attempt, Request::Limit { limit });
+            }
             Decision::Closed { attempt, .. } => {
                 crash_point!("end committed");
                 self.clean_up(attempt);
@@ -170,7 +174,7 @@ impl Engine {
             Ok(Settled::Alive(Some(started))) => {
                 self.recall_limits(&started);
                 match self.supervision.attempts.adopt(&self.poller, &self.paths, &started, now) {
-                    Ok(true) => {}
+                    Ok(true) => self.repeat_limit(attempt),
                     // It has ended meanwhile.
                     Ok(false) => self.supervision.attempts.look_again(attempt, now),
                     Err(error) => {
@@ -188,6 +192,15 @@ impl Engine {
                 self.supervision.attempts.forget(attempt);
                 self.never_started(attempt, why);
             }
+        }
+    }
+
+    /// A limit that was changed may not have reached a supervisor that is met again: it is told once more.
+    fn repeat_limit(&mut self, attempt: AttemptName) {
+        let own = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_ref());
+        if own.is_some_and(|own| own.name == attempt && own.relimited && own.ending.is_none()) {
+            let limit = self.controller.running_limit(attempt.job.number);
+            self.supervision.attempts.ask(&self.poller, attempt, Request::Limit { limit });
         }
     }
 

@@ -40,6 +40,7 @@ fn jobs_query(request: &Request) -> Result<JobsQuery, ApiError> {
             "user" => query.user.push(value.clone()),
             "queue" => query.queue.push(value.clone()),
             "name" => query.name.push(value.clone()),
+            "number" => query.number.push(value.parse().map_err(|_| bad(name, value))?),
             "state" => query.state.push(value.parse().map_err(|_| bad(name, value))?),
             "all" => query.all = flag(),
             "finished" => query.finished = flag(),
@@ -344,7 +345,7 @@ impl Engine {
             },
             reason: node.drained().map(str::to_owned).or((!reasons.is_empty()).then(|| reasons.join("; "))),
             cpus: has.cpus,
-            // More than there is, if a reload has taken away what jobs still hold.
+            // After a reload there may be fewer than jobs hold.
             cpus_used: node.cpus_used(),
             ram_mb: has.ram.0,
             ram_used_mb: node.ram_used().0,

@@ -2,9 +2,11 @@
 //! an event.
 
 use ax_core::api::{Action, ActionRequest, ApiError, ErrorClass};
-use ax_core::controller::{Change, Wish};
-use ax_core::directive::{Program, RawOption, interpret, parse_args};
-use ax_core::job::spec::{JobSpec, TimeLimit};
+use ax_core::controller::{Change, Needs, Wish};
+use ax_core::directive::{Program, RawOption, interpret_changes, parse_args};
+use ax_core::job::features::Features;
+use ax_core::job::request::type_meant;
+use ax_core::job::spec::{GpuCount, JobSpec, RamRequest, ResourceSpec, TimeLimit};
 use ax_core::time::{Span, WallTime};
 use ax_sys::clock;
 use ax_sys::signals::Signal;
@@ -40,7 +42,7 @@ fn check(request: &ActionRequest) -> Result<(), ApiError> {
 }
 
 /// What can be taken away from a job.
-const MAY_GO: [&str; 3] = ["begin", "window", "deadline"];
+const MAY_GO: [&str; 4] = ["begin", "window", "deadline", "constraint"];
 
 /// Takes out the options whose value is `none`, for what can be taken away; the last of each counts.
 fn taken_away(options: &mut Vec<RawOption>) -> Vec<&'static str> {
@@ -53,6 +55,24 @@ fn taken_away(options: &mut Vec<RawOption>) -> Vec<&'static str> {
         !MAY_GO.contains(&option.def.name) || (!none(option) && !away.contains(&option.def.name))
     });
     away
+}
+
+/// What can be changed, as options.
+const CHANGEABLE: &str = "of a waiting job only --priority, --time, --begin, --window, --deadline, --queue, --job-name, \
+                          --gpus, --gpus-per-node, --mem, --ram, --cpus-per-task, --constraint and --nodes can be changed, \
+                          of a running one only --time";
+
+/// Whether something else is among the options.
+fn is_more(spec: &JobSpec) -> bool {
+    let mut rest = spec.clone();
+    (rest.queue, rest.name) = (None, None);
+    let timing = &mut rest.timing;
+    (timing.priority, timing.limit) = (None, None);
+    (timing.begin, timing.window, timing.deadline) = (None, None, None);
+    let needs = &mut rest.resources;
+    (needs.gpus, needs.gpus_per_node, needs.gpu_mem) = (None, None, None);
+    (needs.ram, needs.cpus_per_task, needs.constraint, needs.nodes) = (None, None, None, None);
+    rest != JobSpec::default()
 }
 
 impl Engine {
@@ -92,16 +112,9 @@ impl Engine {
         let usage = |d: ax_core::directive::Diagnostic| error(ErrorClass::Usage, d.to_string());
         let mut line = parse_args(options, Program::Axbatch).map_err(usage)?;
         let away = taken_away(&mut line.options);
-        let spec = interpret(&[line.source()]).map_err(usage)?.spec;
-        let mut rest = spec.clone();
-        rest.timing.priority = None;
-        rest.timing.limit = None;
-        (rest.timing.begin, rest.timing.window, rest.timing.deadline) = (None, None, None);
-        (rest.queue, rest.name) = (None, None);
-        if rest != JobSpec::default() || line.script.is_some() {
-            let text = "only --priority, --time, --begin, --window, --deadline, --queue and --job-name of a waiting \
-                        job can be changed";
-            return Err(error(ErrorClass::Usage, text));
+        let spec = interpret_changes(line.source()).map_err(usage)?;
+        if line.script.is_some() || is_more(&spec) {
+            return Err(error(ErrorClass::Usage, CHANGEABLE));
         }
         spec.name.as_deref().map_or(Ok(()), submission::check_name)?;
         let config = self.controller.config();
@@ -130,6 +143,41 @@ impl Engine {
             begin: spec.timing.begin.map(instant).or(gone("begin").then_some(None)),
             window: spec.timing.window.map(Some).or(gone("window").then_some(None)),
             deadline: spec.timing.deadline.map(instant).or(gone("deadline").then_some(None)),
+            needs: self.needs_of(spec.resources, gone("constraint"))?,
+        })
+    }
+
+    /// What is to change of what jobs need of machines: names are those that are known here, as at a submission.
+    fn needs_of(&self, asked: ResourceSpec, no_features: bool) -> Result<Needs, ApiError> {
+        let (config, nodes) = (self.controller.config(), || self.controller.nodes());
+        let known = |gpus: Option<GpuCount>| -> Result<Option<GpuCount>, ApiError> {
+            let Some(GpuCount { count, kind }) = gpus else { return Ok(None) };
+            let meant = kind.map(|typed| type_meant(&typed, config, nodes())).transpose();
+            let kind = meant.map_err(|unmeetable| error(ErrorClass::Refused, unmeetable.message))?;
+            Ok(Some(GpuCount { count, kind }))
+        };
+        let ram = match asked.ram {
+            None => None,
+            Some(RamRequest::PerNode(ram)) => Some(ram),
+            Some(RamRequest::PerCpu(_) | RamRequest::PerGpu(_) | RamRequest::WholeNode) => {
+                return Err(error(
+                    ErrorClass::Usage,
+                    "of a waiting job --ram is changed to a size, such as --ram=8G",
+                ));
+            }
+        };
+        let named =
+            asked.constraint.as_deref().map(|text| submission::known_features(text, config)).transpose();
+        let named: Option<Features> =
+            named.map_err(|wrong| error(ErrorClass::Refused, format!("--constraint: {wrong}")))?;
+        Ok(Needs {
+            gpus: known(asked.gpus)?,
+            gpus_per_node: known(asked.gpus_per_node)?,
+            mem: asked.gpu_mem,
+            ram,
+            cpus_per_task: asked.cpus_per_task,
+            features: named.map(Some).or(no_features.then_some(None)),
+            nodes: asked.nodes,
         })
     }
 }

@@ -273,6 +273,10 @@ fn conditions(query: &JobsQuery) -> (String, Vec<Value>) {
     any_of("queue", query.queue.iter().map(String::as_str).collect());
     any_of("name", query.name.iter().map(String::as_str).collect());
     any_of("state", query.state.iter().map(|s| s.word()).collect());
+    if !query.number.is_empty() {
+        texts.push("number IN (SELECT value FROM json_each(?))".to_owned());
+        values.push(Value::Text(serde_json::json!(query.number).to_string()));
+    }
     if let Some(since) = query.since {
         texts.push("ended_at >= ?".to_owned());
         values.push(Value::Integer(since.0));

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use ax_core::api::{AttemptView, DecisionView, JobView, LearntView};
 use ax_core::directive::print;
-use ax_core::job::Job;
 use ax_core::job::state::JobState;
-use ax_core::node::Allocation;
+use ax_core::job::{Attempt, Job};
+use ax_core::node::{Allocation, CardShare};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
 
@@ -52,6 +52,7 @@ pub fn of_job(job: &Job) -> JobView {
         gpus,
         gpu_type: cards.and_then(|c| c.kind.clone()),
         gpu_uuids: parts().flat_map(|part| &part.cards).map(|card| card.uuid.clone()).collect(),
+        gpu_share: cards.and_then(|_| attempt).map(|attempt| share_of(attempt)),
         gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
         time_limit_s: job.request.time_limit.map(|l| l.as_seconds()),
         window: job.request.window().map(|window| window.to_string()),
@@ -76,6 +77,12 @@ pub fn of_job(job: &Job) -> JobView {
         array: None,
         ticket: None,
     }
+}
+
+/// What an attempt has of cards, in cards, to the thousandth.
+fn share_of(attempt: &Attempt) -> f64 {
+    let parts: f64 = attempt.parts().flat_map(|part| &part.cards).map(CardShare::part).sum();
+    (parts * 1000.0).round() / 1000.0
 }
 
 /// What a job holds, or asks for while it holds nothing, on all of its nodes. A whole node is more than was asked for.

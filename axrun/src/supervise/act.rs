@@ -1,7 +1,7 @@
 //! What the table's actions do, each in a few lines. A failed action never ends the supervisor: killing is repeated
 //! until nothing is left, and any other failure is told to whoever asked.
 
-use ax_core::record::{Report, Request};
+use ax_core::record::{Ending, Report, Request};
 use ax_core::time::{BootTime, Span};
 use ax_sys::signals::Signal;
 use ax_sys::socket::Interest;
@@ -9,9 +9,11 @@ use ax_sys::{SysError, clock};
 
 use super::attempt::{Attempt, Detail, TREE};
 use super::table::{Action, Event, State};
+use super::timers::Allowance;
 use super::tree::Tree;
 use super::verdict::Cause;
-use super::{OVERDUE_MARGIN, boot_now, wall_now};
+use super::{boot_now, wall_now};
+use crate::failure::Failure;
 
 /// Looks at a tree that is ending are ever more rare, up to this, in milliseconds.
 const LAST_LOOK: u64 = 1000;
@@ -79,16 +81,39 @@ impl Attempt {
         self.facts.launched = true;
         self.began_at = Some(wall_now());
         let now = boot_now();
-        let ending = &self.assignment.ending;
-        if let Some(limit) = ending.limit {
-            let warn = ending.warn.map(|warn| warn.before.0);
-            self.timers.begin(now.0, limit.0, warn, (limit + ending.kill_wait + OVERDUE_MARGIN).0);
-        }
+        self.timers.begin(now.0, Allowance::of(&self.assignment.ending));
         if self.started.as_ref().is_some_and(|started| now - started.started_boot > SLOW_START) {
             self.rewrite_overdue(self.timers.overdue);
         }
         // Not at once: the result of a job that is over by then says it as well, and nobody is woken twice.
         self.timers.tell = Some(now.0.saturating_add(TELL_AFTER));
+    }
+
+    /// It may run for so long altogether from now on; if it has done so already, it is over its limit at once. The watchdog
+    /// is told first: it must not end what may go on.
+    pub(super) fn change_limit(&mut self, limit: Option<Span>) -> Result<(), Refused> {
+        if self.state.is_ending() || self.state == State::Preparing {
+            return Err(Refused::State(self.state));
+        }
+        let ending = Ending { limit, ..self.assignment.ending.clone() };
+        let mut timers = self.timers.clone();
+        timers.allow(Allowance::of(&ending));
+        if self.state != State::Suspended
+            && let Some(started) = &mut self.started
+        {
+            started.overdue_boot = timers.overdue.map(BootTime);
+            self.place.write_started(started).map_err(Refused::Unwritten)?;
+        }
+        // Whoever was warned of an end that does not come now is warned again.
+        if self.state == State::Warned
+            && self.postponed.is_none()
+            && timers.warn.is_some_and(|at| at > boot_now().0)
+        {
+            self.state = State::Running;
+        }
+        self.timers = timers;
+        self.assignment.ending = ending;
+        Ok(())
     }
 
     /// Tells all who follow that the script runs.
@@ -219,6 +244,9 @@ pub(super) enum Refused {
     /// Linux has none with this number.
     #[error("there is no signal {0}")]
     NoSignal(u8),
+    /// The watchdog can't be told.
+    #[error("{0}")]
+    Unwritten(Failure),
     /// The system refused it.
     #[error(transparent)]
     System(#[from] SysError),

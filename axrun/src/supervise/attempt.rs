@@ -263,6 +263,10 @@ impl Attempt {
                 let answer = self.warn_first(request);
                 return self.control.send(peer, &reply(answer));
             }
+            Request::Limit { limit } => {
+                let answer = self.change_limit(*limit);
+                return self.control.send(peer, &reply(answer));
+            }
             Request::Terminate { at_once: true, .. } => Event::TerminateNow,
             Request::Terminate { at_once: false, .. } => Event::Terminate,
             Request::Signal { .. } => Event::Signal,
@@ -298,7 +302,7 @@ fn detail(request: Request) -> std::result::Result<Detail, Refused> {
             let known = Signal::from_number(signal.into()).ok_or(Refused::NoSignal(signal))?;
             Ok(Detail { cause: None, signal: Some((known, batch_only)) })
         }
-        Request::Follow | Request::Freeze { .. } => Ok(Detail::default()),
+        Request::Follow | Request::Limit { .. } | Request::Freeze { .. } => Ok(Detail::default()),
     }
 }
 

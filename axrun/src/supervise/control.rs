@@ -235,7 +235,7 @@ fn permit(request: &Request, master: bool) -> std::result::Result<(), &'static s
     match request {
         _ if master => Ok(()),
         Request::Signal { .. } => Ok(()),
-        Request::Follow | Request::Terminate { .. } | Request::Freeze { .. } => {
+        Request::Follow | Request::Terminate { .. } | Request::Limit { .. } | Request::Freeze { .. } => {
             Err("only root may ask for this; use ax")
         }
     }

@@ -2,6 +2,9 @@
 //! is. While the job is frozen, its limit, warning and overdue point stand still; the grace does not, since nothing
 //! that is ending is ever frozen.
 
+use ax_core::record::Ending;
+
+use super::OVERDUE_MARGIN;
 use super::table::Event;
 
 /// In what time a script should have set its traps.
@@ -28,18 +31,51 @@ pub(crate) struct Timers {
     pub(crate) tell: Option<u64>,
     /// When its user is heard again.
     pub(crate) hear: Option<u64>,
+    /// When it began to run, later by the time for which it was frozen.
+    counted_from: Option<u64>,
     frozen_since: Option<u64>,
+}
+
+/// How long a job may run, in milliseconds from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    limit: u64,
+    /// It is warned so long before that.
+    warn_before: Option<u64>,
+    /// Past this there is no more politeness.
+    overdue_after: u64,
+}
+
+impl Allowance {
+    /// By an assignment; `None` if it may run without end.
+    pub(crate) fn of(ending: &Ending) -> Option<Allowance> {
+        let limit = ending.limit?;
+        let overdue_after = (limit + ending.kill_wait + OVERDUE_MARGIN).0;
+        Some(Allowance { limit: limit.0, warn_before: ending.warn.map(|warn| warn.before.0), overdue_after })
+    }
 }
 
 impl Timers {
     /// Begins to count the limit.
-    pub(crate) fn begin(&mut self, now: u64, limit: u64, warn_before: Option<u64>, overdue_after: u64) {
-        self.limit = Some(now.saturating_add(limit));
+    pub(crate) fn begin(&mut self, now: u64, allowed: Option<Allowance>) {
+        self.counted_from = Some(now);
+        self.allow(allowed);
+    }
+
+    /// Counts another limit from the same beginning; `None`: it has none any more.
+    pub(crate) fn allow(&mut self, allowed: Option<Allowance>) {
+        (self.warn, self.limit, self.overdue) = (None, None, None);
+        let (Some(from), Some(Allowance { limit, warn_before, overdue_after })) =
+            (self.counted_from, allowed)
+        else {
+            return;
+        };
+        self.limit = Some(from.saturating_add(limit));
         // A warning that is longer than the limit comes as soon as a script may have set its trap: before that
         // it would only end it.
         let soonest = TRAP_TIME.min(limit / 2);
-        self.warn = warn_before.map(|before| now.saturating_add(limit.saturating_sub(before).max(soonest)));
-        self.overdue = Some(now.saturating_add(overdue_after));
+        self.warn = warn_before.map(|before| from.saturating_add(limit.saturating_sub(before).max(soonest)));
+        self.overdue = Some(from.saturating_add(overdue_after));
     }
 
     /// The job was frozen: its time stands still.
@@ -51,7 +87,8 @@ impl Timers {
     pub(crate) fn thaw(&mut self, now: u64) {
         let Some(since) = self.frozen_since.take() else { return };
         let slept = now.saturating_sub(since);
-        for deadline in [&mut self.warn, &mut self.limit, &mut self.overdue].into_iter().flatten() {
+        let counted = [&mut self.counted_from, &mut self.warn, &mut self.limit, &mut self.overdue];
+        for deadline in counted.into_iter().flatten() {
             *deadline = deadline.saturating_add(slept);
         }
     }
@@ -109,6 +146,24 @@ impl Timers {
 mod tests {
     use super::*;
 
+    fn allowed(limit: u64, warn_before: u64, overdue_after: u64) -> Option<Allowance> {
+        Some(Allowance { limit, warn_before: Some(warn_before), overdue_after })
+    }
+
+    #[test]
+    fn another_limit_counts_from_the_same_beginning_and_not_while_it_was_frozen() {
+        let mut timers = Timers::default();
+        timers.begin(1000, allowed(100, 30, 160));
+        timers.freeze(1010);
+        timers.thaw(1510);
+        timers.allow(allowed(1000, 30, 1060));
+        assert_eq!((due(&mut timers, 2469), due(&mut timers, 2470)), (vec![], vec![Event::Warn]));
+        timers.allow(None);
+        assert_eq!((timers.next(), due(&mut timers, u64::MAX)), (None, vec![]));
+        timers.allow(allowed(10, 30, 70));
+        assert_eq!(due(&mut timers, 2470), [Event::Warn, Event::Limit, Event::Overdue], "long past it");
+    }
+
     fn due(timers: &mut Timers, now: u64) -> Vec<Event> {
         std::iter::from_fn(|| timers.take_due(now)).collect()
     }
@@ -116,7 +171,7 @@ mod tests {
     #[test]
     fn each_deadline_fires_once_and_in_order() {
         let mut timers = Timers::default();
-        timers.begin(1000, 100, Some(30), 160);
+        timers.begin(1000, allowed(100, 30, 160));
         assert_eq!(timers.next(), Some(1070));
         assert_eq!(due(&mut timers, 1069), []);
         assert_eq!(due(&mut timers, 1070), [Event::Warn]);
@@ -128,14 +183,14 @@ mod tests {
     #[test]
     fn a_late_wake_up_skips_nothing() {
         let mut timers = Timers::default();
-        timers.begin(0, 100, Some(30), 160);
+        timers.begin(0, allowed(100, 30, 160));
         assert_eq!(due(&mut timers, 500), [Event::Warn, Event::Limit, Event::Overdue]);
     }
 
     #[test]
     fn frozen_time_does_not_count() {
         let mut timers = Timers::default();
-        timers.begin(0, 100, Some(30), 160);
+        timers.begin(0, allowed(100, 30, 160));
         timers.freeze(50);
         assert_eq!((timers.next(), due(&mut timers, 1000)), (None, vec![]));
         timers.freeze(400);
@@ -158,7 +213,7 @@ mod tests {
     fn a_warning_longer_than_the_limit_comes_as_soon_as_there_may_be_a_trap() {
         for (limit, warned) in [(100, 60), (600_000, 1010)] {
             let mut timers = Timers::default();
-            timers.begin(10, limit, Some(600_000), limit + 60);
+            timers.begin(10, allowed(limit, 600_000, limit + 60));
             assert_eq!((due(&mut timers, warned - 1), due(&mut timers, warned)), (vec![], vec![Event::Warn]));
         }
     }

@@ -82,7 +82,7 @@ fn wrong_usage_is_2_with_a_hint() {
         ("ax", &["queue", "--sttae=R"], "--state"),
         ("ax", &["queue", "-t", "RUNING"], "did you mean 'RUNNING'?"),
         ("ax", &["status"], "JOB"),
-        ("ax", &["update", "1", "--gpus=2"], "can be changed"),
+        ("ax", &["update", "1", "--output=x"], "can be changed"),
         ("ax", &["cancel", "--signal=NOPE", "1"], "NOPE"),
         ("axbatch", &["--tiem=3", "x.sh"], "did you mean '--time'?"),
         ("axbatch", &["--time=never", "--wrap=true"], "'never'"),

@@ -98,10 +98,20 @@ fn env_expands_the_job_s_variables_and_nothing_is_a_shell() {
         "--env=OUT=/data/$JOB_ID/${AX_ATTEMPT}",
         "--env=RAW=$(id) `id` $$x ${NOPE}.",
         "--env=MINE=$MINE too",
+        "--env=AX_LEASE_EPOCH=1000000",
+        "--env=AX_JOB_ID=5",
+        "--export=ALL,SLURM_JOB_ID=5",
     ];
     let all = seen(&cluster, &options);
     let id = get(&all, "AX_JOB_ID").unwrap();
     assert_eq!(get(&all, "OUT"), Some(format!("/data/{id}/1").as_str()));
     assert_eq!(get(&all, "RAW"), Some("$(id) `id` $x ."));
     assert_eq!(get(&all, "MINE"), Some("from the submitter too"));
+    // A store may refuse what comes under a smaller epoch, and a job speaks to ax under its id: neither can be chosen.
+    assert_ne!(get(&all, "AX_LEASE_EPOCH"), Some("1000000"));
+    assert!(id.starts_with("ax-"), "{id}");
+    assert_eq!(get(&all, "SLURM_JOB_ID"), get(&all, "AX_JOB_NUMBER"));
+    cluster.write(ALICE, "epoch.sh", "#!/bin/sh\n");
+    let ran = cluster.run(ALICE, "axbatch", &["--env=AX_LEASE_EPOCH=1000000", "epoch.sh"]);
+    assert!(ran.code == 0 && ran.err.contains("AX_LEASE_EPOCH is set by ax"), "{ran:?}");
 }

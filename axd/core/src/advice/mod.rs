@@ -96,8 +96,8 @@ impl Advice {
             _ => format!(" cards {numbers}"),
         };
         let option = match job.request.several() {
-            None => remedy.option(job.request.cards.as_ref()),
-            Some(_) => remedy.option(job.request.cards.as_ref()).replacen("--gpus ", "--gpus-per-node ", 1),
+            None => remedy.option(&job.request),
+            Some(_) => remedy.option(&job.request).replacen("--gpus ", "--gpus-per-node ", 1),
         };
         let place = format!("{hosts}{on}");
         let any = if *remedy == Remedy::Kind(None) { " (of any type)" } else { "" };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::id::QueueName;
 use crate::job::Job;
-use crate::job::request::CardRequest;
+use crate::job::request::Request;
 use crate::job::spec::NodeCount;
 use crate::job::state::JobState;
 use crate::size::Megabytes;
@@ -64,7 +64,8 @@ impl Remedy {
     }
 
     /// The option as it is typed: `--mem 30`.
-    pub fn option(&self, cards: Option<&CardRequest>) -> String {
+    pub fn option(&self, request: &Request) -> String {
+        let cards = request.cards.as_ref();
         match self {
             Remedy::Queue(queue) => format!("--queue {queue}"),
             Remedy::Time(limit) => format!("--time {limit}"),
@@ -75,7 +76,7 @@ impl Remedy {
                     None => format!("--gpus {count}"),
                 }
             }
-            Remedy::AnyFeatures => "--constraint ''".to_owned(),
+            Remedy::AnyFeatures => "--constraint none".to_owned(),
             Remedy::Mem(slice) => {
                 let number = slice.bytes().div_ceil(TENTH);
                 match number % 10 {
@@ -85,8 +86,11 @@ impl Remedy {
             }
             Remedy::Ram(Megabytes(mb)) if mb % 1024 == 0 => format!("--ram {}G", mb / 1024),
             Remedy::Ram(Megabytes(mb)) => format!("--ram {mb}M"),
-            Remedy::Cpus(cpus) => format!("--cpus-per-task {cpus}"),
-            Remedy::Gpus(count) => format!("--gpus {count}"),
+            Remedy::Cpus(cpus) => format!("--cpus-per-task {}", cpus / request.tasks()),
+            Remedy::Gpus(count) => match cards.and_then(|cards| cards.kind.as_deref()) {
+                Some(kind) => format!("--gpus {kind}:{count}"),
+                None => format!("--gpus {count}"),
+            },
             Remedy::Nodes(nodes) => format!("--nodes {nodes}"),
         }
     }
@@ -140,7 +144,9 @@ impl Scale {
             Amount::Time if now > 60_000 => 60_000,
             Amount::Time => 1000,
             Amount::Ram if now > 1024 => 1024,
-            Amount::Ram | Amount::Cpus | Amount::Gpus | Amount::Nodes | Amount::Mem => 1,
+            // Each task has as many.
+            Amount::Cpus => u64::from(request.tasks()),
+            Amount::Ram | Amount::Gpus | Amount::Nodes | Amount::Mem => 1,
         };
         let most = match amount {
             // The most tenths that are fewer megabytes.

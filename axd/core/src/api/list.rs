@@ -14,6 +14,9 @@ pub struct JobsQuery {
     pub user: Vec<String>,
     /// Only in these queues.
     pub queue: Vec<String>,
+    /// Only these, by number; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub number: Vec<u32>,
     /// Only of these names.
     pub name: Vec<String>,
     /// Only in these states; empty: all that have not ended.

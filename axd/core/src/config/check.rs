@@ -5,6 +5,7 @@ use super::finding::{Finding, Findings};
 use super::read::Places;
 use super::{CardLimit, Config, Queue, QueueState};
 use crate::gpu::idle::LONGEST_PAUSE;
+use crate::job::spec::PreemptMode;
 use crate::text::{count, nearest, quoted};
 use crate::time::Span;
 use crate::units::format_duration;
@@ -17,6 +18,7 @@ pub(super) fn whole(config: &Config, places: &Places, findings: &mut Findings) {
     for (index, queue) in config.queues.iter().enumerate() {
         named_cards(config, &queue.cards, &format!("queues[{index}].cards"), places, findings);
         times(index, queue, places, findings);
+        suspending(index, queue, places, findings);
     }
     for (index, limit) in config.limits.iter().enumerate() {
         named_cards(config, &limit.cards, &format!("limits[{index}].cards"), places, findings);
@@ -113,6 +115,15 @@ fn named_cards(config: &Config, names: &[String], key: &str, places: &Places, fi
             let message = format!("{key}: {host} has no card {index}: {} declared", count(gpus, "card"));
             findings.add(Finding::warning(places.get(key), message));
         }
+    }
+}
+
+/// Nothing freezes a job yet.
+fn suspending(index: usize, queue: &Queue, places: &Places, findings: &mut Findings) {
+    if queue.preempt == PreemptMode::Suspend {
+        let key = format!("queues[{index}].preempt");
+        let message = format!("{key}: suspend has no effect yet: its jobs are never ended for others");
+        findings.add(Finding::warning(places.get(&key), message));
     }
 }
 

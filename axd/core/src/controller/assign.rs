@@ -101,6 +101,7 @@ impl Controller {
             card_used: None,
             idle: Default::default(),
             renewed: false,
+            relimited: false,
             cancelled: Cancelled::default(),
             ending: None,
             end: None,

@@ -390,18 +390,28 @@ fn safe_work(job: &Job) -> Span {
     job.attempt.as_deref().and_then(kept).unwrap_or_default()
 }
 
-/// Out of its slice of a card: half as much again next time, but no more than the whole of the next card; but only if it
-/// was seen to have used the slice up. One that was charged less than it asked for has what it asked for first.
+/// Out of its slice of a card: half as much again next time, or a tenth more than it was seen to use beyond it, but no more
+/// than the whole of the next card; but only if it was seen to have used the slice up. One that was charged less than it asked
+/// for has what it asked for first, if that may be enough.
 fn ask_for_more(job: &mut Job, end: &AttemptEnd, next_card: Option<Megabytes>) -> Option<Decision> {
     let asked = job.learnt.as_deref().and_then(|learnt| learnt.asked);
     let slice = Arc::make_mut(&mut job.request).cards.as_mut().and_then(|cards| cards.slice.as_mut())?;
     let peak = end.card_peak.filter(|peak| peak.0 >= slice.0 * 9 / 10)?;
-    let half_more = Megabytes(slice.0 * 3 / 2).min(next_card?);
-    let more = asked.filter(|asked| *asked > *slice).unwrap_or(half_more);
+    let half_more = Megabytes(slice.0 * 3 / 2);
+    let next = if peak > *slice { half_more.max(and_a_tenth(peak)) } else { half_more }.min(next_card?);
+    let more = asked.filter(|asked| *asked > *slice && *asked >= peak).unwrap_or(next);
     let had = std::mem::replace(slice, more);
     let (had, peak, more) = (had.of_card(), peak.of_card(), more.of_card());
-    let what = format!("used {peak} of its {had} slice when it failed: asks for {more} of a card now");
+    let how = if end.outcome == Outcome::OutOfMemory { "ran out of memory" } else { "failed" };
+    let what = format!("used {peak} of its {had} slice when it {how}: asks for {more} of a card now");
     Some(Decision::Noted { job: job.id, actor: Arc::from(Actor::Ax.name()), what })
+}
+
+/// A tenth more, in tenths of a gigabyte as people write it.
+fn and_a_tenth(peak: Megabytes) -> Megabytes {
+    const STEP: u64 = 100_000_000;
+    let bytes = peak.bytes().saturating_add(peak.bytes() / 10);
+    Megabytes::from_bytes(bytes.div_ceil(STEP).saturating_mul(STEP))
 }
 
 /// A crash leaves one assignment unstarted, and its job starts again at once. Where supervisors can't start at all

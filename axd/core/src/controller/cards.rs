@@ -91,7 +91,8 @@ impl Controller {
             (_, Some(words)) => words,
             (health, None) => format!("{who} is {health}"),
         };
-        if lost {
+        // Whoever was told that its card is unwell hears that it is well again.
+        if lost && (state.health != Health::Healthy || before.health != Health::Healthy) {
             let holds = |job: &&Job| self.holds_card(job, name, uuid);
             let jobs: Vec<JobId> = self.active_jobs().filter(holds).map(|job| job.id).collect();
             let so = match state.health {

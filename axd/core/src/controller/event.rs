@@ -3,20 +3,21 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::api::ErrorClass;
 use crate::config::Config;
 use crate::gpu::{CardName, CardState};
 use crate::id::{AttemptName, HostName, JobId, QueueName, SubmissionKey};
 use crate::job::request::Request;
-use crate::job::spec::Window;
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, AttemptEnd, Owner};
 use crate::node::{Allocation, Inventory};
 use crate::schedule::history::Signature;
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime, Zone};
+
+use super::Change;
 
 /// Something happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,7 +165,7 @@ pub enum Wish {
     Hold,
     /// Take the hold off.
     Release,
-    /// Change it while it waits.
+    /// Change what it asks for while it waits, or how long it may run while it runs.
     Update(Box<Change>),
     /// Leave its cards to it for so long, whatever they do.
     Keep(Span),
@@ -225,34 +226,6 @@ impl Submission {
         let (name, groups) = (name.into(), Vec::new());
         Submission { key, owner, name, thing: None, queue, groups, year, request, hold: false }
     }
-}
-
-/// A change to a waiting job; `None` leaves a thing as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Change {
-    /// Priority.
-    pub priority: Option<u8>,
-    /// Time limit; the inner `None` takes it away.
-    #[serde(default, deserialize_with = "that_is_there", skip_serializing_if = "Option::is_none")]
-    pub time_limit: Option<Option<Span>>,
-    /// Queue.
-    pub queue: Option<QueueName>,
-    /// Name.
-    pub name: Option<Box<str>>,
-    /// Begin time; here and below the inner `None` takes it away.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
-    pub begin: Option<Option<WallTime>>,
-    /// Daily hours.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
-    pub window: Option<Option<Window>>,
-    /// Deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
-    pub deadline: Option<Option<WallTime>>,
-}
-
-/// What is written as `null` is there, and says that something is taken away.
-fn that_is_there<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(from).map(Some)
 }
 
 /// What the shell has to do, or to write down, because of an event. Acted
@@ -344,6 +317,13 @@ pub enum Decision {
         /// The signal's number.
         signal: u8,
     },
+    /// This attempt, which runs, may run for so long altogether from now on.
+    Limit {
+        /// The attempt.
+        attempt: AttemptName,
+        /// From its first instruction; `None`: without end.
+        limit: Option<Span>,
+    },
     /// What is counted of an attempt has changed enough to be written down.
     Counted {
         /// The attempt.
@@ -424,23 +404,10 @@ impl Decision {
             Decision::AlreadyKnown { .. }
             | Decision::Refused { .. }
             | Decision::Signal { .. }
+            | Decision::Limit { .. }
             | Decision::CardMoved { .. }
             | Decision::NodeMoved { .. }
             | Decision::Ignored { .. } => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_that_takes_something_away_is_read_as_it_was_written() {
-        for time_limit in [None, Some(None), Some(Some(Span(7)))] {
-            let change = Change { time_limit, ..Change::default() };
-            let text = serde_json::to_string(&change).unwrap();
-            assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change, "{text}");
         }
     }
 }

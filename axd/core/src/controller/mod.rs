@@ -8,6 +8,7 @@ mod attempt;
 mod blocked;
 pub(crate) mod bounds;
 mod cards;
+mod change;
 mod entering;
 mod event;
 mod evict;
@@ -35,7 +36,8 @@ pub(crate) use schedule::UserLimit;
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use bounds::Counted;
-pub use event::{Change, Decision, Event, NodeWish, Submission, Wish};
+pub use change::{Change, Needs};
+pub use event::{Decision, Event, NodeWish, Submission, Wish};
 pub use evict::Spared;
 pub use snapshot::{Known, Snapshot};
 pub use trouble::{Trouble, Troubles};

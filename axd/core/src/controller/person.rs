@@ -1,19 +1,17 @@
 //! What people ask of jobs that are there: cancel, signal, hold, release,
-//! update, resolve. Owners act on their own, administrators on all.
+//! resolve; updates are in `change`. Owners act on their own, administrators on all.
 
 use std::sync::Arc;
 
 use crate::api::Resolution;
-use crate::config::{Queue, QueueState};
 use crate::directive::signals;
 use crate::id::{AttemptName, JobId, JobNumber};
-use crate::job::request::{Request, fits_window};
 use crate::job::state::{Cause, JobState, Outcome};
 use crate::job::{Actor, Cancelled, Job};
 use crate::time::Now;
 
 use super::refusal::Refusal;
-use super::{Change, Controller, Decision, Move, Wish};
+use super::{Controller, Decision, Move, Wish};
 
 /// A request: about which job, by whom, and why.
 #[derive(Clone, Copy)]
@@ -224,68 +222,6 @@ impl Controller {
         Ok(())
     }
 
-    fn update(
-        &mut self,
-        now: Now,
-        asked: &Asked<'_>,
-        change: Change,
-        out: &mut Vec<Decision>,
-    ) -> Result<(), Refusal> {
-        let Asked { id, actor, .. } = *asked;
-        let job = self.own_living(id, actor)?;
-        let mut changed = job.clone();
-        let differences = apply(&mut changed, change.clone());
-        self.may_change(now, job, &changed, &change, actor)?;
-        if differences.is_empty() {
-            // Nothing is decided, which is what is said then.
-            return Ok(());
-        }
-        let Some(mut job) = self.unindex(id.number) else { return Ok(()) };
-        let moves = changed.queue != job.queue;
-        let what = asked.said(&format!("{},", differences.join(", ")));
-        apply(Arc::make_mut(&mut job), change);
-        if moves && job.state == JobState::Ready {
-            self.wake_queue(&job);
-        }
-        self.index(job);
-        out.push(asked.noted(&what));
-        self.settle_waiting(now, id.number, actor, &what, out);
-        Ok(())
-    }
-
-    /// Whether a waiting job may become what a change makes of it.
-    fn may_change(
-        &self,
-        now: Now,
-        job: &Job,
-        changed: &Job,
-        change: &Change,
-        actor: &Actor,
-    ) -> Result<(), Refusal> {
-        if !job.state.is_waiting() {
-            let why = format!("{} is {}: only waiting jobs can be changed", job.id, job.state);
-            return Err(Refusal::because(why));
-        }
-        let Some(queue) = self.config.queue(changed.queue.as_str()) else {
-            return Err(Refusal::because(self.config.unknown_queue(changed.queue.as_str())));
-        };
-        let moves = queue.name != job.queue;
-        if moves && queue.state == QueueState::Closed {
-            let why = format!("queue '{}' is closed: it accepts no new jobs", queue.name);
-            return Err(Refusal::because(why));
-        }
-        let limit = changed.request.time_limit;
-        if let Some(window) = changed.request.window() {
-            fits_window(window, limit).map_err(|unmeetable| Refusal::because(unmeetable.message))?;
-        }
-        if let Some(why) = self.lapsed(changed, now.wall) {
-            return Err(Refusal::because(why));
-        }
-        // What an administrator gave it stays.
-        let raises = moves || change.priority.is_some();
-        if actor.is_admin() { Ok(()) } else { within_bounds(queue, &changed.request, raises) }
-    }
-
     fn resolved(
         &mut self,
         now: Now,
@@ -312,61 +248,7 @@ impl Controller {
     }
 }
 
-/// Whether a queue takes a job that an ordinary user changes. `raises`: its priority is for the queue to judge.
-fn within_bounds(queue: &Queue, request: &Request, raises: bool) -> Result<(), Refusal> {
-    let (priority, max) = (request.priority, queue.max_priority);
-    if raises && priority > max {
-        let name = &queue.name;
-        let why = format!("queue '{name}' takes no job of a priority above {max}; this has {priority}");
-        return Err(Refusal::because(why));
-    }
-    match queue.max_time {
-        Some(max) if request.time_limit.is_none_or(|limit| limit > max) => {
-            Err(Refusal::because(format!("queue '{}' takes no job longer than {max}", queue.name)))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Who holds a job, if that is not its owner: only the owner and administrators can hold one at all.
 fn held_by_administrator(job: &Job) -> Option<&str> {
     job.rare.hold.as_deref().filter(|who| **who != *job.owner.name)
-}
-
-/// Applies a change. Returns in words what is different then.
-fn apply(job: &mut Job, change: Change) -> Vec<String> {
-    let mut said = Vec::new();
-    let request = Arc::make_mut(&mut job.request);
-    if let Some(priority) = change.priority.filter(|priority| *priority != request.priority) {
-        said.push(format!("priority {} → {priority}", request.priority));
-        request.priority = priority;
-    }
-    if let Some(limit) = change.time_limit.filter(|limit| *limit != request.time_limit) {
-        let text = |l: Option<crate::time::Span>| l.map_or("none".to_owned(), |s| s.to_string());
-        said.push(format!("time limit {} → {}", text(request.time_limit), text(limit)));
-        request.time_limit = limit;
-    }
-    if let Some(queue) = change.queue.filter(|queue| *queue != job.queue) {
-        said.push(format!("queue {} → {queue}", job.queue));
-        job.queue = queue;
-    }
-    if let Some(name) = change.name.filter(|name| *name != job.name) {
-        said.push("new name".to_owned());
-        job.name = name;
-    }
-    if let Some(begin) = change.begin.filter(|begin| *begin != request.begin) {
-        said.push(begin.map_or("begins at any time".to_owned(), |begin| format!("begins at {begin}")));
-        request.begin = begin;
-    }
-    if let Some(window) = change.window.filter(|window| *window != request.window()) {
-        said.push(
-            window.map_or("runs at any hour".to_owned(), |window| format!("runs only within {window}")),
-        );
-        request.set_special(|special| special.window = window);
-    }
-    if let Some(deadline) = change.deadline.filter(|deadline| *deadline != request.deadline()) {
-        said.push(deadline.map_or("no deadline".to_owned(), |deadline| format!("to be over by {deadline}")));
-        request.set_special(|special| special.deadline = deadline);
-    }
-    said
 }

@@ -109,7 +109,7 @@ impl Controller {
     }
 
     /// Why limits would never let a job start.
-    fn out_of_bounds(&self, job: &Job) -> Option<String> {
+    pub(super) fn out_of_bounds(&self, job: &Job) -> Option<String> {
         if let Some(sum) = self.limits.too_small(job) {
             let (asks, most) = (sum.what.in_words(sum.what.of(job)), sum.what.in_words(sum.max));
             let (whose, key) = (&sum.whose, &sum.key);

@@ -203,6 +203,20 @@ fn standing<'a>(source: &Source<'a>, higher: &[Source<'_>]) -> Vec<&'a RawOption
 /// The first value that means nothing and stands, option that ax does not support yet, or
 /// contradiction between options, with its place.
 pub fn interpret(sources: &[Source<'_>]) -> Result<Interpretation, Diagnostic> {
+    let mut draft = read_all(sources)?;
+    check::together(&mut draft)?;
+    Ok(draft.out)
+}
+
+/// The same of options that are no whole job but change one: whether they go together is not said.
+///
+/// # Errors
+/// The first value that means nothing and stands, or option that ax does not support yet, with its place.
+pub fn interpret_changes(source: Source<'_>) -> Result<JobSpec, Diagnostic> {
+    Ok(read_all(&[source])?.out.spec)
+}
+
+fn read_all(sources: &[Source<'_>]) -> Result<Draft, Diagnostic> {
     let mut draft = Draft::default();
     for (index, source) in sources.iter().enumerate().rev() {
         for option in standing(source, &sources[..index]) {
@@ -211,6 +225,5 @@ pub fn interpret(sources: &[Source<'_>]) -> Result<Interpretation, Diagnostic> {
             draft.take(&given)?;
         }
     }
-    check::together(&mut draft)?;
-    Ok(draft.out)
+    Ok(draft)
 }

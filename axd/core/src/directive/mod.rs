@@ -21,7 +21,7 @@ mod words;
 
 pub use command::{CommandLine, Program, parse_args, parse_environment};
 pub use diagnostic::{Diagnostic, Place};
-pub use interpret::{Conduct, Interpretation, interpret};
+pub use interpret::{Conduct, Interpretation, interpret, interpret_changes};
 pub use options::OptionDef;
 pub use print::print;
 pub use script::{MAX_SCRIPT, ScriptDirectives, is_program, parse_script};

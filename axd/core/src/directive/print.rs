@@ -7,7 +7,7 @@ use crate::job::spec::{
     GpuCount, IoSpec, JobSpec, MemHints, OpenMode, PolicySpec, PreemptMode, RamRequest, ResourceSpec,
     TimingSpec,
 };
-use crate::units::{format_duration, format_size, format_time_limit};
+use crate::units::{format_duration, format_gpu_size, format_size, format_time_limit};
 
 /// The options of a job, in the order of the table, as words of a command
 /// line: not quoted. Read back they make the same job, as far as ax supports its options.
@@ -61,7 +61,7 @@ fn resources(words: &mut Words, resources: &ResourceSpec) {
         None => gpus.count.to_string(),
     };
     words.option("gpus", resources.gpus.as_ref(), gpus);
-    words.option("mem", resources.gpu_mem, format_size);
+    words.option("mem", resources.gpu_mem, format_gpu_size);
     words.option("gpu-mem-hints", resources.gpu_mem_hints, |hints| {
         let name = match hints {
             MemHints::Usual => "usual",

@@ -128,6 +128,35 @@ fn no_card_means_an_empty_mask_and_cannot_be_widened_by_the_submitter() {
     }
 }
 
+/// A store that trusts the epoch refuses what an older attempt writes: it must not be the submitter's to choose.
+#[test]
+fn what_ax_says_of_a_job_is_not_the_submitter_s_to_say() {
+    let all_facts = Facts { account: Some("lab"), cards_per_task: Some(1), ..facts(&[]) };
+    let held = [card(Some(20_000))];
+    let all_facts =
+        Facts { cards: JobCards { held: &held, mps: Some("/mps"), ..all_facts.cards }, ..all_facts };
+    let plain = environment(&[], &Export::None, &[], &all_facts).unwrap().variables;
+    let of_people = ["HOME", "LOGNAME", "PATH", "SHELL", "USER", "NVIDIA_DRIVER_CAPABILITIES"];
+    let ours = |(name, _): &&(String, String)| {
+        // What frameworks are told is the user's to change.
+        name.starts_with("AX_") || name.starts_with("SLURM") || name == "JOB_ID" || visible::is_mask(name)
+    };
+    let own: Vec<_> = plain.iter().filter(ours).collect();
+    assert!(own.len() > 40, "{own:?}");
+    for (name, value) in own {
+        assert!(is_set_by_ax(name), "{name}");
+        let item = ExportItem { name: name.clone(), value: Some("9".into()) };
+        for export in [Export::All, Export::Only(vec![item.clone()]), Export::AllAnd(vec![item.clone()])] {
+            let forged = vec![(name.clone(), "9".to_owned())];
+            let made = environment(&forged, &export, &forged, &all_facts).unwrap().variables;
+            assert_eq!(get(&made, name), Some(value.as_str()), "{name}");
+        }
+    }
+    for name in of_people {
+        assert!(!is_set_by_ax(name), "{name}");
+    }
+}
+
 #[test]
 fn a_job_is_told_its_part_of_a_card_and_who_holds_it_to_that() {
     let all = made(&[], &Export::All, &[], &[card(Some(20_000))]);

@@ -42,6 +42,7 @@ mod tests {
             index,
             uuid: uuid.to_owned(),
             slice: slice.map(Megabytes),
+            of: None,
             mps: None,
         };
         let held = Allocation {

@@ -35,10 +35,16 @@ pub struct Opening {
     pub over_by: WallTime,
 }
 
-/// The last instant at which something of this length may begin that has to be over by then.
-fn latest(over_by: WallTime, length: Span) -> WallTime {
+/// The last instant at which something of this length may begin that has to be over when its hours are.
+fn latest_within(over_by: WallTime, length: Span) -> WallTime {
     let late = MOMENT.min(Span(length.0 / 10));
-    let latest = over_by.0.saturating_sub_unsigned(length.0).saturating_add_unsigned(late.0);
+    latest_before(over_by, Span(length.0 - late.0))
+}
+
+/// The last instant at which something of this length may begin that has to be over by a deadline: nobody is forgiven a
+/// moment there, or what was promised to be over in time would be ended.
+fn latest_before(over_by: WallTime, length: Span) -> WallTime {
+    let latest = over_by.0.saturating_sub_unsigned(length.0);
     WallTime(latest.min(over_by.0.saturating_sub(1)))
 }
 
@@ -76,7 +82,8 @@ impl Hours {
     pub fn next(&self, at: WallTime, zone: &Zone) -> Option<Opening> {
         let Some(window) = self.window else {
             let over_by = self.deadline?;
-            let opening = Opening { from: WallTime(i64::MIN), until: latest(over_by, self.needs), over_by };
+            let opening =
+                Opening { from: WallTime(i64::MIN), until: latest_before(over_by, self.needs), over_by };
             return Some(opening).filter(|opening| at <= opening.until);
         };
         let today = zone.day(at);
@@ -87,9 +94,9 @@ impl Hours {
     /// The opening that begins on a day; `None` if the job does not fit into it or would miss its deadline.
     fn on(&self, window: &Window, day: i64, zone: &Zone) -> Option<Opening> {
         let (from, closes) = window.on(day, zone);
-        let mut opening = Opening { from, until: latest(closes, self.limit), over_by: closes };
+        let mut opening = Opening { from, until: latest_within(closes, self.limit), over_by: closes };
         if let Some(deadline) = self.deadline {
-            opening.until = opening.until.min(latest(deadline, self.needs));
+            opening.until = opening.until.min(latest_before(deadline, self.needs));
             opening.over_by = opening.over_by.min(deadline);
         }
         (opening.from <= opening.until).then_some(opening)
@@ -189,13 +196,13 @@ mod tests {
     fn a_deadline_ends_it_all() {
         let by_noon = |length| hours(None, Some("2026-06-01T12:00:00Z"), length);
         let until = |hours: Hours| hours.next(WallTime(0), &Zone::default()).unwrap().until;
-        assert_eq!(until(by_noon(Span(2 * HOUR.0))), at("2026-06-01T10:01:00Z"));
-        assert_eq!(until(by_noon(Span::seconds(30))), at("2026-06-01T11:59:33Z"));
+        assert_eq!(until(by_noon(Span(2 * HOUR.0))), at("2026-06-01T10:00:00Z"));
+        assert_eq!(until(by_noon(Span::seconds(30))), at("2026-06-01T11:59:30Z"));
         assert_eq!(until(by_noon(Span::ZERO)), at("2026-06-01T11:59:59.999Z"));
-        assert_eq!(next(&by_noon(HOUR), "2026-06-01T11:02:00Z"), None);
+        assert_eq!(next(&by_noon(HOUR), "2026-06-01T11:00:01Z"), None);
         let night = hours(Some((22, 8)), Some("2026-06-02T02:00:00Z"), Span(3 * HOUR.0));
-        let expected = pair("2026-06-01T22:00:00Z", "2026-06-01T23:01:00Z");
+        let expected = pair("2026-06-01T22:00:00Z", "2026-06-01T23:00:00Z");
         assert_eq!(next(&night, "2026-06-01T12:00:00Z"), expected);
-        assert_eq!(next(&night, "2026-06-01T23:30:00Z"), None);
+        assert_eq!(next(&night, "2026-06-01T23:00:01Z"), None);
     }
 }

@@ -231,6 +231,9 @@ pub struct Attempt {
     /// True if it is ended to begin anew from its checkpoint, and not to make room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renewed: bool,
+    /// True if its time limit was changed while it ran: a supervisor that is met again may not have heard of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub relimited: bool,
     /// Whether a person has cancelled it.
     #[serde(default, skip_serializing_if = "Cancelled::is_not")]
     pub cancelled: Cancelled,

@@ -76,6 +76,9 @@ pub struct Special {
     /// Several nodes at once, or a range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCount>,
+    /// Tasks on each of its nodes, if more than one: they have the same number of its CPUs each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u32>,
     /// Daily hours: it runs only within them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
@@ -98,6 +101,11 @@ impl Request {
     /// The number of nodes.
     pub fn nodes(&self) -> NodeCount {
         self.several().unwrap_or(NodeCount::ONE)
+    }
+
+    /// Tasks on each node.
+    pub fn tasks(&self) -> u32 {
+        self.special.as_ref().and_then(|special| special.tasks).unwrap_or(1)
     }
 
     /// Its daily hours.
@@ -200,7 +208,7 @@ pub fn resolve(
             return unmeetable(no_cards(config));
         }
         if let Some(typed) = &cards.kind {
-            cards.kind = Some(type_meant(typed, config, nodes)?);
+            cards.kind = Some(type_meant(typed, config, nodes.iter().copied())?);
         }
     }
     let host = typical_node(nodes, cards.as_ref());
@@ -209,7 +217,8 @@ pub fn resolve(
     let features = spec.resources.constraint.as_deref().map(str::parse::<Features>).transpose();
     let features = features.or_else(|error: BadFeatures| unmeetable(format!("--constraint: {error}")))?;
     let nodes = Some(division.nodes).filter(|nodes| nodes.max > 1);
-    let special = Special { features, nodes, window: spec.timing.window, deadline: times.deadline };
+    let tasks = Some(division.tasks).filter(|tasks| *tasks > 1);
+    let special = Special { features, nodes, tasks, window: spec.timing.window, deadline: times.deadline };
     let time_limit = time_limit(spec, config, queue)?;
     check_grace(spec, policy)?;
     if let Some(window) = special.window {
@@ -238,8 +247,15 @@ pub fn resolve(
 }
 
 /// The type of card that a typed name means, among the nodes that are there and those that are declared.
-fn type_meant(typed: &str, config: &Config, nodes: &[&Node]) -> Result<String, Unmeetable> {
-    let found = nodes.iter().flat_map(|node| &node.inventory.cards).filter_map(|card| card.kind.as_deref());
+///
+/// # Errors
+/// If it means none, or several.
+pub fn type_meant<'a>(
+    typed: &str,
+    config: &'a Config,
+    nodes: impl Iterator<Item = &'a Node>,
+) -> Result<String, Unmeetable> {
+    let found = nodes.flat_map(|node| &node.inventory.cards).filter_map(|card| card.kind.as_deref());
     let declared = config.resources.gpu_nodes.iter().filter_map(|node| node.kind.as_deref());
     meant(typed, &found.chain(declared).collect()).or_else(unmeetable)
 }
@@ -287,8 +303,9 @@ fn typical_node<'a>(nodes: &[&'a Node], cards: Option<&CardRequest>) -> Option<&
     best.map(|n| &n.inventory)
 }
 
-/// Without cards 1 CPU a task; with cards an equal share of the
-/// node's CPUs for each card; for a slice that share × slice / card, at least 1.
+/// Without cards 1 CPU a task; with cards an equal share of the node's CPUs for each card; for a slice that share ×
+/// slice / card, at least 1. Rounded to the nearest: sizes of slices and cards are whole megabytes, so eight slices of 10
+/// GB are a little less than a card of 80 GB.
 fn cpus_for(
     spec: &JobSpec,
     tasks: u32,
@@ -305,7 +322,7 @@ fn cpus_for(
         None => f64::from(host.cpus) / host.cards.len().max(1) as f64,
     };
     let wanted = share * f64::from(cards.count) * slice_part(cards, host);
-    (wanted as u32).clamp(1, host.cpus.max(1)).max(tasks)
+    (wanted.round() as u32).clamp(1, host.cpus.max(1)).max(tasks)
 }
 
 /// The fraction of a card that a slice is; 1 for whole cards.
@@ -346,7 +363,7 @@ fn ram_for(
 }
 
 fn share(of: Megabytes, part: f64) -> Megabytes {
-    Megabytes((of.0 as f64 * part.min(1.0)) as u64)
+    Megabytes((of.0 as f64 * part.min(1.0)).round() as u64)
 }
 
 /// `--priority`, if the queue allows it; without it the usual priority.
@@ -409,5 +426,50 @@ pub(crate) fn fits_window(window: Window, limit: Option<Span>) -> Result<(), Unm
         None => unmeetable(format!(
             "--window={window} needs a time limit: the job starts only if it will be over in time; give --time"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Card;
+    use crate::units::gpu_size;
+
+    /// Slices of a card have the same part of the node's CPUs and memory as of the card, although sizes are cut to whole
+    /// megabytes.
+    #[test]
+    fn a_slice_gets_its_part_of_what_a_card_gets() {
+        let card = |index| Card::new(index, format!("GPU-{index}"), None, Megabytes(76_294));
+        let node = Node::new(Inventory {
+            name: "gpu-01".parse().unwrap(),
+            epoch: 1,
+            cpus: 64,
+            ram: Megabytes(65_536),
+            cards: (0..4).map(card).collect(),
+            features: vec![],
+            numa_cpus: vec![],
+        });
+        let mut config = Config::default();
+        for (count, mem, by_node, by_eight, ram) in [
+            (1, "10G", 2, 1, 2048),
+            (2, "10G", 4, 2, 4096),
+            (1, "20G", 4, 2, 4096),
+            (1, "40G", 8, 4, 8192),
+            (1, "60G", 12, 6, 12_288),
+            (1, "80G", 16, 8, 16_384),
+            (1, "1G", 1, 1, 1024),
+        ] {
+            let mut spec = JobSpec::default();
+            spec.resources.gpus = Some(crate::job::spec::GpuCount { kind: None, count });
+            spec.resources.gpu_mem = gpu_size(mem).ok();
+            for (each, cpus) in [(None, by_node), (Some(8), by_eight)] {
+                config.queues[0].default_cpus_per_gpu = each;
+                let made = resolve(&spec, Times::default(), &config, &config.queues[0], &[&node]).unwrap();
+                assert_eq!(made.cpus, cpus, "{count} slices of {mem}, {each:?}");
+                if each.is_none() {
+                    assert!(made.ram.0.abs_diff(ram) <= 1, "{count} slices of {mem}: {}", made.ram);
+                }
+            }
+        }
     }
 }

@@ -129,9 +129,22 @@ pub struct CardShare {
     /// Reserved memory; `None` means the whole card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Megabytes>,
+    /// Of a slice: the memory of the card, so that its part of it is known when the card is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Megabytes>,
     /// It runs under MPS for this user: no other user's slices are on the card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mps: Option<Uid>,
+}
+
+impl CardShare {
+    /// The part of the card that it is.
+    pub fn part(&self) -> f64 {
+        match (self.slice, self.of) {
+            (Some(slice), Some(of)) if of > Megabytes::ZERO => (slice.0 as f64 / of.0 as f64).min(1.0),
+            _ => 1.0,
+        }
+    }
 }
 
 /// What a job would take of one card.
@@ -333,7 +346,7 @@ impl Node {
                 Company::Anybody | Company::Several => None,
             };
             let slice = demand.and_then(|demand| demand.slice);
-            CardShare { index: card.index, uuid: card.uuid.clone(), slice, mps }
+            CardShare { index: card.index, uuid: card.uuid.clone(), slice, of: slice.map(|_| card.mem), mps }
         };
         let mut cards = cards.to_vec();
         cards.sort_unstable();

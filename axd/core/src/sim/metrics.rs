@@ -71,7 +71,7 @@ pub struct Part {
     pub evicted: u64,
     /// Useful work, in cards × seconds.
     pub work: f64,
-    /// Work thrown away, of the useful work.
+    /// Work thrown away, of the useful work; infinite if there was none.
     pub waste: f64,
     /// Waits of those that succeeded, in seconds.
     pub wait: Stats,
@@ -242,7 +242,8 @@ fn part(cases: &[Case<'_>], run: &Run) -> Part {
     let useful = done.iter().map(|(task, fate)| {
         share(task.cards, fate.mem, size) * f64::from(task.nodes) * seconds(task.runtime)
     });
-    let work: f64 = useful.sum();
+    // A sum of nothing is -0.
+    let work: f64 = useful.sum::<f64>() + 0.0;
     let lost: f64 = cases.iter().map(|(_, fate)| fate.lost / 1000.0).sum();
     Part {
         jobs: cases.len() as u64,
@@ -252,7 +253,7 @@ fn part(cases: &[Case<'_>], run: &Run) -> Part {
         oom: cases.iter().map(|(_, fate)| u64::from(fate.ooms)).sum(),
         evicted: cases.iter().map(|(_, fate)| u64::from(fate.evictions)).sum(),
         work,
-        waste: lost / if work == 0.0 { 1.0 } else { work },
+        waste: if lost == 0.0 { 0.0 } else { lost / work },
         wait: Stats::of(done.iter().filter_map(|case| wait(case)).collect()),
         slowdown: Stats::of(done.iter().filter_map(|case| slowdown(case)).collect()),
     }

@@ -35,6 +35,17 @@ pub fn host_size(text: &str) -> Result<Megabytes, BadName> {
     size.ok_or_else(|| BadName { text: text.to_owned(), expected: HOST_SIZE })
 }
 
+/// Writes a size of GPU memory as it was most likely asked for, so that it is read the same: `40G`, `0.5G`, else `38147MiB`.
+pub fn format_gpu_size(size: Megabytes) -> String {
+    const TENTH: u64 = 100_000_000;
+    let tenths = size.bytes().div_ceil(TENTH);
+    match (Megabytes::from_bytes(tenths.saturating_mul(TENTH)) == size, tenths % 10) {
+        (false, _) => format_size(size),
+        (true, 0) => format!("{}G", tenths / 10),
+        (true, part) => format!("{}.{part}G", tenths / 10),
+    }
+}
+
 /// Writes a size so that it is read the same as GPU and as host memory: `38146MiB`.
 pub fn format_size(size: Megabytes) -> String {
     format!("{}MiB", size.0)

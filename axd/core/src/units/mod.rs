@@ -7,7 +7,7 @@ mod duration;
 mod memory;
 
 pub use duration::{duration, format_duration, format_time_limit, slurm_time_limit, time_limit};
-pub use memory::{format_size, gpu_size, host_size};
+pub use memory::{format_gpu_size, format_size, gpu_size, host_size};
 
 /// A number of decimal digits only: no sign, no blanks.
 fn digits(text: &str) -> Option<u64> {

@@ -5,13 +5,14 @@ use std::cmp::Ordering;
 
 use ax_core::advice::Remedy;
 use ax_core::config::{Config, Cost, Packing, Queue, QueueOrder, QueueState, Scheduler};
-use ax_core::controller::{Controller, Decision, Event, Submission};
+use ax_core::controller::{Change, Controller, Decision, Event, Needs, Submission, Wish};
+use ax_core::directive::{Program, interpret_changes, parse_args};
 use ax_core::explain::{Condition, Hours};
 use ax_core::id::JobNumber;
-use ax_core::job::Job;
 use ax_core::job::request::{CardRequest, Request};
-use ax_core::job::spec::{NodeCount, Window};
+use ax_core::job::spec::{NodeCount, RamRequest, TimeLimit, Window};
 use ax_core::job::state::{JobState, Outcome};
+use ax_core::job::{Actor, Job};
 use ax_core::node::{Allocation, Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::time::{Now, Span, WallTime};
@@ -100,6 +101,10 @@ fn random_request(dice: &mut Dice<'_>) -> Request {
         wanted.set_special(|special| special.window = Some(Window { from, to }));
         wanted.time_limit = wanted.time_limit.or(Some(Span::seconds(1800)));
     }
+    if dice.of(6) == 1 {
+        wanted.cpus *= 2;
+        wanted.set_special(|special| special.tasks = Some(2));
+    }
     let features = dice.one(&["", "", "new", "nvlink", "new&nvlink"]);
     wanted.set_special(|special| special.features = features.parse().ok());
     if dice.of(5) > 0 {
@@ -155,6 +160,32 @@ fn given(mut controller: Controller, now: Now, number: JobNumber) -> Option<(All
         }
         _ => None,
     })
+}
+
+/// The change that an option means on the command line of `ax update`.
+fn followed(option: &str) -> (Wish, String) {
+    let words: Vec<String> = option.split(' ').map(str::to_owned).collect();
+    let line = parse_args(&words, Program::Axbatch).unwrap();
+    let spec = interpret_changes(line.source()).unwrap();
+    let asked = spec.resources;
+    let needs = Needs {
+        gpus: asked.gpus,
+        gpus_per_node: asked.gpus_per_node,
+        mem: asked.gpu_mem,
+        ram: asked.ram.map(|ram| match ram {
+            RamRequest::PerNode(ram) => ram,
+            other => panic!("{other:?}"),
+        }),
+        cpus_per_task: asked.cpus_per_task,
+        features: (option == "--constraint none").then_some(None),
+        nodes: asked.nodes,
+    };
+    let time_limit = spec.timing.limit.map(|limit| match limit {
+        TimeLimit::After(span) => Some(span),
+        TimeLimit::Unlimited => None,
+    });
+    let queue = spec.queue.map(|name| name.parse().unwrap());
+    (Wish::Update(Box::new(Change { time_limit, queue, needs, ..Change::default() })), option.to_owned())
 }
 
 /// A price as a fraction, and the rank among equals.
@@ -220,7 +251,8 @@ fn changes(controller: &Controller, job: &Job) -> Vec<(Price, Remedy)> {
     let now = request.nodes().min;
     all.extend((1..now).map(|nodes| ((u64::from(now - nodes), u64::from(now), 7), Remedy::Nodes(nodes))));
     let now = request.cpus;
-    all.extend((1..now).map(|cpus| ((u64::from(now - cpus), u64::from(now), 5), Remedy::Cpus(cpus))));
+    let whole = (1..now).filter(|cpus| cpus % request.tasks() == 0);
+    all.extend(whole.map(|cpus| ((u64::from(now - cpus), u64::from(now), 5), Remedy::Cpus(cpus))));
     all.sort_by(|a, b| cheaper(&a.0, &b.0));
     all
 }
@@ -270,6 +302,13 @@ proptest! {
             // Of several nodes each has cards of its own.
             let cards = if others > 0 { Vec::new() } else { given.cards };
             prop_assert_eq!(advice.cards, cards.iter().map(|card| card.index).collect::<Vec<_>>());
+            // Whoever follows it keeps their place: with the option as it is written the job starts in that very pass.
+            let (wish, option) = followed(advice.option.as_deref().unwrap_or_default());
+            let actor = Actor::User { uid: job.owner.uid, name: job.owner.name.clone(), admin: false };
+            let event = Event::Wished { job: job.id, actor, wish, why: None };
+            let out = controller.clone().step(now, event);
+            let starts = out.iter().any(|it| matches!(it, Decision::Launch { attempt, .. } if attempt.job.number == number));
+            prop_assert!(starts, "{option}: {out:?} {job:?}");
         }
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use ax_core::api::Resolution;
 use ax_core::config::QueueState;
-use ax_core::controller::{Change, Controller, Decision, Event, NodeWish, Snapshot, Wish};
+use ax_core::controller::{Change, Controller, Decision, Event, Needs, NodeWish, Snapshot, Wish};
 use ax_core::gpu::{CardName, CardState, Health};
 use ax_core::id::{AttemptName, JobNumber, Uid};
 use ax_core::invariants;
 use ax_core::job::Actor;
 use ax_core::job::request::CardRequest;
+use ax_core::job::spec::GpuCount;
 use ax_core::job::state::{JobState, Outcome, allowed};
 use ax_core::node::Inventory;
 use ax_core::size::Megabytes;
@@ -93,6 +94,18 @@ fn job_event(controller: &Controller, number: u32, what: u8, admin: bool) -> Opt
         5 => Event::Wished { job, actor, wish: Wish::Resolve(Resolution::Rerun), why: None },
         6 => Event::Wished { job, actor, wish: Wish::Keep(Span::seconds(60)), why: Some("a".to_owned()) },
         7 => Event::Wished { job, actor, wish: Wish::Checkpointed(None), why: None },
+        9 | 10 => {
+            let seconds = [Some(Span::seconds(u64::from(number) * 7)), None][usize::from(what) - 9];
+            let change = Change { time_limit: Some(seconds), ..Change::default() };
+            Event::Wished { job, actor, wish: Wish::Update(Box::new(change)), why: None }
+        }
+        11 => {
+            let gpus = Some(GpuCount { kind: None, count: 1 + number % 3 });
+            let needs = Needs { gpus, cpus_per_task: Some(1 + number % 5), ..Needs::default() };
+            let needs = Needs { mem: (number % 2 == 0).then_some(Megabytes(30_000)), ..needs };
+            let change = Change { needs, ..Change::default() };
+            Event::Wished { job, actor, wish: Wish::Update(Box::new(change)), why: None }
+        }
         _ => Event::Wished { job, actor, wish: Wish::Signal(10), why: None },
     })
 }

@@ -210,16 +210,17 @@ fn who_can_t_be_over_by_the_deadline_is_given_up_whatever_it_waits_for() {
     let held = Submission { hold: true, ..submission(3, by(clock(12, 0).wall, limit)) };
     controller.step(clock(9, 0), Event::Submitted(Box::new(held)));
     assert_eq!(words(&controller, clock(9, 0), waits).1, None, "it is not expected to start");
-    let wake = clock(10, 1).wall + Span(1);
+    // Not a moment is forgiven.
+    let wake = clock(10, 0).wall + Span(1);
     assert_eq!(controller.next_wake().wall, Some(wake));
-    controller.step(clock(10, 1), Event::Tick);
+    controller.step(clock(10, 0), Event::Tick);
     assert_eq!(state(&controller, waits), JobState::Ready);
-    let out = controller.step(Now { wall: wake, ..clock(10, 1) }, Event::Tick);
+    let out = controller.step(Now { wall: wake, ..clock(10, 0) }, Event::Tick);
     let ends = out.iter().filter_map(|decision| match decision {
         Decision::Moved { to: JobState::Deadline, why, .. } => Some(why.as_str()),
         _ => None,
     });
-    let told = "it can't be over by its deadline any more: that is in 1h58m, and it takes 2h00m";
+    let told = "it can't be over by its deadline any more: that is in 1h59m, and it takes 2h00m";
     assert_eq!(ends.collect::<Vec<_>>(), [told; 2]);
     assert_eq!(controller.next_wake().wall, None);
 }

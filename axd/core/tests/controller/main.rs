@@ -7,6 +7,7 @@ mod alike;
 mod any_events;
 mod backoff;
 mod cards;
+mod changing;
 mod explaining;
 mod foretold;
 mod gangs;

@@ -8,6 +8,7 @@ use ax_core::job::state::{JobState, Outcome};
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
+use ax_core::units::gpu_size;
 
 use crate::{at, config, ended, launched, node, ready, request, state, submission, submit};
 
@@ -72,7 +73,7 @@ fn its_end_counts_as_out_of_memory_however_it_went_and_the_next_slice_is_larger(
             Some((Outcome::OutOfMemory, Some(Megabytes(29_755))))
         );
         let slice = controller.job(attempt.job.number).unwrap().request.cards.as_ref().unwrap().slice;
-        assert_eq!(slice, Some(Megabytes(30_000)), "half as much again");
+        assert_eq!(slice, gpu_size("34.4").ok(), "a tenth more than that");
     }
 }
 
@@ -144,4 +145,7 @@ fn the_next_slice_is_no_more_than_the_whole_of_the_next_card() {
     assert_eq!(next_slice(20_000, 26_000), Megabytes(30_000), "more than that card has");
     assert_eq!(next_slice(24_000, 24_000), Megabytes(36_000), "it had all of it");
     assert_eq!(next_slice(60_000, 70_000), Megabytes(80_000));
+    // What is known to fail is not tried: 33,000 MiB are 34.6 GB.
+    assert_eq!(next_slice(10_000, 30_000), gpu_size("34.7").unwrap());
+    assert_eq!(next_slice(10_000, 75_000), Megabytes(80_000));
 }

@@ -39,7 +39,7 @@ const THEN: u64 = 100_000;
 /// With a deadline that lets it start now, and no later: what runs ends later than that.
 fn in_a_hurry(mut wanted: Request) -> Request {
     let needs = wanted.estimate.unwrap_or_default();
-    let deadline = at(THEN + 500).wall + Span(needs.0 - needs.0 / 10);
+    let deadline = at(THEN + 500).wall + needs;
     wanted.set_special(|special| special.deadline = Some(deadline));
     wanted
 }

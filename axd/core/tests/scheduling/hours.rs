@@ -58,7 +58,9 @@ fn in_hours(job: &Job, at: WallTime) -> bool {
 }
 
 fn in_time(job: &Job, at: WallTime) -> bool {
-    job.request.deadline().is_none_or(|deadline| at.0 <= latest(deadline.0, needs(job)))
+    job.request
+        .deadline()
+        .is_none_or(|deadline| at.0 <= (deadline.0 - needs(job).0 as i64).min(deadline.0 - 1))
 }
 
 fn waits_for_itself(job: &Job, now: Now) -> bool {

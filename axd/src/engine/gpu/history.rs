@@ -9,6 +9,7 @@ use ax_core::id::{AttemptName, JobNumber};
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
 use ax_core::time::{BootTime, Now, Span, WallTime};
+use ax_core::units::format_duration;
 
 use super::super::{Engine, now};
 use crate::api::http::{Request, Response};
@@ -167,7 +168,12 @@ fn history_query(request: &Request) -> Result<(u64, u32), ApiError> {
         let value = text.parse().ok().filter(|value| (1..=most).contains(value));
         value.ok_or_else(|| ApiError {
             class: ErrorClass::Usage,
-            error: format!("query '{name}': a number from 1 to {most} is wanted"),
+            error: match name {
+                "span_s" => {
+                    format!("--history: 1s to {} can be asked for", format_duration(Span::seconds(most)))
+                }
+                _ => format!("query '{name}': a number from 1 to {most} is wanted"),
+            },
         })
     };
     let points = number("points", 60, u64::from(MOST_POINTS))?;

@@ -189,9 +189,9 @@ pub static KEYS: &[Key] = &[
     key("queues[].retry_count", Count(0, 1000, |d| &mut d.queue.retry_count), "policy.retry_count",
         "Retries of a failed job that does not say.").absent(),
     key("queues[].default_cpus_per_gpu", Count(1, 65_536, |d| &mut d.queue.default_cpus_per_gpu), "share",
-        "CPUs for each card of a job that asks for none; by default an equal share of the node's.").absent(),
+        "CPUs for each card of a job that asks for none; for a slice as large a part of that as of the card, rounded, at least 1. By default an equal share of the node's.").absent(),
     key("queues[].default_ram", HostSize(SMALL, LARGE, |d| &mut d.queue.default_ram), "share",
-        "Memory of a job that asks for none; by default the larger of its CPUs' and cards' share.").absent(),
+        "Memory of a job that asks for none; by default the larger of its CPUs' and cards' share, of which a slice has as large a part as of the card.").absent(),
     key("queues[].idempotent", Bool(|d| &mut d.queue.idempotent), "true",
         "Whether a lost attempt of a job that does not say may be started again without asking."),
     key("queues[].users", List(&USER, |d| &mut d.queue.users), "[]",
@@ -285,10 +285,10 @@ pub static KEYS: &[Key] = &[
         "raise charges a job more of a card than it asks for if its owner's last three or more runs of the same thing \
          used more, fit also less if they used less and the job says --mem-fit, off what it asks for."),
     key("policy.grow_memory", Bool(|d| &mut d.config.policy.grow_memory), "true",
-        "Whether a job that used its slice of a card up and failed is retried with half as much again, at most the \
+        "Whether a job that used its slice of a card up and failed is retried with half as much again, or a tenth more than it used, at most the \
          whole of the next larger card."),
     key("policy.task_timeout", Duration(SECOND, YEAR, |d| &mut d.config.policy.task_timeout), "none",
-        "Time limit of jobs for which neither they nor their queue say one.").absent(),
+        "Time limit of jobs for which neither they nor their queue say one. Who asks for another, or for --time=unlimited, gets it: queues[].max_time bounds that.").absent(),
     key("policy.retry_count", Count(0, 1000, |d| &mut d.config.policy.retry_count), "0",
         "Retries of a failed job for which neither it nor its queue says a number."),
     key("policy.retry_delay", Duration(NONE, DAY, |d| &mut d.config.policy.retry_delay), "2s",

@@ -5,6 +5,7 @@ use crate::directive::Dialect;
 use crate::directive::diagnostic::Fault;
 use crate::directive::interpret::{Draft, Given};
 use crate::directive::syntax;
+use crate::environment::is_set_by_ax;
 use crate::gpu::visible;
 use crate::job::spec::{Export, OpenMode};
 use crate::pattern::{Pattern, SPECIFIERS};
@@ -92,17 +93,19 @@ pub(in crate::directive) fn export(draft: &mut Draft, given: &Given<'_>) -> Done
     let export = syntax::export(&text(given, MAX_ENVIRONMENT)?)?;
     if let Export::Only(items) | Export::AllAnd(items) = &export {
         let given = items.iter().filter(|item| item.value.is_some());
-        given.for_each(|item| remark_mask(draft, &item.name));
+        given.for_each(|item| remark_ours(draft, &item.name));
     }
     draft.out.spec.io.export = export;
     Ok(())
 }
 
-/// Which cards a job may use is not the submitter's to say; a script may still choose among them.
-fn remark_mask(draft: &mut Draft, name: &str) {
+/// Which job it is and which cards it may use is not the submitter's to say; a script may still choose among them.
+fn remark_ours(draft: &mut Draft, name: &str) {
     if visible::is_mask(name) {
         let fault = Fault::new(format!("{name} is set by ax, for the job's cards"));
         draft.remark(fault.hint("a script can set it to fewer of them, see ax-gpu(7)"));
+    } else if is_set_by_ax(name) {
+        draft.remark(Fault::new(format!("{name} is set by ax, and what is given for it has no effect")));
     }
 }
 
@@ -130,7 +133,7 @@ pub(in crate::directive) fn env(draft: &mut Draft, given: &Given<'_>) -> Done {
         return Err(Fault::new(format!("{} has no value", quoted(&pair))).hint("write '--env=NAME=VALUE'"));
     };
     let name = syntax::variable(name)?;
-    remark_mask(draft, &name);
+    remark_ours(draft, &name);
     remark_lost_id(draft, given, &name, value);
     let env = &mut draft.out.spec.io.env;
     let full = env.len() >= MAX_VARIABLES;

@@ -49,8 +49,13 @@ fn node() -> Vec<Card> {
 
 /// What a job holds that was given these.
 fn held(cards: &[&Card]) -> Allocation {
-    let share =
-        |card: &&Card| CardShare { index: card.index, uuid: card.uuid.clone(), slice: None, mps: None };
+    let share = |card: &&Card| CardShare {
+        index: card.index,
+        uuid: card.uuid.clone(),
+        slice: None,
+        of: None,
+        mps: None,
+    };
     let cards = cards.iter().map(share).collect();
     Allocation { node: "gpu-01".parse().unwrap(), cpus: Vec::new(), ram: Megabytes(1), cards }
 }

@@ -197,7 +197,8 @@ fn what_is_held_is_named_as_it_is_now_whatever_number_it_had() {
     part.hardware.mig = Some(Mig { parent: "GPU-p".into(), gpu_instance: 1, compute_instance: 0 });
     part.hardware.limit = Rung::Driver;
     let cards = [part, Card::new(1, "GPU-b".into(), None, Megabytes(80_000))];
-    let share = |index, uuid: &str| CardShare { index, uuid: uuid.to_owned(), slice: None, mps: None };
+    let share =
+        |index, uuid: &str| CardShare { index, uuid: uuid.to_owned(), slice: None, of: None, mps: None };
     let all = |shares: Vec<CardShare>| {
         let node = "gpu-01".parse().unwrap();
         HeldCard::all(&Allocation { node, cpus: Vec::new(), ram: Megabytes(1), cards: shares }, &cards)

@@ -378,7 +378,7 @@ impl<'a> Player<'a> {
         }
         life.fate.ooms += u32::from(outcome == Outcome::OutOfMemory);
         life.fate.evictions += u32::from(outcome == Outcome::Preempted);
-        let Living { name, part, others, from, loaded, .. } = living;
+        let Living { name, part, others, from, loaded, slice, .. } = living;
         let nodes: Vec<HostName> = others.iter().map(|part| self.cluster.name(&part.place)).collect();
         for Part { place: Place { node, cards }, portion } in std::iter::once(part).chain(others) {
             self.stays.push(Stay {
@@ -392,12 +392,14 @@ impl<'a> Player<'a> {
             });
         }
         let measured = loaded || outcome == Outcome::OutOfMemory;
+        // What did not get all that it needs was not seen to use all of that.
+        let reached = slice.filter(|_| !loaded).unwrap_or(task.mem_true);
         let end = AttemptEnd {
             outcome,
             exit_code: (outcome == Outcome::Succeeded).then_some(0),
             signal: None,
             message,
-            card_peak: (measured && task.cards > 0).then_some(task.mem_true),
+            card_peak: (measured && task.cards > 0).then_some(task.mem_true.min(reached)),
         };
         let (attempt, at) = (name, moment(self.now).wall);
         let of_others =
