@@ -153,7 +153,7 @@ fn barred_by(bar: Bar, reservations: u32) -> Config {
 type Asked = (bool, u32, u32, u32, u64);
 
 fn asked(key: usize, (long, user, cpus, cards, seconds): Asked) -> Event {
-    let cards = (cards > 0).then(|| CardRequest { kind: None, count: cards, slice: None });
+    let cards = (cards > 0).then_some(CardRequest { kind: None, count: cards, slice: None });
     let wanted = Request { time_limit: Some(Span::seconds(seconds)), cards, ..request(cpus) };
     let queue = if long { "long" } else { "default" };
     Event::Submitted(Box::new(Submission {
