@@ -164,7 +164,7 @@ fn the_picture_shows_each_attempt_on_its_card() {
     let svg = fs::read_to_string(root.0.join("out.svg")).unwrap();
     assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>\n"));
     assert_eq!(svg.matches("<title>").count(), 4);
-    assert!(svg.contains("<title>job 4 of anna in default: 1 × whole cards, 21 to 26 s, SUCCEEDED</title>"));
+    assert!(svg.contains("<title>job 4 of anna in default: 1 whole card, 21 to 26 s, SUCCEEDED</title>"));
     assert!(!svg.contains("script"));
     // Job 3 lies beside job 2 on the second card: 60 of 100 from its edge.
     let bar = svg.lines().find(|line| line.contains("job 3 of bert")).unwrap();

@@ -119,12 +119,20 @@ _ax() {
             return 0
             ;;
         ax__subcmd__acct)
-            opts="-u -q -t -n -S -E -l -o -h --user --queue --state --name --since --until --wide --long --limit --format --noheader --json --root --help"
+            opts="-j -u -q -t -n -S -E -l -o -h --jobs --me --user --queue --state --name --since --until --wide --long --limit --format --noheader --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --user)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -515,12 +523,20 @@ _ax() {
             return 0
             ;;
         ax__subcmd__queue)
-            opts="-u -q -t -n -l -o -h --user --queue --state --name --all --wide --long --start --limit --format --noheader --json --root --help"
+            opts="-j -u -q -t -n -l -o -h --jobs --me --user --queue --state --name --all --wide --long --start --limit --format --noheader --json --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --user)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -38,7 +38,7 @@ complete -c ax -n "__fish_ax_needs_command" -f -a "resume" -d 'Let suspended job
 complete -c ax -n "__fish_ax_needs_command" -f -a "resolve" -d 'Say what became of a job that ax cannot know about'
 complete -c ax -n "__fish_ax_needs_command" -f -a "keep" -d 'Leave idle cards to their jobs for some time'
 complete -c ax -n "__fish_ax_needs_command" -f -a "checkpointed" -d 'From within a job: tell that its work so far is safe'
-complete -c ax -n "__fish_ax_needs_command" -f -a "update" -d 'Change waiting jobs: --priority, --time, --begin, --queue, --job-name'
+complete -c ax -n "__fish_ax_needs_command" -f -a "update" -d 'Change waiting jobs, or the time limit of running ones'
 complete -c ax -n "__fish_ax_needs_command" -f -a "why" -d 'Explain what was decided about a job'
 complete -c ax -n "__fish_ax_needs_command" -f -a "acct" -d 'List finished jobs and what they used'
 complete -c ax -n "__fish_ax_needs_command" -f -a "eff" -d 'Show what jobs used of what they held, and what to ask for next time'
@@ -49,6 +49,7 @@ complete -c ax -n "__fish_ax_needs_command" -f -a "reload" -d 'Read the configur
 complete -c ax -n "__fish_ax_needs_command" -f -a "completions" -d 'Print the completion file of a shell'
 complete -c ax -n "__fish_ax_needs_command" -f -a "demo" -d 'A private daemon, a few real jobs, their output and accounts; all cleaned up at the end'
 complete -c ax -n "__fish_ax_needs_command" -f -a "submit" -d 'Submit a command'
+complete -c ax -n "__fish_ax_using_subcommand queue" -s j -l jobs -d 'The same as naming them' -r
 complete -c ax -n "__fish_ax_using_subcommand queue" -s u -l user -d 'Only jobs of these users' -r
 complete -c ax -n "__fish_ax_using_subcommand queue" -s q -l queue -d 'Only jobs in these queues' -r
 complete -c ax -n "__fish_ax_using_subcommand queue" -s t -l state -d 'Only jobs in these states, in ax\'s words or Slurm\'s' -r
@@ -56,6 +57,7 @@ complete -c ax -n "__fish_ax_using_subcommand queue" -s n -l name -d 'Only jobs 
 complete -c ax -n "__fish_ax_using_subcommand queue" -l limit -d 'Only the first N jobs' -r
 complete -c ax -n "__fish_ax_using_subcommand queue" -s o -l format -d 'These columns, separated by commas' -r
 complete -c ax -n "__fish_ax_using_subcommand queue" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand queue" -l me -d 'Only your own jobs'
 complete -c ax -n "__fish_ax_using_subcommand queue" -l all -d 'Also jobs that ended within the last 300 seconds'
 complete -c ax -n "__fish_ax_using_subcommand queue" -s l -l long -l wide -d 'More columns, and nothing is cut'
 complete -c ax -n "__fish_ax_using_subcommand queue" -l start -d 'Only waiting jobs, in the order of their expected starts: when, and what that rests on'
@@ -112,19 +114,21 @@ complete -c ax -n "__fish_ax_using_subcommand checkpointed" -s h -l help -d 'Pri
 complete -c ax -n "__fish_ax_using_subcommand update" -l why -d 'Why, for the record' -r
 complete -c ax -n "__fish_ax_using_subcommand update" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand update" -l json -d 'One JSON document: what became of each job'
-complete -c ax -n "__fish_ax_using_subcommand update" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand update" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ax -n "__fish_ax_using_subcommand why" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c ax -n "__fish_ax_using_subcommand why" -l json -d 'One JSON document: the list of decisions'
 complete -c ax -n "__fish_ax_using_subcommand why" -s h -l help -d 'Print help'
+complete -c ax -n "__fish_ax_using_subcommand acct" -s j -l jobs -d 'The same as naming them' -r
 complete -c ax -n "__fish_ax_using_subcommand acct" -s u -l user -d 'Only jobs of these users' -r
 complete -c ax -n "__fish_ax_using_subcommand acct" -s q -l queue -d 'Only jobs in these queues' -r
 complete -c ax -n "__fish_ax_using_subcommand acct" -s t -l state -d 'Only jobs in these states, in ax\'s words or Slurm\'s' -r
 complete -c ax -n "__fish_ax_using_subcommand acct" -s n -l name -d 'Only jobs of these names' -r
-complete -c ax -n "__fish_ax_using_subcommand acct" -s S -l since -d 'Ended at or after: today, yesterday, 7d (ago), 14:30, 2026-11-29, 2026-11-29T14:30' -r
+complete -c ax -n "__fish_ax_using_subcommand acct" -s S -l since -d 'Ended at or after: yesterday, 7d (ago), 14:30, 2026-11-29, 2026-11-29T14:30; default: today, or ever for named jobs' -r
 complete -c ax -n "__fish_ax_using_subcommand acct" -s E -l until -d 'Ended before' -r
 complete -c ax -n "__fish_ax_using_subcommand acct" -l limit -d 'At most N jobs' -r
 complete -c ax -n "__fish_ax_using_subcommand acct" -s o -l format -d 'These columns, separated by commas' -r
 complete -c ax -n "__fish_ax_using_subcommand acct" -l root -d 'Talk to the daemon whose files lie under DIR (also AX_ROOT)' -r -F
+complete -c ax -n "__fish_ax_using_subcommand acct" -l me -d 'Only your own jobs'
 complete -c ax -n "__fish_ax_using_subcommand acct" -s l -l long -l wide -d 'More columns, and nothing is cut'
 complete -c ax -n "__fish_ax_using_subcommand acct" -l noheader -d 'Without the line of titles and the line of sums'
 complete -c ax -n "__fish_ax_using_subcommand acct" -l json -d 'One JSON document with everything'

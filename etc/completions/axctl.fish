@@ -47,7 +47,7 @@ complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l load_s -d 'A jo
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l history -d 'What ran before, as a workload of its own: it is known how long its jobs took and what they used' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l horizon -d 'Count as done in time what ended so many seconds after the first arrival' -r
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l limit -d 'Only the first N jobs of the file' -r
-complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l svg -d 'Also draw what ran when on which card' -r -F
+complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l svg -d 'Also draw what ran when on which card; with --compare a picture of each, NAME-1.svg and NAME-2.svg' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l root -d 'The daemon whose files lie under DIR (also AX_ROOT)' -r -F
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l replay -d 'The workload is what `axctl db events --json` printed (`-`: standard input): is all decided again as it was?'
 complete -c axctl -n "__fish_axctl_using_subcommand simulate" -l json -d 'One JSON document; times are seconds'

@@ -96,7 +96,7 @@ fn who_uses_more_than_their_slice_is_ended_with_numbers_and_the_neighbour_is_not
 fn who_ran_out_of_a_slice_has_half_as_much_again_when_it_is_tried_again_as_root() {
     let Some((cluster, fake)) = world("") else { return };
     let script = format!(
-        "#!/bin/sh\necho $AX_GPU_MEM_MB >> granted\necho \"process $$ GPU-aaaa 26000\" >> {}\n\
+        "#!/bin/sh\necho $AX_GPU_MEM_MB >> granted\necho \"process $$ GPU-aaaa 24000\" >> {}\n\
          [ $AX_RESTART_COUNT = 0 ] || {{ sleep 1; exit 0; }}\nsleep 1000\n",
         fake.script().display()
     );

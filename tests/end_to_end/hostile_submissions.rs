@@ -265,7 +265,7 @@ pub(crate) fn submissions() -> Vec<Case> {
             &json!({"cmd": "true", "nodelist": "elsewhere"}),
             409,
             "refused",
-            "no node here could ever hold this job: it",
+            "--nodelist: there is no host 'elsewhere' here",
         ),
         submit(
             &json!({"cmd": "true", "gpus": 1}),

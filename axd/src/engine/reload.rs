@@ -5,6 +5,7 @@ use ax_core::config::{Config, compare};
 use ax_core::controller::Event;
 use ax_core::job::Job;
 use ax_core::job::state::JobState;
+use ax_core::node::Inventory;
 
 use super::stop::Phase;
 use super::{Engine, now};
@@ -64,7 +65,9 @@ impl Engine {
         let path = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());
         let mut warnings = config::lines(&path, &loaded.warnings);
         let known = self.local.warnings.clone();
+        let had = self.local.inventory.clone();
         self.go_by(loaded.config);
+        warnings.extend(self.jobs_without_cards(&had));
         for warning in self.local.warnings.iter().filter(|warning| !known.contains(warning)) {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
             warnings.push(warning.clone());
@@ -73,6 +76,28 @@ impl Engine {
             self.log.line(Level::Info, &Line::new("reload").text("by", &who).text("change", change));
         }
         Ok(ReloadAnswer { changes, warnings })
+    }
+
+    /// Jobs run on, on cards that are no longer given out, and that no list of cards shows any more.
+    fn jobs_without_cards(&self, had: &Inventory) -> Option<String> {
+        let has = &self.local.inventory;
+        let gone = |uuid: &String| {
+            let of = |inventory: &Inventory| inventory.cards.iter().any(|card| card.uuid == *uuid);
+            of(had) && !of(has)
+        };
+        let on_them = |job: &&Job| {
+            let parts = job.attempt.iter().flat_map(|attempt| attempt.open_parts());
+            parts
+                .filter(|part| part.node == has.name)
+                .flat_map(|part| &part.cards)
+                .any(|card| gone(&card.uuid))
+        };
+        let jobs: Vec<String> =
+            self.controller.active_jobs().filter(on_them).map(|job| job.id.to_string()).collect();
+        let first = jobs.first()?;
+        let more =
+            if jobs.len() > 1 { format!(" and {} more run", jobs.len() - 1) } else { " runs".to_owned() };
+        Some(format!("{first}{more} on cards that are not declared any more: they keep them until they end"))
     }
 
     /// Tells the controller, and registers this node anew, since it may be declared differently now.

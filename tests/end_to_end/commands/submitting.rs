@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{ALICE, Cluster, ROOT, Ran, as_root, ran, signal};
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, Ran, as_root, ran, signal};
 
 const SHORT: &str = "#!/bin/sh\necho \"$# $*\"\n";
 
@@ -218,4 +218,65 @@ fn submissions_have_limits_and_say_them() {
     }
     let ran = crate::cluster::ran(command.arg("j.sh").output().unwrap());
     assert!(ran.code == 65 && ran.err.contains("1048576") && ran.err.contains("--export"), "{ran:?}");
+}
+
+/// What nobody means is refused or warned of, not kept silently.
+#[test]
+fn what_has_no_effect_is_said() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("resources: {cpus: 1}\n");
+    let host = crate::asking::host();
+    cluster.write(ALICE, "j.sh", SHORT);
+    cluster.write(ALICE, "slurm.sh", "#!/bin/sh\n#SBATCH --mail-type=END\n");
+    let some = format!("--nodelist={host},foo");
+    for (words, told) in [
+        (&[&some, "j.sh"][..], "--nodelist: there is no host 'foo' here"),
+        (
+            &["--estimate=2h", "--time=1h", "j.sh"],
+            "--estimate=02:00:00 is longer than the time limit of 01:00:00",
+        ),
+        (&["slurm.sh"], "--mail-type is kept, and no mail is sent"),
+        (&["--env=AX_JOB_ID=5", "j.sh"], "AX_JOB_ID is set by ax"),
+    ] {
+        let ran = cluster.run(ALICE, "axbatch", words);
+        assert!(ran.code == 0 && ran.err.contains(told), "{words:?}: {ran:?}");
+    }
+    for (words, told) in [
+        (&["--nodelist=foo", "j.sh"][..], "--nodelist: there is no host 'foo' here"),
+        (&["--begin=now+1000000days", "j.sh"], "is more than a hundred years away"),
+    ] {
+        let ran = cluster.run(ALICE, "axbatch", words);
+        assert!(ran.code == 1 && ran.err.contains(told), "{words:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn lists_are_of_named_jobs_or_of_one_s_own() {
+    if !as_root() {
+        return;
+    }
+    let cluster = Cluster::with_config("resources: {cpus: 4}\n");
+    let own = cluster.submit(ALICE, &["-c1", "-J", "a,b"], SHORT);
+    let other = cluster.submit(ALICE, &["-c1"], SHORT);
+    let theirs = cluster.submit(BOB, &["-c1"], SHORT);
+    for job in [&own, &other, &theirs] {
+        cluster.wait_over(job);
+    }
+    let ids = |words: &[&str]| -> Vec<String> {
+        let listed = cluster.json(ALICE, words);
+        let mut ids: Vec<String> =
+            listed.as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(ids(&["acct", "--json", &own]), [own.clone()]);
+    assert_eq!(ids(&["acct", "--json", "-j", &format!("{own},{theirs}")]), [own.clone(), theirs.clone()]);
+    assert_eq!(ids(&["acct", "--json", "--me"]), [own.clone(), other.clone()]);
+    assert_eq!(ids(&["acct", "--json", "--name=a,b"]), [own.clone()]);
+    assert_eq!(ids(&["queue", "--json", &other]), [other.clone()], "it has ended just now");
+    let ran = cluster.run(ALICE, "ax", &["queue", "4711"]);
+    assert!(ran.code == 0 && ran.err.contains("'4711' is not among them"), "{ran:?}");
+    assert_eq!(cluster.run(ALICE, "ax", &["acct", "no-job"]).code, 2);
 }

@@ -304,8 +304,7 @@ fn typical_node<'a>(nodes: &[&'a Node], cards: Option<&CardRequest>) -> Option<&
 }
 
 /// Without cards 1 CPU a task; with cards an equal share of the node's CPUs for each card; for a slice that share ×
-/// slice / card, at least 1. Rounded to the nearest: sizes of slices and cards are whole megabytes, so eight slices of 10
-/// GB are a little less than a card of 80 GB.
+/// slice / card, at least 1. Cut to whole ones, so that slices that fill a card do not take more than its share.
 fn cpus_for(
     spec: &JobSpec,
     tasks: u32,
@@ -322,14 +321,25 @@ fn cpus_for(
         None => f64::from(host.cpus) / host.cards.len().max(1) as f64,
     };
     let wanted = share * f64::from(cards.count) * slice_part(cards, host);
-    (wanted.round() as u32).clamp(1, host.cpus.max(1)).max(tasks)
+    ((wanted + ROUNDING) as u32).clamp(1, host.cpus.max(1)).max(tasks)
+}
+
+/// Quotients of whole numbers are a little off.
+const ROUNDING: f64 = 1e-6;
+
+/// Bytes as they were asked for, or as a card is sold: eight slices of 10 GB are a card of 80 GB, although both are in
+/// whole megabytes.
+fn as_sold(mem: Megabytes) -> u64 {
+    const TENTH: u64 = 100_000_000;
+    let whole = mem.bytes().saturating_add(TENTH / 2) / TENTH * TENTH;
+    if whole.abs_diff(mem.bytes()) < Megabytes(1).bytes() { whole } else { mem.bytes() }
 }
 
 /// The fraction of a card that a slice is; 1 for whole cards.
 fn slice_part(cards: &CardRequest, host: &Inventory) -> f64 {
     let card = host.cards_of(cards.kind.as_deref()).map(|c| c.mem).max().unwrap_or_default();
     match cards.slice {
-        Some(slice) if card > Megabytes::ZERO => (slice.0 as f64 / card.0 as f64).min(1.0),
+        Some(slice) if card > Megabytes::ZERO => (as_sold(slice) as f64 / as_sold(card) as f64).min(1.0),
         _ => 1.0,
     }
 }
@@ -363,7 +373,7 @@ fn ram_for(
 }
 
 fn share(of: Megabytes, part: f64) -> Megabytes {
-    Megabytes((of.0 as f64 * part.min(1.0)).round() as u64)
+    Megabytes((of.0 as f64 * part.min(1.0) + ROUNDING) as u64)
 }
 
 /// `--priority`, if the queue allows it; without it the usual priority.

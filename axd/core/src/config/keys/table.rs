@@ -189,7 +189,7 @@ pub static KEYS: &[Key] = &[
     key("queues[].retry_count", Count(0, 1000, |d| &mut d.queue.retry_count), "policy.retry_count",
         "Retries of a failed job that does not say.").absent(),
     key("queues[].default_cpus_per_gpu", Count(1, 65_536, |d| &mut d.queue.default_cpus_per_gpu), "share",
-        "CPUs for each card of a job that asks for none; for a slice as large a part of that as of the card, rounded, at least 1. By default an equal share of the node's.").absent(),
+        "CPUs for each card of a job that asks for none; for a slice as large a part of that as of the card, cut to whole ones, at least 1. By default an equal share of the node's.").absent(),
     key("queues[].default_ram", HostSize(SMALL, LARGE, |d| &mut d.queue.default_ram), "share",
         "Memory of a job that asks for none; by default the larger of its CPUs' and cards' share, of which a slice has as large a part as of the card.").absent(),
     key("queues[].idempotent", Bool(|d| &mut d.queue.idempotent), "true",
