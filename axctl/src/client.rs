@@ -153,8 +153,7 @@ mod tests {
             limit: Some(5),
             ..JobsQuery::default()
         };
-        let text =
-            "?user=a&user=b%26c&number=7&state=RUNNING&all=1&by_start=1&since=1970-01-01T00%3A00%3A00.000Z&limit=5";
+        let text = "?user=a&user=b%26c&number=7&state=RUNNING&all=1&by_start=1&since=1970-01-01T00%3A00%3A00.000Z&limit=5";
         assert_eq!(query_string(&query), text);
     }
 

@@ -2,7 +2,9 @@
 //! daemon meanwhile.
 
 use crate::books::{assert_nothing_left, honest, until};
-use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root, wait_for};
+#[cfg(feature = "crash-points")]
+use crate::cluster::wait_for;
+use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root};
 #[cfg(feature = "crash-points")]
 use crate::crash_points::{arm, disarm, is_reached};
 use crate::survival::touch;
