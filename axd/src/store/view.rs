@@ -52,7 +52,7 @@ pub fn of_job(job: &Job) -> JobView {
         gpus,
         gpu_type: cards.and_then(|c| c.kind.clone()),
         gpu_uuids: parts().flat_map(|part| &part.cards).map(|card| card.uuid.clone()).collect(),
-        gpu_share: cards.and_then(|_| attempt).map(|attempt| share_of(attempt)),
+        gpu_share: cards.and(attempt).map(|attempt| share_of(attempt)),
         gpu_mem_mb: cards.and_then(|c| c.slice).map(|mb| mb.0),
         time_limit_s: job.request.time_limit.map(|l| l.as_seconds()),
         window: job.request.window().map(|window| window.to_string()),

@@ -271,11 +271,11 @@ fn lists_are_of_named_jobs_or_of_one_s_own() {
         ids.sort();
         ids
     };
-    assert_eq!(ids(&["acct", "--json", &own]), [own.clone()]);
+    assert_eq!(ids(&["acct", "--json", &own]), std::slice::from_ref(&own));
     assert_eq!(ids(&["acct", "--json", "-j", &format!("{own},{theirs}")]), [own.clone(), theirs.clone()]);
     assert_eq!(ids(&["acct", "--json", "--me"]), [own.clone(), other.clone()]);
-    assert_eq!(ids(&["acct", "--json", "--name=a,b"]), [own.clone()]);
-    assert_eq!(ids(&["queue", "--json", &other]), [other.clone()], "it has ended just now");
+    assert_eq!(ids(&["acct", "--json", "--name=a,b"]), std::slice::from_ref(&own));
+    assert_eq!(ids(&["queue", "--json", &other]), std::slice::from_ref(&other), "it has ended just now");
     let ran = cluster.run(ALICE, "ax", &["queue", "4711"]);
     assert!(ran.code == 0 && ran.err.contains("'4711' is not among them"), "{ran:?}");
     assert_eq!(cluster.run(ALICE, "ax", &["acct", "no-job"]).code, 2);
