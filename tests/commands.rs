@@ -11,17 +11,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
+use test_kit::TempDir;
+
 const AX: &str = env!("CARGO_BIN_EXE_ax");
 const AXBATCH: &str = env!("CARGO_BIN_EXE_axbatch");
 const AXCTL: &str = env!("CARGO_BIN_EXE_axctl");
 const SCRIPT: &str = "#!/bin/sh\n#AX --time=5\ntrue\n";
 
 /// A root of its own, gone at the end.
-struct Root(PathBuf);
+struct Root(TempDir);
 
 impl Root {
-    fn new(name: &str) -> Root {
-        let path = std::env::temp_dir().join(format!("ax-commands-{name}-{}", std::process::id()));
+    fn new() -> Root {
+        let path = TempDir::new();
         fs::create_dir_all(path.join("run/ax")).unwrap();
         fs::create_dir_all(path.join("var/spool/ax/incoming")).unwrap();
         fs::set_permissions(path.join("var/spool/ax/incoming"), fs::Permissions::from_mode(0o1733)).unwrap();
@@ -34,15 +36,9 @@ impl Root {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.env("AX_ROOT", &self.0).env("TZ", "UTC").stdin(Stdio::piped());
+        command.env("AX_ROOT", self.0.path()).env("TZ", "UTC").stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -73,7 +69,7 @@ fn axbatch_carries_no_table_and_no_command_line_library() {
 
 #[test]
 fn a_reader_that_leaves_is_no_error() {
-    let root = Root::new("pipe");
+    let root = Root::new();
     for (program, words) in
         [(AX, vec!["completions", "bash"]), (AXBATCH, vec!["--help"]), (AX, vec!["--help"])]
     {
@@ -87,7 +83,7 @@ fn a_reader_that_leaves_is_no_error() {
 /// It has no start of the standard library's, which sees to both.
 #[test]
 fn what_axbatch_opens_is_never_taken_for_its_output_and_no_reader_kills_it() {
-    let root = Root::new("closed");
+    let root = Root::new();
     let pipe = root.0.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let words = format!("exec {AXBATCH} {} <&- >&- 2>&-", pipe.display());
@@ -116,7 +112,7 @@ fn what_axbatch_opens_is_never_taken_for_its_output_and_no_reader_kills_it() {
 
 #[test]
 fn a_full_disk_is_an_error() {
-    let root = Root::new("full");
+    let root = Root::new();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = root.command(AX).args(["completions", "bash"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(74));
@@ -125,7 +121,7 @@ fn a_full_disk_is_an_error() {
 
 #[test]
 fn exit_codes_are_those_of_the_contract() {
-    let root = Root::new("codes");
+    let root = Root::new();
     let wrong = root.0.join("wrong.sh");
     fs::write(&wrong, "#AX --nosuch\n").unwrap();
     let wrong = wrong.to_str().unwrap();
@@ -148,7 +144,7 @@ fn exit_codes_are_those_of_the_contract() {
 
 #[test]
 fn the_spool_is_closed_whatever_the_mask() {
-    let root = Root::new("mask");
+    let root = Root::new();
     for mask in ["000", "077", "277"] {
         let line = format!("umask {mask}; exec {AXBATCH} --parsable");
         let output = run(root.command("/bin/sh").args(["-c", &line]), SCRIPT);
@@ -179,7 +175,7 @@ fn an_ordinary_user_finds_a_place_beside_a_squatter() {
         eprintln!("skipped: takes two users");
         return;
     }
-    let root = Root::new("squat");
+    let root = Root::new();
     let squatted = root.incoming().join("12345");
     fs::create_dir(&squatted).unwrap();
     std::os::unix::fs::chown(&squatted, Some(23456), Some(23456)).unwrap();
@@ -202,7 +198,7 @@ fn an_ordinary_user_finds_a_place_beside_a_squatter() {
 #[test]
 fn variables_that_are_not_text_are_left_out_with_a_warning() {
     use std::os::unix::ffi::OsStrExt;
-    let root = Root::new("latin");
+    let root = Root::new();
     let mut command = root.command(AXBATCH);
     command.env("ODD", std::ffi::OsStr::from_bytes(b"\xff\xfe"));
     let output = run(&mut command, SCRIPT);
@@ -212,7 +208,7 @@ fn variables_that_are_not_text_are_left_out_with_a_warning() {
 
 #[test]
 fn a_daemon_is_asked_over_its_socket() {
-    let root = Root::new("asked");
+    let root = Root::new();
     let listener = UnixListener::bind(root.0.join("run/ax/axd.sock")).unwrap();
     let daemon = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -235,7 +231,7 @@ fn a_daemon_is_asked_over_its_socket() {
 
 #[test]
 fn a_workload_is_simulated_without_a_daemon() {
-    let root = Root::new("simulate");
+    let root = Root::new();
     let file = root.0.join("w.csv");
     fs::write(&file, "id,arrive,runtime,gpus,mem,queue,priority\n1,0,60,1,0,dev,10\n2,5,30,1,0,high,90\n")
         .unwrap();

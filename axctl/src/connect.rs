@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_user_s_own_daemon_is_found_when_it_alone_is_there() {
-        let folder = std::env::temp_dir().join(format!("ax-prefer-{}", std::process::id()));
+        let folder = test_kit::TempDir::new();
         let (system, own) = (Paths::under(&folder.join("system")), Paths::under(&folder.join("own")));
         let chosen = || prefer(system.clone(), Some(own.clone())).paths.unwrap();
         assert_eq!(chosen(), system);
@@ -206,7 +206,6 @@ mod tests {
         std::fs::create_dir_all(&system.run).unwrap();
         std::fs::write(system.socket(), "").unwrap();
         assert_eq!(chosen(), system);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn queues(queues: &[QueueDiag]) -> Table {
         let numbers = [queue.ready, queue.pending, queue.active].map(|number| number.to_string());
         let [ready, pending, active] = numbers;
         let rest = [queue.priority.to_string(), ready, pending, active, limit, queue.misfits.to_string()];
-        let cells = [queue.name.clone(), queue.state.clone()].into_iter().chain(rest);
+        let cells = [queue.name.clone(), queue.state.word().to_owned()].into_iter().chain(rest);
         table.row(cells.map(Cell::new).collect(), None);
     }
     table

@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn what_grew_is_read_once_and_what_was_cut_from_its_start() {
-        let path = std::env::temp_dir().join(format!("ax-growing-{}", std::process::id()));
+        let folder = test_kit::TempDir::new();
+        let path = folder.join("output");
         let mut read = Vec::new();
         fs::write(&path, "one two").unwrap();
         let mut growing = Growing::open(&path).unwrap();
@@ -103,7 +104,6 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&read), "one two threefour");
         fs::write(&path, "").unwrap();
         assert!(growing.is_cut().unwrap() && !growing.copy(&mut read).unwrap() && !growing.is_cut().unwrap());
-        fs::remove_file(&path).unwrap();
     }
 
     #[test]

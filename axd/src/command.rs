@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
             card_limit::run(deed, library.as_deref(), &group, &cards)
         }
         Ok(Mode::Mps { deed, order }) => mps::run(deed, &order),
-        Ok(Mode::Unmount { folder }) => mps::unmount(&folder),
+        Ok(Mode::Unmount { folder, busy }) => mps::unmount(&folder, &busy),
         Ok(Mode::AskDriver(options)) => helper::run(&options),
         Ok(Mode::AtPlace { root, deed }) => match paths(root.or_else(root_of_environment).as_deref()) {
             Ok(paths) => at_place(deed, paths),

@@ -172,9 +172,9 @@ fn displays(class: &Path) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
     use ax_core::node::CardShare;
     use ax_core::size::Megabytes;
+    use test_kit::TempDir;
 
     #[test]
     fn what_can_t_be_had_is_said_or_required() {

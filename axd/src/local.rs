@@ -7,11 +7,15 @@ use ax_core::id::{BadName, HostName};
 use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::text;
-use ax_sys::{SysError, sched};
+use ax_sys::{SysError, process, sched};
 use thiserror::Error;
 
 use crate::cards::Known;
 use crate::cards::message::Found;
+
+/// What is said where the driver may speak of other processes than those that have its numbers here.
+pub(crate) const APART: &str = "process numbers here are not the machine's (a container): which process holds what of a card is not \
+     certain, and slices are not watched; axd should run with the machine's (--pid host)";
 
 /// This machine as it registers, and the warnings about it.
 #[derive(Debug, Clone)]
@@ -73,6 +77,9 @@ pub(crate) fn look(host: &HostName, config: &Config, cards: Option<Known<'_>>) -
     let cards = cards.map(|known| count_cards(host, config, known, &mut warnings)).unwrap_or_default();
     if !cards.is_empty() {
         warnings.extend(unknown_cards(host, config, &cards));
+    }
+    if cards.iter().any(|card| card.hardware.pci.is_some()) && !process::has_the_machines_numbers() {
+        warnings.push(APART.to_owned());
     }
     let numa_cpus = near_cards(&cards, &real_cpus, cpus);
     let inventory = Inventory { name: host.clone(), epoch: 1, cpus, ram, cards, features, numa_cpus };
@@ -176,7 +183,11 @@ fn found_cards(found: &[Found], silent: &[u32], most: usize, declared: Option<&G
     let orphan = |parent: &String| !whole.iter().any(|card| card.uuid == *parent);
     let parts = parts.enumerate().filter(|(_, (_, parent))| counts(parent) || orphan(parent));
     let whole_cards = whole_cards.map(|(at, card)| found_card(number(at), card, declared));
-    let parts = parts.map(|(at, (part, _))| found_card(number(whole.len() + at), part, declared));
+    let parts = parts.map(|(at, (part, parent))| {
+        let mut card = found_card(number(whole.len() + at), part, declared);
+        card.hardware.whole = whole.iter().position(|card| card.uuid == *parent).map(number);
+        card
+    });
     whole_cards.chain(parts).collect()
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Mode {
     /// Starts or stops the MPS daemon of a card, for a supervisor.
     Mps { deed: mps::Deed, order: String },
     /// Unmounts what is at and below a folder, for whoever must not hang.
-    Unmount { folder: PathBuf },
+    Unmount { folder: PathBuf, busy: PathBuf },
     /// Asks the driver about cards, for the daemon.
     AskDriver(helper::Options),
     /// Works on the files below a root; without one on the system's, or on a user's own.
@@ -91,6 +91,9 @@ struct Arguments {
     /// Unmount what is at and below a folder of the daemon's, for whoever must not hang, and exit
     #[arg(long, value_name = "DIR", hide = true)]
     unmount: Option<PathBuf>,
+    /// A file that is locked until that is done
+    #[arg(long, value_name = "FILE", hide = true)]
+    busy: Option<PathBuf>,
     /// Only events at or after this time, such as 2026-11-29T15:32:14Z
     #[arg(long, value_name = "TIME")]
     from: Option<WallTime>,
@@ -120,7 +123,7 @@ const INSTEAD: &[(&str, &[&str])] = &[
     ("db-events", &["root", "from", "to", "json"]),
     ("nvml-limit", &["group", "library", "card"]),
     ("mps", &["order"]),
-    ("unmount", &[]),
+    ("unmount", &["busy"]),
     ("nvml", &["group", "library"]),
 ];
 
@@ -172,7 +175,8 @@ impl Arguments {
             return Ok(Mode::Mps { deed, order });
         }
         if let Some(folder) = self.unmount {
-            return Ok(Mode::Unmount { folder });
+            let busy = self.busy.ok_or("--unmount needs --busy FILE")?;
+            return Ok(Mode::Unmount { folder, busy });
         }
         if self.nvml {
             return Ok(Mode::AskDriver(helper::Options { library: self.library, groups: self.group }));

@@ -377,7 +377,7 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<bool, SysError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     /// An attempt in `dir` whose supervisor has died.
     fn dead(dir: &TempDir, card_limits: Option<CardLimits>) -> (Paths, AttemptName, (String, String)) {

@@ -296,7 +296,7 @@ fn queue_diag(controller: &Controller, queue: &Queue) -> QueueDiag {
     let misfits = of_queue().filter(|job| controller.is_misfit(job.id.number)).count();
     QueueDiag {
         name: queue.name.to_string(),
-        state: queue.state.word().to_owned(),
+        state: queue.state,
         priority: queue.priority,
         ready: count(|state| state == JobState::Ready),
         pending: count(|state| state == JobState::Pending),

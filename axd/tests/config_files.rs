@@ -159,8 +159,7 @@ queues:
 
 #[test]
 fn the_file_itself_is_looked_at() {
-    let dir = std::env::temp_dir().join(format!("ax-config-{}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
+    let dir = test_kit::TempDir::new();
     let path = dir.join("config.yaml");
     fs::write(&path, "cluster:\n  name: x\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
@@ -179,5 +178,4 @@ fn the_file_itself_is_looked_at() {
     fs::write(&path, " ".repeat((1 << 20) + 1)).unwrap();
     assert_eq!(lines(Path::new("c"), &load(&path).unwrap_err()), ["c: it is longer than 1024 KiB"]);
     assert_eq!(lines(Path::new("c"), &load(&dir).unwrap_err()), ["c: it is not a regular file"]);
-    fs::remove_dir_all(&dir).unwrap();
 }

@@ -10,20 +10,25 @@ use crate::fake_cards::FakeCards;
 const ONE: &str =
     "card GPU-aaaa name=NVIDIA_A100-SXM4-80GB minor=1 pci=00000000:3B:00.0 memory=81920 reserved=600\n";
 
+/// A script that gives the program behind it a `/dev` of its own with the file of a card.
+pub(crate) fn mounts(cluster: &Cluster) -> String {
+    let dev = cluster.root.join("dev");
+    std::fs::create_dir(&dev).unwrap();
+    let dev = dev.display();
+    format!(
+        "mount --make-rprivate / && mount -t tmpfs none {dev} && chmod 755 {dev} && \
+         cp -a /dev/null /dev/zero /dev/random /dev/urandom /dev/tty {dev}/ && ln -s /proc/self/fd {dev}/fd && \
+         : >{dev}/nvidia1 && chmod 666 {dev}/nvidia1 && mount --move {dev} /dev && exec \"$@\""
+    )
+}
+
 fn world(config: &str) -> Option<(Cluster, FakeCards)> {
     if !as_root() {
         return None;
     }
     let mut cluster = Cluster::stopped("");
     let fake = FakeCards::new(&cluster, ONE);
-    let dev = cluster.root.join("dev");
-    std::fs::create_dir(&dev).unwrap();
-    let dev = dev.display();
-    let mounts = format!(
-        "mount --make-rprivate / && mount -t tmpfs none {dev} && chmod 755 {dev} && \
-         cp -a /dev/null /dev/zero /dev/random /dev/urandom /dev/tty {dev}/ && ln -s /proc/self/fd {dev}/fd && \
-         : >{dev}/nvidia1 && chmod 666 {dev}/nvidia1 && mount --move {dev} /dev && exec \"$@\""
-    );
+    let mounts = mounts(&cluster);
     cluster.wrapper = ["unshare", "-m", "sh", "-c", &mounts, "sh"].map(str::to_owned).to_vec();
     cluster.configure(&format!("{}resources:\n  gpu_sample: 50ms\n{config}", fake.config()));
     cluster.start();

@@ -211,3 +211,112 @@ fn parent_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
+
+/// Mounted in a job's folders by a user who goes on answering nothing: it goes with the folders, at once, and nobody hangs.
+#[test]
+fn ten_file_systems_that_never_answer_leave_no_process_of_root_s_as_root() {
+    if !Never::is_possible() {
+        return;
+    }
+    let Some(world) = World::new("", USUAL) else { return };
+    let pipe = world.cluster.root.join("run/ax/mps/GPU-aaaa/daemon/pipe/never");
+    let mut all = Vec::new();
+    for round in 0..10 {
+        let until = format!("go{round}");
+        let job = world.runs(BOB, &until);
+        std::fs::create_dir(&pipe).unwrap();
+        all.push(Never::at(&pipe));
+        world.ends(&job, BOB, &until);
+        assert!(mounts_below(&world.cluster.root).is_empty(), "{round}");
+    }
+    let own = world.cluster.root.display().to_string();
+    let of_root = |pid: &u32| {
+        let line = command_line(*pid);
+        line.contains("--unmount") && line.contains(&own)
+    };
+    assert_eq!(processes().find(of_root), None);
+    assert_eq!(world.starts(), vec!["2 GPU-aaaa"; 10], "each time as if nothing had been");
+    wait_for("all to be gone", || world.is_clean());
+}
+
+/// Should one hang all the same, its user has no new folders until it has ended: there is one of them for each card at most.
+#[test]
+fn whose_folders_can_t_be_unmounted_has_no_new_ones_and_others_have_as_root() {
+    let Some(world) = World::new("", USUAL) else { return };
+    let cluster = &world.cluster;
+    let first = world.runs(ALICE, "a");
+    world.ends(&first, ALICE, "a");
+    let busy = cluster.root.join("run/ax/mps/unmounting-1.lock");
+    let lock = std::fs::File::create(&busy).unwrap();
+    // What unmounts says so as long as it takes.
+    lock.lock().unwrap();
+    let empty = cluster.root.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let mut axd = Command::new(cluster.program("axd"));
+    let mut axd = axd.arg("--unmount").arg(&empty).arg("--busy").arg(&busy).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(axd.try_wait().unwrap(), None, "it waits for the lock");
+    lock.unlock().unwrap();
+    assert!(axd.wait().unwrap().success());
+    // As if it hung.
+    lock.lock_shared().unwrap();
+    let job = world.submit(ALICE, "#!/bin/sh\necho $AX_GPU_ENFORCE >seen\n");
+    cluster.wait_state(&job, &["SUCCEEDED"]);
+    assert_eq!(cluster.read(ALICE, "seen"), "env\n");
+    let told = cluster.job(&job).to_string();
+    assert!(told.contains("an earlier MPS daemon can't be unmounted yet"), "{told}");
+    assert_eq!(world.starts(), ["1 GPU-aaaa"]);
+    let other = world.runs(BOB, "b");
+    assert_eq!(world.starts(), ["1 GPU-aaaa", "2 GPU-aaaa"]);
+    world.ends(&other, BOB, "b");
+    drop(lock);
+    cluster.run(crate::cluster::ROOT, "ax", &["reload"]);
+    let again = world.runs(ALICE, "c");
+    assert_eq!(world.starts().last().unwrap(), "1 GPU-aaaa");
+    world.ends(&again, ALICE, "c");
+    wait_for("all to be gone", || world.is_clean());
+}
+
+/// A user's own processes may kill the daemon that runs as that user, before it answers and after: that is the user's trouble.
+#[test]
+fn whoever_kills_their_own_mps_daemons_holds_up_nobody_else_as_root() {
+    let kills = "here=${0%/*}; [ $(id -u) != 1 ] || [ -e $here/spare ] || kill -9 $$";
+    let Some(world) = World::new(kills, USUAL) else { return };
+    let cluster = &world.cluster;
+    // More than make a node rest that can start nothing, on both cards.
+    let jobs: Vec<String> =
+        (0..8).map(|n| world.submit(ALICE, &format!("#!/bin/sh\necho $AX_GPU_ENFORCE >rung{n}\n"))).collect();
+    let bob = world.runs(BOB, "b");
+    assert!(cluster.read(BOB, "b.env").contains("CUDA_MPS_PIPE_DIRECTORY"), "{}", cluster.log());
+    let plain = cluster.submit(BOB, &["-c", "1", "--gpus", "1", "--mem", "10G"], "#!/bin/sh\ntrue\n");
+    cluster.wait_state(&plain, &["SUCCEEDED"]);
+    for (n, job) in jobs.iter().enumerate() {
+        cluster.wait_state(job, &["SUCCEEDED"]);
+        assert_eq!(cluster.read(ALICE, &format!("rung{n}")), "env\n", "{job}");
+    }
+    let log = cluster.log();
+    assert!(log.contains("limit_fell") && log.contains("it was ended by signal 9"), "{log}");
+    let nodes = cluster.run(crate::cluster::ROOT, "ax", &["node", "list", "--json"]).out;
+    assert!(nodes.contains("\"state\":\"up\"") || nodes.contains("\"state\": \"up\""), "{nodes}");
+    assert!(!nodes.contains("could not start"), "{nodes}");
+    let vain = world.starts().iter().filter(|start| start.starts_with("1 ")).count();
+    assert!(vain <= 4, "it is not tried for each job: {:?}", world.starts());
+    world.ends(&bob, BOB, "b");
+    // One that runs: its jobs go on, and the next user has the card.
+    std::fs::write(world.folder.join("spare"), "").unwrap();
+    cluster.run(crate::cluster::ROOT, "ax", &["reload"]);
+    let killer = world.submit(
+        ALICE,
+        "#!/bin/sh\nkill -9 $(cat $CUDA_MPS_PIPE_DIRECTORY/server) && rm $CUDA_MPS_PIPE_DIRECTORY/control\n         echo $AX_GPU_ENFORCE >killed; while [ ! -e over ]; do sleep 0.05; done\n",
+    );
+    wait_for("her daemon to be dead", || cluster.home(ALICE).join("killed").exists());
+    assert_eq!(cluster.read(ALICE, "killed"), "mps\n");
+    let second = world.submit(ALICE, "#!/bin/sh\ntrue\n");
+    cluster.wait_state(&second, &["SUCCEEDED"]);
+    assert_eq!(cluster.state(&killer), "RUNNING");
+    world.ends(&killer, ALICE, "over");
+    let next = world.runs(BOB, "n");
+    assert_eq!(world.starts().last().unwrap(), "2 GPU-aaaa");
+    world.ends(&next, BOB, "n");
+    wait_for("all to be gone", || world.is_clean());
+}

@@ -145,6 +145,11 @@ fn a_spike_does_not_bar_a_card() {
     assert!(!log.contains("held by"), "{log}");
     let job = cluster.submit(ALICE, &slice, "#!/bin/sh\n");
     assert_eq!(cluster.wait_over(&job)["state"], "SUCCEEDED");
+    // What lasts is no spike, and told.
+    fake.set(&format!("{calm}process 1 GPU-aaaa 20028 compute stays\n"));
+    wait_for("what lasts to be told", || cluster.log().contains("held by"));
+    let barred = cluster.submit(ALICE, &slice, "#!/bin/sh\n");
+    assert_eq!(cluster.state(&barred), "READY");
     cluster.write(ALICE, "go", "");
     cluster.wait_over(&running);
 }

@@ -103,10 +103,26 @@ fn the_smaller_of_declared_and_found_counts() {
     assert_eq!(cards(&cluster).len(), 2);
     assert_eq!(cards(&cluster)[0]["mem_mb"], 38_146, "less is declared than found");
     assert!(warnings(&cluster).contains("4 cards declared, 2 found; 2 counted"), "{}", warnings(&cluster));
+    gives_out(&cluster, &["GPU-aaaa", "GPU-bbbb"]);
     drop(cluster);
     let (cluster, _fake) = with_cards(TWO, &declared(1));
     assert_eq!(numbers(&cluster), [("GPU-aaaa".to_owned(), 0)]);
     assert!(warnings(&cluster).contains("1 card declared, 2 found; 1 counted"), "{}", warnings(&cluster));
+    gives_out(&cluster, &["GPU-aaaa"]);
+}
+
+/// The node works, with these cards and no more.
+fn gives_out(cluster: &Cluster, uuids: &[&str]) {
+    let options = |cards: usize| [format!("--gpus={cards}"), "-c1".to_owned(), "--ram=10M".to_owned()];
+    let all = options(uuids.len());
+    let job = cluster.submit(ALICE, &all.each_ref().map(String::as_str), "#!/bin/sh\n");
+    let over = cluster.wait_over(&job);
+    assert_eq!((&over["state"], &over["gpu_uuids"]), (&"SUCCEEDED".into(), &serde_json::json!(uuids)));
+    let more = options(uuids.len() + 1);
+    let words: Vec<&str> =
+        ["submit"].into_iter().chain(more.iter().map(String::as_str)).chain(["true"]).collect();
+    let refused = cluster.run(ALICE, "ax", &words);
+    assert!(refused.code != 0 && refused.err.contains("cards, and "), "{refused:?}");
 }
 
 #[test]

@@ -389,12 +389,8 @@ pub(crate) fn groups(run: &Path) -> Vec<PathBuf> {
 }
 
 /// Waits for something that must come.
-pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
-        sleep(Duration::from_millis(10));
-    }
+pub(crate) fn wait_for(what: &str, done: impl FnMut() -> bool) {
+    test_kit::wait_at_most(PATIENCE, what, done);
 }
 
 pub(crate) fn ran(output: Output) -> Ran {

@@ -10,6 +10,7 @@ mod axrun_outside;
 mod backups;
 mod bad_words;
 mod books;
+mod card_apart;
 mod card_check;
 mod card_fence;
 mod card_health;

@@ -111,6 +111,7 @@ fn what_is_seen_on_a_card_is_kept_and_told_as_root() {
     assert_eq!(ended["attempts"][0]["max_gpu_mem_mb"], 20_000, "{ended:#}");
     let usage = cluster.json(ALICE, &["eff", "--json", &slice]);
     assert_eq!(usage[0]["gpu_mem_peak_mb"], 20_000, "{usage:#}");
+    assert!(usage[0]["cpus"] == 1 && usage[0]["cpu_time_s"].as_f64() > Some(0.0), "{usage:#}");
 
     // A broken database of samples costs the past and nothing else.
     cluster.stop();
@@ -156,7 +157,7 @@ fn a_job_whose_cards_do_nothing_is_warned_and_ended_as_root() {
 }
 
 #[test]
-fn work_memory_and_an_answer_keep_a_job_as_root() {
+fn work_and_an_answer_keep_a_job_as_root() {
     if !as_root() {
         return;
     }
@@ -180,6 +181,36 @@ fn work_memory_and_an_answer_keep_a_job_as_root() {
     assert!(noted(&cluster, &id, "idle cards kept for 1h by daemon: the data come at noon"));
     let usage = cluster.json(ALICE, &["eff", "--json", &id]);
     assert!(usage[0]["gpu_idle_s"].as_u64().unwrap() >= 8, "kept or not, it is counted: {usage:#}");
+}
+
+/// On two cards: as long as the job's memory on either of them changes, it is not idle, though no kernel runs.
+#[test]
+fn memory_that_changes_on_one_of_its_cards_keeps_a_job_as_root() {
+    if !as_root() {
+        return;
+    }
+    let two = format!(
+        "{}{}",
+        busy(0),
+        busy(0).replace("GPU-aaaa", "GPU-bbbb").replace("3B", "5E").replace("minor=0", "minor=1")
+    );
+    let (cluster, fake) = with_cards(&two, "policy:\n  idle: 2s\n  idle_end: 1h\n");
+    let id =
+        cluster.submit(ALICE, &["-G", "2"], "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 1000\n");
+    wait_for("its number", || !cluster.read(ALICE, "pid").is_empty());
+    let pid = cluster.read(ALICE, "pid").trim().to_owned();
+    let holds =
+        |mib: u32| fake.set(&format!("{two}process {pid} GPU-aaaa 500\nprocess {pid} GPU-bbbb {mib}\n"));
+    let end = Instant::now() + Duration::from_secs(7);
+    let mut mib = 500;
+    while Instant::now() < end {
+        mib += 1;
+        holds(mib);
+        sleep(Duration::from_millis(200));
+    }
+    assert!(!noted(&cluster, &id, "warning"), "{:#}", cluster.job(&id));
+    wait_for("the warning", || noted(&cluster, &id, "warning: its cards have done nothing for 2s"));
+    assert_eq!(cluster.state(&id), "RUNNING");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ax_core::id::{AttemptName, Gid, Uid};
 use ax_core::job::spec::OpenMode;
@@ -347,12 +347,8 @@ impl Drop for Watchdog {
 }
 
 /// Waits for a fact, and fails loudly if it does not come.
-pub(crate) fn eventually(what: &str, mut fact: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !fact() {
-        assert!(Instant::now() < end, "waited in vain for: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+pub(crate) fn eventually(what: &str, fact: impl FnMut() -> bool) {
+    test_kit::wait_at_most(PATIENCE, what, fact);
 }
 
 pub(crate) fn set_mode(path: &Path, mode: u32) {

@@ -3,7 +3,9 @@
 
 use std::fmt::Write;
 
-use ax_core::api::{CardView, ErrorClass, NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
+use ax_core::api::{
+    CardView, ErrorClass, NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeState, NodeView,
+};
 use ax_core::text::quoted;
 use ax_core::time::WallTime;
 
@@ -95,7 +97,7 @@ const COLUMNS: &str = "name,state,cpus,ram,gpus,jobs,heartbeat,reason";
 
 static FIELDS: [Field<NodeView>; 9] = [
     left("name", "NODE", Last(8), |node, _| Cell::new(&node.name)),
-    left("state", "STATE", Last(4), |node, _| Cell::painted(&node.state, paint(&node.state))),
+    left("state", "STATE", Last(4), |node, _| Cell::painted(node.state.to_string(), paint(node.state))),
     right("cpus", "CPUS", |node, _| Cell::new(format!("{}/{}", node.cpus_used, node.cpus))),
     right("ram", "RAM", |node, _| {
         Cell::new(format!("{}/{}", megabytes(node.ram_used_mb), megabytes(node.ram_mb)))
@@ -109,11 +111,11 @@ static FIELDS: [Field<NodeView>; 9] = [
     left("reason", "REASON", Freely(6), |node, _| Cell::maybe(node.reason.as_ref())),
 ];
 
-fn paint(state: &str) -> Paint {
+fn paint(state: NodeState) -> Paint {
     match state {
-        "up" => Paint::Good,
-        "drained" | "draining" => Paint::Note,
-        _ => Paint::Bad,
+        NodeState::Up => Paint::Good,
+        NodeState::Drained | NodeState::Draining => Paint::Note,
+        NodeState::Failing | NodeState::NeverRegistered => Paint::Bad,
     }
 }
 
@@ -182,7 +184,7 @@ fn in_words(node: &NodeShow, when: &dyn Fn(WallTime) -> String) -> String {
     };
     let why = node.reason.as_ref().map_or(String::new(), |why| format!(": {}", shown(why)));
     line("node", shown(&node.name));
-    line("state", format!("{}{why}", shown(&node.state)));
+    line("state", format!("{}{why}", node.state));
     line("cpus", format!("{} of {} given out", node.cpus_used, node.cpus));
     line("ram", format!("{} of {} given out", megabytes(node.ram_used_mb), megabytes(node.ram_mb)));
     if !node.jobs.is_empty() {
@@ -209,12 +211,12 @@ fn card_in_words(card: &CardView, node: &NodeView) -> String {
     let free = fields::card_memory(card.free_mb);
     let why = card.why.as_ref().map_or(String::new(), |why| format!(": {}", shown(why)));
     // What keeps it from being given out, or else whoever is there. That the node is drained is said above.
-    let drained = matches!(node.state.as_str(), "draining" | "drained");
+    let drained = matches!(node.state, NodeState::Draining | NodeState::Drained);
     let withheld = card.withheld.as_slice();
     let foreign = if withheld.is_empty() || drained { &card.foreign } else { withheld };
     let foreign = foreign.iter().map(|holder| format!("; {}", shown(holder)));
-    let health = shown(&card.health);
-    format!("{name} {uuid}, {free} free, {health}{why}{}", foreign.collect::<String>())
+    let (health, foreign) = (card.health, foreign.collect::<String>());
+    format!("{name} {uuid}, {free} free, {health}{why}{foreign}")
 }
 
 #[cfg(test)]

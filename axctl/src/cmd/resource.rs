@@ -2,6 +2,7 @@
 //! `history`.
 
 use ax_core::api::{CardView, HeldView};
+use ax_core::gpu::Health;
 use ax_core::id::JobId;
 
 use super::history;
@@ -64,8 +65,10 @@ static FIELDS: [Field<Row>; 21] = [
     right("power", "POWER", |row, _| {
         Cell::maybe(row.card.power_mw.map(|power| format!("{}W", power.div_ceil(1000))))
     }),
-    left("limit", "LIMIT", Last(5), |row, _| Cell::new(&row.card.limit)),
-    left("health", "HEALTH", Last(7), |row, _| Cell::painted(&row.card.health, paint(&row.card.health))),
+    left("limit", "LIMIT", Last(5), |row, _| Cell::new(row.card.limit.to_string())),
+    left("health", "HEALTH", Last(7), |row, _| {
+        Cell::painted(row.card.health.to_string(), paint(row.card.health))
+    }),
     left("owner", "OWNER", Last(5), |row, _| Cell::new(&row.owner)),
     left("slices", "SLICES", Goes, |row, _| Cell::new(&row.slices)),
     left("jobs", "JOBS", Goes, |row, _| Cell::new(job_ids(&row.card))),
@@ -85,11 +88,11 @@ fn job_ids(card: &CardView) -> String {
     if ids.is_empty() { "-".to_owned() } else { ids.join(",") }
 }
 
-fn paint(health: &str) -> Paint {
+fn paint(health: Health) -> Paint {
     match health {
-        "healthy" => Paint::Good,
-        "drained" => Paint::Note,
-        _ => Paint::Bad,
+        Health::Healthy => Paint::Good,
+        Health::Drained => Paint::Note,
+        Health::Suspect => Paint::Bad,
     }
 }
 
@@ -178,7 +181,7 @@ fn in_words(card: &CardView, strangers: &[String]) -> Option<String> {
 
 /// What somebody should know of a card.
 fn remarks(card: &CardView) -> Option<String> {
-    let barred = if card.barred && card.health == "healthy" { "given to nobody: " } else { "" };
+    let barred = if card.barred && card.health == Health::Healthy { "given to nobody: " } else { "" };
     let withheld = card.withheld.iter().map(|withheld| format!("{barred}{withheld}"));
     let all: Vec<String> = card.why.iter().cloned().chain(withheld).chain(card.warning.clone()).collect();
     (!all.is_empty()).then(|| all.join("; "))

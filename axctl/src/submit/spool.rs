@@ -151,9 +151,10 @@ fn sync_parent(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use test_kit::TempDir;
 
-    fn paths(name: &str) -> (PathBuf, Paths) {
-        let root = std::env::temp_dir().join(format!("ax-spool-{name}-{}", std::process::id()));
+    fn paths() -> (TempDir, Paths) {
+        let root = TempDir::new();
         let paths = Paths::under(&root);
         fs::create_dir_all(paths.incoming()).unwrap();
         (root, paths)
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_submission_is_closed_and_whole() {
-        let (root, paths) = paths("whole");
+        let (_root, paths) = paths();
         let request = SubmitRequest { key: Some(KEY), cmd: Some("true".into()), ..SubmitRequest::default() };
         let spooled = put(&request, KEY, &paths).unwrap();
         let folder = paths.incoming().join(credentials::own().0.to_string());
@@ -176,12 +177,11 @@ mod tests {
         let back: SubmitRequest = serde_json::from_slice(&fs::read(&spooled.file).unwrap()).unwrap();
         assert_eq!(back, request);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a temporary file is left");
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn an_open_folder_is_closed_and_a_squatted_name_avoided() {
-        let (root, paths) = paths("squat");
+        let (_root, paths) = paths();
         let plain = paths.incoming().join(credentials::own().0.to_string());
         fs::create_dir(&plain).unwrap();
         fs::set_permissions(&plain, Permissions::from_mode(0o755)).unwrap();
@@ -193,7 +193,6 @@ mod tests {
         let spooled = put(&SubmitRequest::default(), KEY, &paths).unwrap();
         let name = spooled.file.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
         assert!(name.starts_with(&format!("{}-", credentials::own().0)), "{name}");
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
@@ -206,12 +205,11 @@ mod tests {
 
     #[test]
     fn a_refusal_is_found_by_its_key() {
-        let (root, paths) = paths("refused");
+        let (_root, paths) = paths();
         let spooled = put(&SubmitRequest::default(), KEY, &paths).unwrap();
         assert_eq!(spooled.refusal(), None);
         fs::create_dir_all(&spooled.refused).unwrap();
         fs::write(spooled.refused.join(format!("{KEY}.axjob.why")), "no such queue\n").unwrap();
         assert_eq!(spooled.refusal().as_deref(), Some("no such queue"));
-        fs::remove_dir_all(root).unwrap();
     }
 }

@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn the_end_is_read_and_what_was_written_over_is_gone() {
-        let path = std::env::temp_dir().join(format!("ax-top-log-{}", std::process::id()));
+        let folder = test_kit::TempDir::new();
+        let path = folder.join("output");
         fs::write(&path, "one\r\n10%\r20%\r30%\nlast").unwrap();
         assert_eq!(tail(&path).unwrap(), ["one", "30%", "last"]);
         fs::write(&path, "x".repeat(70_000) + "\nend\n").unwrap();

@@ -1,6 +1,7 @@
 //! The screen as lines of text, from the state and the screen's size. Pure.
 
 use ax_core::api::{CardView, JobView};
+use ax_core::gpu::Health;
 use ax_core::hostlist::compress;
 use ax_core::id::JobId;
 use ax_core::time::WallTime;
@@ -184,7 +185,7 @@ fn card_row(card: &CardView, canvas: &Canvas) -> Vec<Cell> {
         None => format!("?/{}", card_memory(card.mem_mb)),
     };
     let load = card.load.map(|load| canvas.strokes.bar(f64::from(load), 100.0, BAR));
-    let health = if card.health == "healthy" { Paint::Good } else { Paint::Bad };
+    let health = if card.health == Health::Healthy { Paint::Good } else { Paint::Bad };
     vec![
         Cell::new(&card.node),
         Cell::new(card.index.to_string()),
@@ -193,7 +194,7 @@ fn card_row(card: &CardView, canvas: &Canvas) -> Vec<Cell> {
         Cell::maybe(load),
         Cell::maybe(card.load.map(|load| format!("{load}%"))),
         Cell::maybe(card.temperature.map(|degrees| format!("{degrees}C"))),
-        Cell::painted(&card.health, health),
+        Cell::painted(card.health.to_string(), health),
         if owners.is_empty() { Cell::new("-") } else { Cell::new(owners.join(",")) },
     ]
 }
@@ -320,7 +321,7 @@ mod tests {
             load: (index != 2).then_some(index * 13),
             temperature: (index != 2).then_some(40 + index),
             held: if index == 0 { vec![held("\x1b[2Jeve"), held("li")] } else { vec![] },
-            health: if index == 3 { "drained" } else { "healthy" }.into(),
+            health: if index == 3 { Health::Drained } else { Health::Healthy },
             barred: index == 3 || index == 4,
             foreign: if index == 1 { vec!["pid 17".into()] } else { vec![] },
             ..CardView::default()

@@ -14,27 +14,25 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use ax_core::time::WallTime;
 use axctl::when::Zone;
 use axctl::world::{Screen, Variables, World};
+use test_kit::TempDir;
 
 /// 2026-11-29 16:32:14 +01:00.
 pub const NOW: WallTime = WallTime(1_795_966_334_000);
 
 /// A folder of a test, gone at its end.
-pub struct Root(pub PathBuf);
+pub struct Root(pub TempDir);
 
 impl Root {
     pub fn new() -> Root {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("axctl-{}-{count}", std::process::id()));
-        fs::create_dir_all(path.join("run/ax")).unwrap();
-        Root(path)
+        let folder = TempDir::new();
+        fs::create_dir_all(folder.join("run/ax")).unwrap();
+        Root(folder)
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -54,12 +52,6 @@ impl Root {
     pub fn spooled(&self) -> Vec<PathBuf> {
         let folders = fs::read_dir(self.incoming()).unwrap().map(|entry| entry.unwrap().path());
         folders.flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path())).collect()
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -3,9 +3,10 @@
 use ax_core::advice::Advice;
 use ax_core::api::{
     AttemptUsage, AttemptView, CardHistory, CardPoint, CardView, DecisionView, HeldView, JobView, JobsAnswer,
-    NodeView, UsageView,
+    NodeState, NodeView, UsageView,
 };
 use ax_core::gpu::thin::Figure;
+use ax_core::gpu::{Health, Rung};
 use ax_core::job::state::JobState;
 use ax_core::time::WallTime;
 
@@ -247,7 +248,7 @@ pub fn list(jobs: Vec<JobView>) -> String {
 pub fn nodes() -> String {
     let up = NodeView {
         name: "gpu-01".into(),
-        state: "up".into(),
+        state: NodeState::Up,
         reason: None,
         cpus: 64,
         cpus_used: 16,
@@ -261,7 +262,7 @@ pub fn nodes() -> String {
     };
     let absent = NodeView {
         name: "gpu-02".into(),
-        state: "never registered".into(),
+        state: NodeState::NeverRegistered,
         reason: Some("listed in the configuration, but no axd of that name has come".into()),
         last_heartbeat_at: None,
         jobs: vec![],
@@ -287,8 +288,8 @@ pub fn cards() -> String {
         load: Some(87),
         jobs: vec![id("ax-2026-0001"), id("ax-2026-0007")],
         foreign: vec!["pid 4711 (carol)".into()],
-        limit: "driver".into(),
-        health: "healthy".into(),
+        limit: Rung::Driver,
+        health: Health::Healthy,
         why: None,
         barred: false,
         withheld: Some("2 GB held by pid 4711 (carol)".into()),
@@ -330,8 +331,8 @@ pub fn cards() -> String {
         power_mw: None,
         jobs: vec![],
         held: vec![],
-        limit: "none".into(),
-        health: "suspect".into(),
+        limit: Rung::None,
+        health: Health::Suspect,
         barred: true,
         why: Some("Xid 79: it has fallen off the bus; restart the machine".into()),
         ..whole.clone()

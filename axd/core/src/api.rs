@@ -28,7 +28,7 @@ pub use diag::{DiagView, ForecastErrors, PassTimes, QueueDiag};
 pub use forecast::Forecast;
 pub use learnt::LearntView;
 pub use list::{JobsAnswer, JobsQuery};
-pub use nodes::{NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeView};
+pub use nodes::{NodeAction, NodeAnswer, NodeRequest, NodeShow, NodeState, NodeView};
 
 /// The exit code of a command whose output can't be written, as in sysexits(3).
 pub const OUTPUT_FAILED: u8 = 74;

@@ -145,7 +145,10 @@ fn node_adds_up(node: &Node) -> Result<(), String> {
             company: company(&node.inventory.cards[at]),
         })
         .collect();
-    let same = node.cpus_used() as usize == cpus && node.ram_used() == ram && node.cards_used() == cards;
+    let same = node.cpus_used() as usize == cpus
+        && node.ram_used() == ram
+        && node.cards_used() == cards
+        && node.future_agrees();
     if same { Ok(()) } else { Err(format!("{} counts otherwise than it holds", node.inventory.name)) }
 }
 

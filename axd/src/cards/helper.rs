@@ -70,9 +70,14 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             Err(error @ NvmlError::Absent { .. }) => return daemon.last(&Tell::Absent(error.to_string())),
             Err(error) => return daemon.last(&Tell::Failed(error.to_string())),
         };
-    let openers = RefCell::new(Openers::default());
-    let mut cards =
-        Cards { session: &session, heard: Vec::new(), found: Vec::new(), groups: &options.groups, openers };
+    let mut cards = Cards {
+        session: &session,
+        heard: Vec::new(),
+        found: Vec::new(),
+        groups: &options.groups,
+        openers: RefCell::new(Openers::default()),
+        apart: !process::has_the_machines_numbers(),
+    };
     let mut asked = Some(first);
     while let Some(ask) = asked {
         let done = match ask.look {
@@ -142,6 +147,8 @@ struct Cards<'s> {
     found: Vec<(Device<'s>, Card)>,
     groups: &'s [PathBuf],
     openers: RefCell<Openers>,
+    /// Process numbers here are not the machine's.
+    apart: bool,
 }
 
 impl<'s> Cards<'s> {
@@ -226,6 +233,20 @@ impl<'s> Cards<'s> {
         Ok(())
     }
 
+    /// In a container a driver lists processes by its numbers or by the machine's, and may not find their memory: they
+    /// are believed if each of them is here and has the card open, and together they account for what is in use.
+    fn are_plausible(&self, card: &Card, used: Megabytes, holders: &[HolderSeen]) -> bool {
+        let known: Option<Megabytes> = holders.iter().map(|holder| holder.used).sum();
+        let near = known.is_some_and(|known| known - used <= DRIVERS && used - known <= DRIVERS);
+        let open = |holder: &HolderSeen| {
+            let has = |minor| self.openers.borrow_mut().has(minor, holder.pid);
+            holder.start_ticks.is_some()
+                && holder.used != Some(Megabytes::ZERO)
+                && card.minor.is_some_and(has)
+        };
+        near && holders.iter().all(open)
+    }
+
     /// Processes that have a card open and are not listed, if memory is in question: a listed process has ended, or
     /// more memory is unexplained than the driver may need.
     fn openers(&self, card: &Card, used: Megabytes, holders: &[HolderSeen]) -> Vec<HolderSeen> {
@@ -250,11 +271,14 @@ impl<'s> Cards<'s> {
     }
 
     fn seen(&self, card: &Card, state: CardState) -> CardSeen {
-        let listed = state.holders.is_some();
+        let mut listed = state.holders.is_some();
         let mut holders = holders::describe(&state.holders.unwrap_or_default(), self.groups);
         // Where the driver does not say it, as much as is known of processes.
         let known = || holders.iter().filter_map(|holder| holder.used).sum();
         let used = state.memory.map_or_else(known, |memory| Megabytes::from_bytes(memory.used));
+        if self.apart && !self.are_plausible(card, used, &holders) {
+            (listed, holders) = (false, Vec::new());
+        }
         let openers = self.openers(card, used, &holders);
         let keeper = holders::keeper(&openers);
         holders.iter_mut().filter(|holder| has_ended(holder)).for_each(|holder| holder.keeper = keeper);

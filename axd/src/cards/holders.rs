@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_attempt_is_believed_only_where_its_own_group_has_the_process() {
-        let top = std::env::temp_dir().join(format!("ax-holders-{}", std::process::id()));
+        let top = test_kit::TempDir::new();
         let groups = [top.join("memory/ax-0123abcd")];
         let own = groups[0].join("ax-2026-0001.7");
         std::fs::create_dir_all(own.join("inner")).unwrap();
@@ -190,7 +190,6 @@ mod tests {
         assert_eq!(seen("0::/ax-ffffffff/ax-2026-0001.7\n", 41), None, "another daemon's");
         assert_eq!(seen("0::/ax-0123abcd/supervisors\n", 41), None);
         assert_eq!(seen("", 41), None);
-        std::fs::remove_dir_all(&top).unwrap();
     }
 
     #[test]

@@ -56,11 +56,18 @@ pub(super) struct Openers {
 impl Openers {
     /// The processes with this card open that are not in `listed`.
     pub(super) fn of(&mut self, minor: u32, listed: &[i32]) -> Vec<i32> {
+        self.with(minor).filter(|pid| !listed.contains(pid)).take(MOST).collect()
+    }
+
+    /// Whether this process has the card open, as far as that has been looked at.
+    pub(super) fn has(&mut self, minor: u32, pid: i32) -> bool {
+        self.with(minor).any(|other| other == pid)
+    }
+
+    fn with(&mut self, minor: u32) -> impl Iterator<Item = i32> {
         let proc = Path::new("/proc");
         self.refresh(PAUSE, |behind| search(proc, behind, BUDGET), |process| is_there(proc, process));
-        let found = self.found.get(&minor).into_iter().flatten();
-        let pids = found.map(|(pid, _)| *pid);
-        pids.filter(|pid| !listed.contains(pid)).take(MOST).collect()
+        self.found.get(&minor).into_iter().flatten().map(|(pid, _)| *pid)
     }
 
     fn refresh(
@@ -161,7 +168,7 @@ fn minor(file: &Path) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     fn process(proc: &Path, pid: u32, uid: u32, name: &str, files: &[&str]) {
         let folder = proc.join(pid.to_string());

@@ -13,6 +13,7 @@ use ax_sys::pidfd::PidFd;
 use ax_sys::socket;
 
 use super::{Engine, now};
+use crate::containment::Containment;
 use crate::launch::{LaunchError, Launched};
 use crate::launcher::{News, Order};
 use crate::log::{Level, Line};
@@ -38,6 +39,14 @@ pub(super) struct Isolation {
     pub(super) missing: Vec<String>,
     /// Why jobs are not fenced off from other cards, if they should be.
     pub(super) unfenced: Option<String>,
+}
+
+impl Isolation {
+    /// With the groups that can be had here.
+    pub(super) fn of(containment: &Containment) -> Isolation {
+        let Containment { parents, missing, .. } = containment;
+        Isolation { parents: parents.clone(), missing: missing.clone(), unfenced: None }
+    }
 }
 
 impl Engine {

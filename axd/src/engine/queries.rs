@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ax_core::api::{ApiError, DaemonView, ErrorClass, JobsAnswer, JobsQuery, NodeShow, NodeView};
+use ax_core::api::{ApiError, DaemonView, ErrorClass, JobsAnswer, JobsQuery, NodeShow, NodeState, NodeView};
 use ax_core::config::Queue;
 use ax_core::controller::Trouble;
 use ax_core::id::{JobId, JobNumber, QueueName, SubmissionKey, Uid};
@@ -286,7 +286,7 @@ impl Engine {
             .filter(|declared| !here(declared.host.as_str()))
             .map(|declared| NodeView {
                 name: declared.host.to_string(),
-                state: "never registered".to_owned(),
+                state: NodeState::NeverRegistered,
                 reason: Some("it is declared, and no daemon of that name has ever come".to_owned()),
                 cpus: 0,
                 cpus_used: 0,
@@ -337,12 +337,11 @@ impl Engine {
         NodeView {
             name: has.name.to_string(),
             state: match node.drained() {
-                None if failing => "failing",
-                None => "up",
-                Some(_) if node.held().is_empty() => "drained",
-                Some(_) => "draining",
-            }
-            .to_owned(),
+                None if failing => NodeState::Failing,
+                None => NodeState::Up,
+                Some(_) if node.held().is_empty() => NodeState::Drained,
+                Some(_) => NodeState::Draining,
+            },
             reason: node.drained().map(str::to_owned).or((!reasons.is_empty()).then(|| reasons.join("; "))),
             cpus: has.cpus,
             // After a reload there may be fewer than jobs hold.

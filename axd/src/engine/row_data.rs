@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::store::Store;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     fn submit(controller: &mut Controller, key: u128) -> JobId {
         let request = Request::plain(1, Megabytes(1));

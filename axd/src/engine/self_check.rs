@@ -3,10 +3,11 @@
 
 use ax_core::api::{ApiError, ErrorClass, NodeAction, NodeAnswer, NodeRequest};
 use ax_core::controller::{Decision, Event, NodeWish};
-use ax_core::gpu::{CardName, Health, Rung, Sample};
+use ax_core::gpu::{CardName, Health, Sample};
 use ax_core::id::HostName;
 use ax_core::time::{BootTime, Span};
 
+use super::gpu::is_measured;
 use super::requests::error;
 use super::{Engine, now};
 use crate::api::body::parse;
@@ -88,7 +89,7 @@ impl Engine {
             return None;
         }
         let unfit = node.card_state(&card.uuid).is_some_and(|state| state.health != Health::Healthy);
-        (unfit && card.hardware.limit != Rung::None).then(|| card.uuid.clone())
+        (unfit && is_measured(card)).then(|| card.uuid.clone())
     }
 
     /// A look at the cards that began at this time is over: answers the requests that waited for it.

@@ -126,11 +126,7 @@ impl Engine {
         let reader = Reader::open(&paths).map_err(failed("read the store"))?;
         let threads = Threads::start(&paths, store).map_err(failed("set up the loop"))?;
         let containment = containment::prepare(&paths);
-        let isolation = Isolation {
-            parents: containment.parents.clone(),
-            missing: containment.missing.clone(),
-            unfenced: None,
-        };
+        let isolation = Isolation::of(&containment);
         let host = local::host_name().map_err(failed("learn this machine's name"))?;
         let axd = setup.axrun.with_file_name("axd");
         let poller = setup.cards.then_some(&threads.poller);
@@ -145,10 +141,9 @@ impl Engine {
         let starter = Starter::new(&setup.axrun);
         let site = Site { paths: paths.clone(), starter, containment, as_root, axd, library };
         let launcher = Launcher::start(site, &threads.waker).map_err(failed("set up the loop"))?;
-        let log = Log::open(&paths.log, setup.log_to_stderr);
         let guard = Guard::new(&setup.axrun, &paths.run, ready::is_awaited(), at.boot);
         let engine = Engine {
-            log,
+            log: Log::open(&paths.log, setup.log_to_stderr),
             server: listen(&paths, as_root)?,
             config_file: setup.config_file,
             calendar,

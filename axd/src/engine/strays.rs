@@ -96,7 +96,7 @@ fn names(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     #[test]
     fn what_lies_in_the_spool_is_told_from_what_is_empty() {

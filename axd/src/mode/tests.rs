@@ -47,7 +47,7 @@ fn named(mode: &Mode) -> &'static str {
 /// What two options together are, if they are anything.
 fn meant(one: &str, other: &str) -> Option<&'static str> {
     let serving = ["root", "config", "no-cards"];
-    let beside: [(&'static str, &[&str]); 8] = [
+    let beside: [(&'static str, &[&str]); 9] = [
         ("check", &["root", "config", "json"]),
         ("db-backup", &["root", "json"]),
         ("db-check", &["root", "json"]),
@@ -55,6 +55,7 @@ fn meant(one: &str, other: &str) -> Option<&'static str> {
         ("db-events", &["root", "json", "from", "to"]),
         ("nvml-limit", &["group"]),
         ("mps", &["order"]),
+        ("unmount", &["busy"]),
         ("nvml", &["library"]),
     ];
     let together = |(name, beside): &(&str, &[&str])| {
@@ -72,9 +73,7 @@ fn an_option_alone_is_what_it_says_or_wrong() {
     for (name, words) in options() {
         let alone = match name.as_str() {
             "root" | "config" | "no-cards" => Some(""),
-            "check" | "db-backup" | "db-check" | "db-adopt" | "db-events" | "unmount" | "nvml" => {
-                Some(name.as_str())
-            }
+            "check" | "db-backup" | "db-check" | "db-adopt" | "db-events" | "nvml" => Some(name.as_str()),
             _ => None,
         };
         let mode = parsed(&words);

@@ -55,6 +55,9 @@ pub(crate) enum MpsError {
         /// A job of that user.
         job: JobId,
     },
+    /// What its user mounted for an earlier one is still in the way.
+    #[error("what its user mounted in the folders of an earlier MPS daemon can't be unmounted yet")]
+    Unmounting,
     /// There is none to ask.
     #[error("there is no MPS daemon")]
     NoDaemon,

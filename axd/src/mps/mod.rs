@@ -85,8 +85,11 @@ pub(crate) fn run(deed: Deed, order: &str) -> ExitCode {
     }))
 }
 
-/// The process that unmounts a folder in which users can mount: it may hang.
-pub(crate) fn unmount(folder: &Path) -> ExitCode {
+/// The process that unmounts a folder in which users can mount: it may hang, and as long as it does, this file is
+/// locked.
+pub(crate) fn unmount(folder: &Path, busy: &Path) -> ExitCode {
+    // Without it the hang would not be known, and the folder would have to go all the same.
+    let _busy = seat::open_lock(busy).and_then(|file| file.lock_shared().map(|()| file));
     ended(ax_sys::mount::detach(folder).map(drop).map_err(MpsError::from))
 }
 

@@ -2,7 +2,7 @@
 //! process at a time handles it. Folder and records belong to root. The user's two folders are never looked into.
 
 use std::cell::Cell;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
@@ -62,10 +62,14 @@ pub(super) struct Seat {
 /// The lock lies beside the folder, which comes and goes.
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.with_added_extension("lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let file = file.map_err(MpsError::file("opening", &path))?;
+    let file = open_lock(&path).map_err(MpsError::file("opening", &path))?;
     lease::wait_lock(&file, &path.to_string_lossy())?;
     Ok(file)
+}
+
+/// Opens a file to be locked.
+pub(super) fn open_lock(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 fn make_folder(path: &Path, mode: u32) -> Result<()> {
@@ -151,6 +155,11 @@ impl Seat {
     /// Makes new folders, which belong to the user, and its group, fenced off as the jobs are.
     pub(super) fn furnish(&self, order: &Order) -> Result<JobGroup> {
         self.names_are_short_enough()?;
+        let busy = self.busy(order.user.uid);
+        let lock = open_lock(&busy).map_err(MpsError::file("opening", &busy))?;
+        if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(MpsError::Unmounting);
+        }
         let home = self.home();
         DirBuilder::new().mode(PASS).create(&home).map_err(MpsError::file("making", &home))?;
         self.bound(&home)?;
@@ -194,6 +203,12 @@ impl Seat {
         }
     }
 
+    /// A file that is locked while what this user has mounted is unmounted. Whoever lets that hang has no new folders
+    /// until it is over: so there is at most one such process for each card.
+    fn busy(&self, uid: Uid) -> PathBuf {
+        self.folder.with_file_name(format!("unmounting-{uid}.lock"))
+    }
+
     /// Its group, if there is one.
     pub(super) fn group(&self) -> Result<Option<JobGroup>> {
         if self.parents.is_empty() {
@@ -227,22 +242,22 @@ impl Seat {
                 return Err(MpsError::GoesOn { group: group_of(&self.folder), pids });
             }
         }
-        let owner = self.folder.join("owner");
+        let (owner, user) = (self.folder.join("owner"), self.owner());
         match fs::remove_file(&owner) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(MpsError::file("removing", &owner)(error));
             }
             _ => {}
         }
-        self.set_aside()
+        self.set_aside(user)
     }
 
     /// Unmounts the user's folders, with whatever is mounted there. If there was no file system of their own, they
     /// are given to root and moved aside. Renaming always works; removal may fail because of what the user left
     /// inside, so rename first and remove later.
-    fn set_aside(&self) -> Result<()> {
+    fn set_aside(&self, user: Option<Uid>) -> Result<()> {
         let home = self.home();
-        uncover(&home)?;
+        uncover(&home, &self.busy(user.unwrap_or(Uid(0))))?;
         let Ok(dir) = Dir::open(&home) else { return Ok(()) };
         if fs::remove_dir(&home).is_ok() {
             return Ok(());
@@ -270,11 +285,12 @@ impl Seat {
 }
 
 /// Unmounts what was mounted for the user, who may have something open or mounted there.
-fn uncover(home: &Path) -> Result<()> {
+fn uncover(home: &Path, busy: &Path) -> Result<()> {
     if mount::take_away(home)? {
         return Ok(());
     }
-    let words = [OWN_PROGRAM, "--unmount", &home.to_string_lossy()].map(str::to_owned);
+    let (home, busy) = (home.to_string_lossy(), busy.to_string_lossy());
+    let words = [OWN_PROGRAM, "--unmount", &home, "--busy", &busy].map(str::to_owned);
     match errand(&words, PATIENCE) {
         // It is unmounted then; what has not finished depends on the user's own file system.
         Ok(_) | Err(ErrandError::Late { .. }) => Ok(()),

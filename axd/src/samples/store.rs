@@ -266,7 +266,7 @@ fn remove_old(connection: &Connection, now: WallTime) -> rusqlite::Result<()> {
 mod tests {
     use super::super::read;
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     fn at(seconds: i64) -> WallTime {
         WallTime(seconds * 1000)

@@ -119,7 +119,7 @@ mod tests {
     use ax_sys::{clock, credentials};
 
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     /// A spool of ours, and our folder of refused ones.
     fn spool(root: &Path) -> (Places, PathBuf) {

@@ -157,20 +157,19 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_about_a_rename_into_a_watched_folder() {
-        let root = std::env::temp_dir().join(format!("ax-watch-{}", std::process::id()));
+        let root = test_kit::TempDir::new();
         let folder = root.join("1");
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir(&folder).unwrap();
         let hints = Hints::default();
         let (ring, rung) = std::sync::mpsc::channel();
         let bell = move || {
             let _ = ring.send(());
         };
-        let mut watch = Inotify::new(root.clone(), hints.clone(), bell).unwrap();
+        let mut watch = Inotify::new(root.to_owned(), hints.clone(), bell).unwrap();
         watch.add(&folder).unwrap();
         std::fs::write(folder.join(".x"), "").unwrap();
         std::fs::rename(folder.join(".x"), folder.join("x")).unwrap();
         rung.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
         assert_eq!(hints.take().folders.into_iter().collect::<Vec<_>>(), ["1"]);
-        std::fs::remove_dir_all(root).unwrap();
     }
 }

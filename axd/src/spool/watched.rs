@@ -93,6 +93,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use ax_core::paths::Paths;
+    use test_kit::TempDir;
 
     use super::*;
     use crate::spool::places::Places;
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_user_with_many_folders_has_the_newest_watched() {
-        let root = std::env::temp_dir().join(format!("ax-watched-{}", std::process::id()));
+        let root = TempDir::new();
         let paths = Paths::under(&root);
         for folder in [paths.incoming(), paths.taken(), paths.refused()] {
             std::fs::create_dir_all(folder).unwrap();
@@ -135,6 +136,5 @@ mod tests {
         assert!(watched.sees_all());
         watched.forget(OsStr::new("7"));
         assert_eq!(book.0.lock().unwrap().len(), 16);
-        std::fs::remove_dir_all(root).unwrap();
     }
 }

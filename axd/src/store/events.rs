@@ -257,9 +257,9 @@ impl EventReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
     use ax_core::config::Config;
     use ax_core::controller::{Controller, Decision, Event};
+    use test_kit::TempDir;
 
     #[test]
     fn a_snapshot_lets_what_is_older_than_the_last_one_before_30_days_go() {

@@ -109,7 +109,7 @@ impl HighWater {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     #[test]
     fn a_mark_is_written_before_its_numbers_are_used_and_seldom() {

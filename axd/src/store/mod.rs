@@ -26,8 +26,6 @@ mod prune;
 mod reserve;
 mod restore;
 mod schema;
-#[cfg(test)]
-pub(crate) mod testing;
 
 pub use blobs::{Content, Footprint};
 pub use details::{Details, Environment, OutputFiles, Usage};

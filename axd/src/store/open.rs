@@ -239,7 +239,7 @@ fn quick_check(connection: &Connection, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     /// No test without a power cut could see the difference: so this one looks at the setting.
     #[test]

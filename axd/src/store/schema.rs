@@ -229,7 +229,7 @@ fn copy_before(path: &Path, format: i64) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::TempDir;
+    use test_kit::TempDir;
 
     #[test]
     fn an_older_database_is_copied_and_migrated_and_a_newer_one_refused() {

@@ -69,7 +69,7 @@ pub struct Options {
 
 enum Message {
     Batch(Batch),
-    Record(Now, Recorded),
+    Record(Now, Box<Recorded>),
     Quiet(WallTime),
     Prune(WallTime, Option<Span>),
     Close,
@@ -139,7 +139,7 @@ impl Writer {
 
     fn record_any(&self, now: Now, recorded: Recorded) {
         if self.options.events {
-            let _ = self.to.send(Message::Record(now, recorded));
+            let _ = self.to.send(Message::Record(now, Box::new(recorded)));
         }
     }
 
@@ -253,7 +253,7 @@ impl Worker {
             Message::Batch(batch) => self.queue.push_back(batch),
             Message::Record(now, recorded) => {
                 if let Some(events) = &mut self.events {
-                    events.add(now, recorded);
+                    events.add(now, *recorded);
                 }
             }
             Message::Quiet(now) => self.tidy(now),

@@ -169,8 +169,7 @@ mod tests {
     /// The way for file systems without nameless files; the other tests may run on one that has them.
     #[test]
     fn the_way_of_nfs_makes_one_too() {
-        let path = std::env::temp_dir().join(format!("ax-sys-{}", crate::random::name().unwrap()));
-        std::fs::create_dir(&path).unwrap();
+        let path = test_kit::TempDir::new();
         let made: Vec<File> = std::thread::scope(|scope| {
             let make = || make_named(&Dir::open(&path).unwrap(), "7.1", b"x", true);
             let racers: Vec<_> = (0..50).map(|_| scope.spawn(make)).collect();
@@ -189,6 +188,5 @@ mod tests {
         assert_eq!(dir.list(10).unwrap().names, ["7.1"], "no temporary name is left");
         drop(made);
         assert_eq!(probe(&dir, "7.1").unwrap(), Probe::Free);
-        std::fs::remove_dir_all(&path).unwrap();
     }
 }

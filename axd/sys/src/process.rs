@@ -9,6 +9,7 @@ mod descriptors;
 mod errand;
 mod fork;
 mod limits;
+mod numbers;
 mod spawn;
 
 pub use command_line::CommandLine;
@@ -16,6 +17,7 @@ pub use descriptors::{close_from, close_on_exec_from, place};
 pub use errand::{ErrandError, errand};
 pub use fork::{Child, ChildError, ChildReport, ChildStart, Hands, ToParent, fork_child, fork_sibling};
 pub use limits::{Limit, Resource, begin_as_a_session, limit, set_limit};
+pub use numbers::has_the_machines_numbers;
 pub use spawn::Spawn;
 
 use crate::error::{Doing, Result, SysError, check};

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn listening_works_under_long_paths_and_never_replaces_anything() {
-        let top = std::env::temp_dir().join(format!("ax-seqpacket-{}", std::process::id()));
+        let top = test_kit::TempDir::new();
         let long = top.join("x".repeat(120));
         std::fs::create_dir_all(&long).unwrap();
         let dir = Dir::open(&long).unwrap();
@@ -166,7 +166,6 @@ mod tests {
         assert!(listen(&dir, "ctl").unwrap_err().is(libc::EADDRINUSE));
         std::os::unix::fs::symlink("/nowhere/else", long.join("link")).unwrap();
         assert!(listen(&dir, "link").unwrap_err().is(libc::EADDRINUSE));
-        std::fs::remove_dir_all(&top).unwrap();
     }
 
     #[test]

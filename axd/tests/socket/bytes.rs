@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::harness::{Harness, PATIENCE, patient, wait_until};
+use crate::harness::{Harness, PATIENCE, patient, wait_for};
 use axd::api::server::Limits;
 
 fn post(length: usize) -> String {
@@ -84,7 +84,7 @@ fn requests_behind_one_that_waits_wait() {
     let harness = Harness::start(patient());
     let mut client = harness.connect();
     client.send("GET /hold HTTP/1.1\r\n\r\n");
-    wait_until("held", || harness.counters.held.load(SeqCst) == 1);
+    wait_for("held", || harness.counters.held.load(SeqCst) == 1);
     client.send("GET /next HTTP/1.1\r\n\r\n");
     assert_eq!(harness.get("/release").status, 200);
     assert_eq!(client.answer().text(), "\"released\"");

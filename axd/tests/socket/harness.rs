@@ -14,6 +14,7 @@ use ax_sys::clock::boot_ms;
 use ax_sys::socket::{Interest, Poller, Waker};
 use axd::api::http::Response;
 use axd::api::server::{ConnId, Incoming, Limits, Notice, Server};
+pub(crate) use test_kit::wait_for;
 
 /// Far longer than anything takes that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -95,15 +96,6 @@ impl Drop for Harness {
         if !std::thread::panicking() {
             ended.unwrap().unwrap();
         }
-    }
-}
-
-/// Waits until something holds.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = boot_ms() + 30_000;
-    while !holds() {
-        assert!(boot_ms() < end, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::Shutdown;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::harness::{Harness, patient, wait_until};
+use crate::harness::{Harness, patient, wait_for};
 use axd::api::server::Limits;
 
 #[test]
@@ -54,7 +54,7 @@ fn whoever_waits_for_room_too_long_is_told() {
     // Once somebody else is answered, the server has seen the head.
     assert_eq!(harness.get("/echo").status, 200);
     first.send(vec![1; 100_000]);
-    wait_until("held", || harness.counters.held.load(SeqCst) == 1);
+    wait_for("held", || harness.counters.held.load(SeqCst) == 1);
     let mut second = harness.connect();
     let answer = second.ask("POST /echo HTTP/1.1\r\nContent-Length: 200000\r\n\r\n");
     assert_eq!(answer.status, 503);
@@ -67,8 +67,8 @@ fn unread_answers_end_by_time() {
     let harness = Harness::start(Limits { write_ms: 200, ..patient() });
     let mut client = harness.connect();
     client.send("GET /long?bytes=5000000 HTTP/1.1\r\n\r\n");
-    wait_until("counted", || harness.counters.connections.load(SeqCst) == 1);
-    wait_until("closed", || harness.counters.connections.load(SeqCst) == 0);
+    wait_for("counted", || harness.counters.connections.load(SeqCst) == 1);
+    wait_for("closed", || harness.counters.connections.load(SeqCst) == 0);
     assert_eq!(client.try_answer().unwrap(), None, "cut short");
     assert_eq!(harness.get("/echo").status, 200);
 }
@@ -89,12 +89,12 @@ fn a_hang_up_during_a_long_wait_is_reported() {
     for client in &mut clients {
         client.send("GET /hold HTTP/1.1\r\n\r\n");
     }
-    wait_until("held", || harness.counters.held.load(SeqCst) == 3);
+    wait_for("held", || harness.counters.held.load(SeqCst) == 3);
     // One hangs up, one only says that it sends no more, one has sent more.
     drop(clients.remove(0));
     clients[0].stream.shutdown(Shutdown::Write).unwrap();
     clients[1].send("GET /more HTTP/1.1\r\n\r\n");
-    wait_until("gone", || harness.counters.gone.load(SeqCst) == 1);
+    wait_for("gone", || harness.counters.gone.load(SeqCst) == 1);
     let turns = harness.counters.turns.load(SeqCst);
     std::thread::sleep(Duration::from_millis(200));
     assert!(harness.counters.turns.load(SeqCst) < turns + 20, "the loop sleeps meanwhile");
@@ -110,11 +110,11 @@ fn a_hang_up_is_noticed_even_behind_more_input() {
     let harness = Harness::start(patient());
     let mut client = harness.connect();
     client.send("GET /hold HTTP/1.1\r\n\r\n");
-    wait_until("held", || harness.counters.held.load(SeqCst) == 1);
+    wait_for("held", || harness.counters.held.load(SeqCst) == 1);
     client.send("GET /more HTTP/1.1\r\n\r\n");
     drop(client);
-    wait_until("gone", || harness.counters.gone.load(SeqCst) == 1);
-    wait_until("closed", || harness.counters.connections.load(SeqCst) == 0);
+    wait_for("gone", || harness.counters.gone.load(SeqCst) == 1);
+    wait_for("closed", || harness.counters.connections.load(SeqCst) == 0);
 }
 
 #[test]

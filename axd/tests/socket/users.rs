@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Client, Harness, directory, patient, wait_until};
+use crate::harness::{Client, Harness, directory, patient, wait_for};
 use ax_sys::process::{Limit, Resource, limit, set_limit};
 use axd::api::server::Limits;
 
@@ -103,10 +103,10 @@ fn ten_thousand_connections_of_one_user_do_not_disturb_another() {
     }
     wait_for_line(&mut attacker, "flooded");
     assert_eq!(harness.get("/echo").status, 200);
-    wait_until("only as many as allowed", || harness.counters.connections.load(SeqCst) <= 64);
+    wait_for("only as many as allowed", || harness.counters.connections.load(SeqCst) <= 64);
     assert_eq!(harness.counters.accept_failures.load(SeqCst), 0);
     finish(attacker);
-    wait_until("all closed", || harness.counters.connections.load(SeqCst) == 0);
+    wait_for("all closed", || harness.counters.connections.load(SeqCst) == 0);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn whoever_has_too_many_connections_is_told() {
     assert!(answer.text().contains("\"class\":\"try_again\""), "{answer:?}");
     assert_eq!(refused.try_answer().unwrap(), None);
     drop(clients.pop());
-    wait_until("one closed", || harness.counters.connections.load(SeqCst) == 2);
+    wait_for("one closed", || harness.counters.connections.load(SeqCst) == 2);
     assert_eq!(harness.get("/echo").status, 200);
 }
 
@@ -157,7 +157,7 @@ fn a_flood_leaves_the_daemon_descriptors() {
         let _ = client.push("GET /echo HTTP/1.1\r\n\r\n");
         client.answer().status == 200
     };
-    wait_until("answered", answered);
+    wait_for("answered", answered);
     finish(server);
 }
 
@@ -169,7 +169,7 @@ fn serve_without_descriptors(place: PathBuf) {
     drop(hoard.pop());
     let mut client = harness.connect();
     let counters = &harness.counters;
-    wait_until("accepting failed", || counters.accept_failures.load(SeqCst) > 0);
+    wait_for("accepting failed", || counters.accept_failures.load(SeqCst) > 0);
     let before = counters.turns.load(SeqCst);
     std::thread::sleep(Duration::from_millis(500));
     assert!(counters.turns.load(SeqCst) - before < 50, "it spins");

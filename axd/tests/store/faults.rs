@@ -8,7 +8,7 @@ use std::time::Duration;
 use ax_core::controller::{Event, Wish};
 use ax_core::job::Job;
 use axd::store::events::{EventReader, Recorded};
-use axd::store::{Ack, check};
+use axd::store::{Ack, Store, check};
 
 use crate::fixture::*;
 
@@ -165,9 +165,8 @@ const CHILD: &str = "AX_STORE_TEST_CHILD";
 #[test]
 fn child_that_writes() {
     let Some(folder) = std::env::var_os(CHILD) else { return };
-    let place =
-        Place { paths: ax_core::paths::Paths::under(folder.as_ref()), root: PathBuf::from("/nonexistent") };
-    let (writer, mut cluster) = (place.writer(), Cluster::new());
+    let store = Store::open(&ax_core::paths::Paths::under(folder.as_ref())).unwrap();
+    let (writer, mut cluster) = (spawn(store), Cluster::new());
     let mut out = std::io::stdout();
     for key in 1.. {
         cluster.submit(&writer, key, submission(u128::from(key), request(99)));
@@ -189,7 +188,7 @@ fn what_was_acknowledged_survives_a_kill() {
         let place = Place::new();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "faults::child_that_writes", "--nocapture", "--test-threads=1"])
-            .env(CHILD, &place.root)
+            .env(CHILD, place.root.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -1,6 +1,6 @@
 //! A store in a folder of its own, and a small cluster that writes to it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use ax_core::size::Megabytes;
 use ax_core::time::{BootTime, Now, Span, WallTime};
 use axd::store::events::Step;
 use axd::store::{Ack, Batch, Beside, Details, NewParts, Options, OutputFiles, Reader, Store, Usage, Writer};
+use test_kit::TempDir;
 
 pub const EPOCH_MS: i64 = 1_795_000_000_000;
 
@@ -25,7 +26,7 @@ pub fn at(ms: u64) -> Now {
 
 /// A folder, gone with the test.
 pub struct Place {
-    pub root: PathBuf,
+    pub root: TempDir,
     pub paths: Paths,
 }
 
@@ -41,8 +42,7 @@ impl Place {
     }
 
     pub fn below(folder: &Path) -> Place {
-        let root = folder.join(format!("ax-store-{}", ax_sys::random::name().unwrap()));
-        std::fs::create_dir(&root).unwrap();
+        let root = TempDir::below(folder);
         Place { paths: Paths::under(&root), root }
     }
 
@@ -56,12 +56,6 @@ impl Place {
 
     pub fn reader(&self) -> Reader {
         Reader::open(&self.paths).unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.root);
     }
 }
 

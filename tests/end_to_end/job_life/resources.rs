@@ -111,10 +111,13 @@ fn cards_that_are_only_declared_are_given_out_explained_limited_drained_and_resu
     let limits = format!("limits:\n  - user: daemon\n    cards: ['{host}:1', '{host}:2']\n");
     let cluster = Cluster::with_config(&with_cards(3, 80, &format!("  gpu_mem_hints: none\n{limits}")));
     let slice = ["-G", "1", "--mem=40", "-c", "1", "--ram=10"];
-    let rung = "#!/bin/sh\necho \"$AX_GPU_ENFORCE\" > rung-$AX_JOB_NUMBER\nsleep 600\n";
+    // The maker of declared cards is not known: programs of each are told their numbers.
+    let rung = "#!/bin/sh\necho \"$CUDA_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES $GPU_DEVICE_ORDINAL \
+                $ZE_AFFINITY_MASK\" >masks\necho \"$AX_GPU_ENFORCE\" > rung-$AX_JOB_NUMBER\nsleep 600\n";
     let first = cluster.submit(ALICE, &slice, rung);
     cluster.wait_state(&first, &["RUNNING"]);
     wait_for("its rung", || cluster.read(ALICE, "rung-1") == "none\n");
+    assert_eq!(cluster.read(ALICE, "masks"), "1 1 0 0 1\n");
     assert!(cluster.ok(ALICE, "ax", &["status", &first]).contains("held to its slices by: none"));
     let table = cluster.ok(ALICE, "ax", &["resource", "-o", "index,reserved,used,p95,load,limit,health"]);
     let rows: Vec<String> =

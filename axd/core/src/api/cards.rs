@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::gpu::Hardware;
 use crate::gpu::thin::Figure;
+use crate::gpu::{Hardware, Health, Rung};
 use crate::id::JobId;
 use crate::time::WallTime;
 
@@ -35,9 +35,9 @@ pub struct CardView {
     /// Strangers on it, in words.
     pub foreign: Vec<String>,
     /// How memory limits are enforced.
-    pub limit: String,
-    /// `healthy`, `suspect`, `drained`.
-    pub health: String,
+    pub limit: Rung,
+    /// Whether it is fit to be given out.
+    pub health: Health,
     /// Why it is not healthy, in words.
     #[serde(default)]
     pub why: Option<String>,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::QueueState;
 use crate::explain::KeptPlace;
 use crate::time::WallTime;
 
@@ -56,8 +57,8 @@ pub struct PassTimes {
 pub struct QueueDiag {
     /// Its name.
     pub name: String,
-    /// `open`, `closed` or `stopped`.
-    pub state: String,
+    /// What it accepts and starts.
+    pub state: QueueState,
     /// Its rank or weight.
     pub priority: u32,
     /// Jobs that are ready.

@@ -1,5 +1,7 @@
 //! Nodes on the wire: what they have, and what administrators do with them and their cards.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::JobId;
@@ -7,13 +9,42 @@ use crate::time::WallTime;
 
 use super::{CardView, DecisionView};
 
+/// Whether jobs can be started on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// They can.
+    Up,
+    /// Starts of more than one user's jobs have failed there.
+    Failing,
+    /// It was taken out of use, and jobs still run on it.
+    Draining,
+    /// It was taken out of use, and nothing runs on it.
+    Drained,
+    /// It is declared, and has never been seen.
+    #[serde(rename = "never registered")]
+    NeverRegistered,
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NodeState::Up => "up",
+            NodeState::Failing => "failing",
+            NodeState::Draining => "draining",
+            NodeState::Drained => "drained",
+            NodeState::NeverRegistered => "never registered",
+        })
+    }
+}
+
 /// A node: `GET /api/v1/nodes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
     /// Name.
     pub name: String,
-    /// `up`, `failing` (nothing can be started there), `draining`, `drained`, `never registered`.
-    pub state: String,
+    /// Whether jobs can be started on it.
+    pub state: NodeState,
     /// Warnings and reasons.
     pub reason: Option<String>,
     /// CPUs counted.

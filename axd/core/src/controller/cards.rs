@@ -13,7 +13,7 @@ use crate::text::listed;
 
 use super::event::NodeWish;
 use super::refusal::Refusal;
-use super::renaming::number_of;
+use super::renaming::{number_of, parent_of};
 use super::{Controller, Decision};
 
 impl Controller {
@@ -50,6 +50,7 @@ impl Controller {
                 faulty: before.faulty || state.faulty,
                 number: before.number,
                 formerly: before.formerly,
+                part_of: before.part_of,
                 ..state
             };
         }
@@ -70,6 +71,7 @@ impl Controller {
         if state.health == Health::Drained && before.health != Health::Drained {
             let card = node.inventory.cards.iter().find(|card| card.uuid == uuid);
             state.number = card.and_then(|card| number_of(card, name));
+            state.part_of = card.and_then(parent_of);
         }
         if before == state {
             return;
@@ -153,7 +155,12 @@ impl Controller {
             return self.drain_node(name, actor, wish, out);
         };
         let Some(found) = node.inventory.cards.iter().find(|one| card.is(one)) else {
-            return refused(format!("{name} has no card {card}; it has {}", node.inventory.cards.len()));
+            let parts = node.inventory.cards.iter().filter(|part| card.is_divided_into(part));
+            let parts: Vec<String> = parts.map(|part| part.index.to_string()).collect();
+            return refused(match parts.is_empty() {
+                true => format!("{name} has no card {card}; it has {}", node.inventory.cards.len()),
+                false => format!("{name} card {card} is divided; its parts are cards {}", listed(&parts)),
+            });
         };
         let (uuid, who) = (found.uuid.clone(), format!("{name} card {}", found.index));
         let before = node.card_state(&uuid).cloned().unwrap_or_default();
@@ -170,12 +177,35 @@ impl Controller {
                 return refused(format!("{who} is not clean: {}", healthy.outside_in_words()));
             }
             NodeWish::Resume => {
-                let (number, formerly) = (None, None);
-                CardState { health: Health::Healthy, why: None, faulty: false, number, formerly, ..before }
+                let seen = CardState { number: None, formerly: None, part_of: None, ..before };
+                CardState { health: Health::Healthy, why: None, faulty: false, ..seen }
             }
         };
+        let behind = match wish {
+            NodeWish::Resume => self.parts_behind(name, &uuid),
+            NodeWish::Drain { .. } => Vec::new(),
+        };
         self.set_card(name, &uuid, state, actor, out);
+        for uuid in behind {
+            self.set_card(name, &uuid, CardState::default(), actor, out);
+        }
         Ok(())
+    }
+
+    /// What else was drained of a card that is only declared now: it is given back as a whole.
+    fn parts_behind(&self, name: &HostName, uuid: &str) -> Vec<String> {
+        let Some(node) = self.nodes.get(name) else { return Vec::new() };
+        let cards = &node.inventory.cards;
+        let declared = cards.iter().find(|card| card.uuid == uuid && number_of(card, name).is_none());
+        let Some(number) = declared.filter(|card| card.hardware.mig.is_none()).map(|card| card.index) else {
+            return Vec::new();
+        };
+        let behind = |(uuid, state): &(&String, &CardState)| {
+            state.health == Health::Drained
+                && state.number == Some(number)
+                && !cards.iter().any(|card| card.uuid == **uuid)
+        };
+        node.card_states().iter().filter(behind).map(|(uuid, _)| uuid.clone()).collect()
     }
 
     fn drain_node(

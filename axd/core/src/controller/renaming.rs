@@ -1,7 +1,8 @@
 //! Cards that are known by another name than before. Where no driver tells their UUIDs they have names made from their
-//! numbers; whatever one was drained for under either name, it stays drained for under the other.
+//! numbers, and a card that is divided has those of its parts; whatever one was drained for under either name, it stays
+//! drained for under the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::gpu::{CardState, Health};
@@ -42,75 +43,121 @@ impl Controller {
     }
 }
 
-/// The number by which a card would be known if no driver told its UUID. Parts of cards would not be there.
+/// The number by which a card would be known if no driver told its UUID; for a part, that of its card.
 pub(super) fn number_of(card: &Card, node: &HostName) -> Option<u32> {
-    let by_uuid = card.hardware.mig.is_none() && card.uuid != Card::declared_name(node, card.index);
-    by_uuid.then_some(card.index)
+    match card.hardware.mig {
+        Some(_) => card.hardware.whole,
+        None => (card.uuid != Card::declared_name(node, card.index)).then_some(card.index),
+    }
 }
 
-/// Puts what drained cards were drained for under the names that they have in an inventory.
+/// The UUID of the card that it is a part of.
+pub(super) fn parent_of(card: &Card) -> Option<String> {
+    card.hardware.mig.as_ref().map(|mig| mig.parent.clone())
+}
+
+/// Puts what drained cards were drained for under the names that they have in an inventory. What a card was drained for,
+/// all its parts are, if it is divided now; what a part was drained for, its card is, if it is whole now.
 fn renamed(inventory: &Inventory, known: &mut States) -> Vec<Change> {
-    let mut changes = Vec::new();
+    let mut this = Renaming { inventory, known, emptied: BTreeSet::new(), changes: Vec::new() };
     for card in &inventory.cards {
         if card.uuid == Card::declared_name(&inventory.name, card.index) {
-            only_declared(inventory, card, known, &mut changes);
+            this.only_declared(card);
         } else {
-            with_uuid(inventory, card, known, &mut changes);
+            this.with_uuid(card);
         }
     }
-    changes
+    let mut all = this.emptied();
+    all.append(&mut this.changes);
+    all
 }
 
-/// It may have been drained when it had a UUID, and this number.
-fn only_declared(inventory: &Inventory, card: &Card, known: &mut States, changes: &mut Vec<Change>) {
-    let here = |uuid: &str| inventory.cards.iter().any(|card| card.uuid == uuid);
-    let was = |(uuid, state): &(&String, &CardState)| {
-        state.health == Health::Drained && state.number == Some(card.index) && !here(uuid)
-    };
-    if is_drained(known, &card.uuid) {
-        return;
-    }
-    if let Some(uuid) = known.iter().find(was).map(|(uuid, _)| uuid.clone()) {
-        moved(inventory, card, &uuid, known, changes);
-    }
+/// An inventory under way to be known by what was known before.
+struct Renaming<'a> {
+    inventory: &'a Inventory,
+    known: &'a mut States,
+    /// Names under which nothing is drained any more: others have it now.
+    emptied: BTreeSet<String>,
+    changes: Vec<Change>,
 }
 
-/// It may have been drained when it was only declared: as what it was before that, or else by its number.
-fn with_uuid(inventory: &Inventory, card: &Card, known: &mut States, changes: &mut Vec<Change>) {
-    let name = &inventory.name;
-    let was =
-        |state: &CardState| state.health == Health::Drained && state.formerly.as_ref() == Some(&card.uuid);
-    let declared = Card::declared_name(name, card.index);
-    let by_number = |state: &CardState| state.health == Health::Drained && state.formerly.is_none();
-    let from = known.iter().find(|(_, state)| was(state)).map(|(uuid, _)| uuid.clone());
-    let from = from.or_else(|| known.get(&declared).is_some_and(by_number).then_some(declared));
-    if let Some(from) = from {
-        moved(inventory, card, &from, known, changes);
+impl Renaming<'_> {
+    fn drained(&self) -> impl Iterator<Item = (&String, &CardState)> {
+        self.known.iter().filter(|(_, state)| state.health == Health::Drained)
     }
-    let Some(state) = known.get_mut(&card.uuid).filter(|state| state.health == Health::Drained) else {
-        return;
-    };
-    let number = number_of(card, name);
-    if state.number != number {
-        state.number = number;
-        let what = format!("{name} card {} is {}, {}", card.index, card.uuid, state.health);
-        changes.push((card.uuid.clone(), state.clone(), what));
+
+    fn is_here(&self, uuid: &str) -> bool {
+        self.inventory.cards.iter().any(|card| card.uuid == uuid)
     }
-}
 
-fn is_drained(known: &States, uuid: &str) -> bool {
-    known.get(uuid).is_some_and(|state| state.health == Health::Drained)
-}
+    /// It, or a part of it, may have been drained when it had a UUID, and this number.
+    fn only_declared(&mut self, card: &Card) {
+        if self.drained().any(|(uuid, _)| *uuid == card.uuid) {
+            return;
+        }
+        let was = |(uuid, state): &(&String, &CardState)| {
+            state.number == Some(card.index) && !self.is_here(uuid) && !self.emptied.contains(*uuid)
+        };
+        let from = self.drained().find(was).map(|(uuid, _)| uuid.clone());
+        if let Some(uuid) = from {
+            self.moved(card, &uuid);
+        }
+    }
 
-/// What a card was drained for under the name `from` it is drained for under its own.
-fn moved(inventory: &Inventory, card: &Card, from: &str, known: &mut States, changes: &mut Vec<Change>) {
-    let (name, index, uuid) = (&inventory.name, card.index, &card.uuid);
-    let Some(old) = known.insert(from.to_owned(), CardState::default()) else { return };
-    changes.push((from.to_owned(), CardState::default(), format!("{name} card {index} is {uuid} now")));
-    let number = number_of(card, name);
-    let formerly = number.is_none().then(|| from.to_owned());
-    let state = CardState { number, formerly, ..old.lasting() };
-    let why = state.why.as_deref().unwrap_or("without a reason");
-    changes.push((uuid.clone(), state.clone(), format!("{name} card {index}, {uuid}, stays drained: {why}")));
-    known.insert(uuid.clone(), state);
+    /// It may have been drained when it was only declared: as what it was before that, or else by its number; or as
+    /// what it is a part of; or as a part of it.
+    fn with_uuid(&mut self, card: &Card) {
+        let name = &self.inventory.name;
+        let (number, parent) = (number_of(card, name), parent_of(card));
+        let declared = number.map(|number| Card::declared_name(name, number));
+        let was = |(uuid, state): &(&String, &CardState)| {
+            let formerly = state.formerly.as_ref();
+            let this = formerly == Some(&card.uuid) || formerly.is_none() && Some(*uuid) == declared.as_ref();
+            let of_it = state.part_of.as_ref() == Some(&card.uuid);
+            let its = parent.is_some() && [Some(*uuid), formerly].contains(&parent.as_ref());
+            this || (of_it || its) && !self.is_here(uuid)
+        };
+        let from: Vec<String> = self.drained().filter(was).map(|(uuid, _)| uuid.clone()).collect();
+        for from in from {
+            self.moved(card, &from);
+        }
+        let Some(state) = self.known.get_mut(&card.uuid).filter(|state| state.health == Health::Drained)
+        else {
+            return;
+        };
+        if number.is_some() && state.number != number {
+            (state.number, state.part_of) = (number, parent);
+            let what = format!("{name} card {} is {}, {}", card.index, card.uuid, state.health);
+            self.changes.push((card.uuid.clone(), state.clone(), what));
+        }
+    }
+
+    /// What a card was drained for under the name `from` it is drained for under its own.
+    fn moved(&mut self, card: &Card, from: &str) {
+        let Some(old) = self.known.get(from).map(CardState::lasting) else { return };
+        self.emptied.insert(from.to_owned());
+        if self.drained().any(|(uuid, _)| *uuid == card.uuid) {
+            return;
+        }
+        let (name, index, uuid) = (&self.inventory.name, card.index, &card.uuid);
+        let number = number_of(card, name);
+        let formerly = number.is_none().then(|| from.to_owned());
+        let part_of = if number.is_none() { old.part_of.clone() } else { parent_of(card) };
+        let state = CardState { number, formerly, part_of, ..old };
+        let why = state.why.as_deref().unwrap_or("without a reason");
+        let what = format!("{name} card {index}, {uuid}, stays drained: {why}");
+        self.changes.push((uuid.clone(), state.clone(), what));
+        self.known.insert(uuid.clone(), state);
+    }
+
+    /// Nothing is drained any more under these names.
+    fn emptied(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for from in std::mem::take(&mut self.emptied) {
+            self.known.insert(from.clone(), CardState::default());
+            let what = format!("{} card {from} is known by another name now", self.inventory.name);
+            changes.push((from, CardState::default(), what));
+        }
+        changes
+    }
 }

@@ -1,5 +1,5 @@
 //! Whether a card is fit to be given out: healthy → suspect → drained, by what it reports. An error of the card
-//! affects that card, never the node. An error of a program is noted with the jobs on the card and affects nothing.
+//! affects that card, never the node. What is no trouble of the card is noted with the jobs on it and affects nothing.
 //! No job is ended for a card's health. Only an administrator leads a card out of drained; suspect passes when
 //! nothing has happened for a while.
 
@@ -9,113 +9,7 @@ use crate::text::listed;
 use crate::time::{BootTime, Span};
 
 use super::Health;
-
-/// What an event says of a card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// A person must look at the card.
-    Drain,
-    /// The card may have recovered; if the event comes again before the card is trusted again, a person must look at
-    /// it.
-    Suspect,
-    /// A program made an error, or was hit by an error that has an event of its own.
-    Program,
-}
-
-/// An event that the driver reports by number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Xid {
-    /// The number.
-    pub number: u32,
-    /// What it says of the card.
-    pub class: Class,
-    /// What it is.
-    pub what: &'static str,
-    /// What the maker advises.
-    pub advice: &'static str,
-}
-
-const fn xid(number: u32, class: Class, what: &'static str, advice: &'static str) -> Xid {
-    Xid { number, class, what, advice }
-}
-
-const RESET: &str = "reset the card once no job is on it; if it comes again, have it replaced";
-const PROGRAM: &str = "look for an error in the program first";
-const LINK: &str = "see what the driver recommends; if it comes again, look at the links";
-const SYMPATHETIC: &str = "see which event came before it";
-
-/// The events that ax knows, by number; after NVIDIA's catalogue of Xids. Any other is noted and takes nothing.
-pub static XIDS: &[Xid] = &[
-    xid(13, Class::Program, "an exception of the graphics engine", PROGRAM),
-    xid(31, Class::Program, "access to memory that is not there", PROGRAM),
-    xid(32, Class::Program, "a damaged stream of commands", PROGRAM),
-    xid(43, Class::Program, "the card stopped a program", SYMPATHETIC),
-    xid(45, Class::Program, "a program was cleaned up after an earlier error", SYMPATHETIC),
-    xid(46, Class::Suspect, "the card stopped processing", RESET),
-    xid(48, Class::Drain, "a memory error that can't be corrected", RESET),
-    xid(62, Class::Drain, "its micro-controller halted", RESET),
-    xid(
-        63,
-        Class::Suspect,
-        "a part of its memory is taken out of use",
-        "reset the card when it suits, so that it takes effect",
-    ),
-    xid(64, Class::Drain, "a part of its memory could not be taken out of use", RESET),
-    xid(68, Class::Program, "an exception of the video decoder", PROGRAM),
-    xid(69, Class::Program, "an error of the graphics engine's class", PROGRAM),
-    xid(
-        74,
-        Class::Drain,
-        "an error of a link between cards",
-        "reset the card or restart the machine; if it comes again, look at the links",
-    ),
-    xid(
-        79,
-        Class::Drain,
-        "the card has fallen off the bus",
-        "restart the machine; if it comes again, have power and slot looked at",
-    ),
-    xid(
-        92,
-        Class::Suspect,
-        "many memory errors that could be corrected",
-        "watch it; if they go on, have it replaced",
-    ),
-    xid(
-        94,
-        Class::Suspect,
-        "a memory error that hit one program only",
-        "start the program again; reset the card when it suits",
-    ),
-    xid(95, Class::Drain, "a memory error that may have hit every program", RESET),
-    xid(109, Class::Program, "a switch between programs took too long", PROGRAM),
-    xid(110, Class::Suspect, "a security fault", RESET),
-    xid(119, Class::Suspect, "its firmware did not answer in time", RESET),
-    xid(120, Class::Suspect, "an error of its firmware", RESET),
-    xid(121, Class::Program, "an error of the link to the CPU that was corrected", "nothing"),
-    xid(140, Class::Drain, "a memory error that the card could not recover from", RESET),
-    xid(143, Class::Drain, "it could not be initialised", RESET),
-    xid(144, Class::Suspect, "an error of a link between cards (SAW)", LINK),
-    xid(145, Class::Suspect, "an error of a link between cards (RLW)", LINK),
-    xid(146, Class::Suspect, "an error of a link between cards (TLW)", LINK),
-    xid(147, Class::Suspect, "an error of a link between cards (TREX)", LINK),
-    xid(148, Class::Suspect, "an error of a link between cards (NVLPW)", LINK),
-    xid(149, Class::Suspect, "an error of a link between cards (NETIR)", LINK),
-    xid(150, Class::Suspect, "an error of a link between cards (MSE)", LINK),
-    xid(154, Class::Program, "what the driver recommends has changed", "see what it recommends"),
-];
-
-/// What is known of an event.
-pub fn known(number: u32) -> Option<&'static Xid> {
-    XIDS.iter().find(|xid| xid.number == number)
-}
-
-impl Xid {
-    /// `Xid 79: the card has fallen off the bus; NVIDIA advises: restart the machine; …`.
-    pub fn in_words(&self) -> String {
-        format!("Xid {}: {}; NVIDIA advises: {}", self.number, self.what, self.advice)
-    }
-}
+use super::xids::{Class, RESET, known};
 
 /// What a look at a card has found about its health.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -170,16 +64,15 @@ impl Memory {
         let (mut drains, mut suspects, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         self.noted.retain(|_, noted| at - *noted < NOTED_EVERY);
         for number in signs.xids.iter().copied().collect::<BTreeSet<u32>>() {
-            if known(number).is_none_or(|xid| xid.class == Class::Program) && self.noted.contains_key(&number)
-            {
+            if known(number).is_none_or(|xid| xid.class == Class::Noted) && self.noted.contains_key(&number) {
                 continue;
             }
             match known(number) {
                 None => notes.push(format!("Xid {number}, of which ax knows nothing")),
                 Some(xid) => match xid.class {
-                    Class::Drain => drains.push(xid.in_words()),
-                    Class::Suspect => suspects.push(xid.in_words()),
-                    Class::Program => notes.push(xid.in_words()),
+                    Class::Drain => drains.push(xid.in_words(number)),
+                    Class::Suspect => suspects.push(xid.in_words(number)),
+                    Class::Noted => notes.push(xid.in_words(number)),
                 },
             }
             self.noted.insert(number, at);
@@ -249,6 +142,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use super::super::xids::XIDS;
     use super::*;
     use proptest::prelude::*;
 
@@ -272,22 +166,16 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_in_order_and_each_row_says_what_to_do() {
-        assert!(XIDS.windows(2).all(|pair| pair[0].number < pair[1].number));
-        assert!(XIDS.iter().all(|xid| !xid.what.is_empty() && !xid.advice.is_empty()));
-    }
-
-    #[test]
     fn each_class_does_what_it_says() {
         for xid in XIDS {
-            let (verdict, notes) = looks(&[(0, xids(&[xid.number]))]);
+            let (verdict, notes) = looks(&[(0, xids(&[xid.last]))]);
             let (health, noted) = match xid.class {
                 Class::Drain => (Health::Drained, 0),
                 Class::Suspect => (Health::Suspect, 0),
-                Class::Program => (Health::Healthy, 1),
+                Class::Noted => (Health::Healthy, 1),
             };
             assert_eq!((verdict.health, notes.len()), (health, noted), "{xid:?}");
-            assert_eq!(verdict.faulty, xid.class != Class::Program);
+            assert_eq!(verdict.faulty, xid.class != Class::Noted);
             let words = verdict.why.into_iter().chain(notes).collect::<String>();
             assert!(words.contains(xid.advice), "{words}");
         }
@@ -369,7 +257,7 @@ mod tests {
                 let signs = Signs { odd: is_odd.then(|| "odd".to_owned()), ..xids(&numbers) };
                 let (next, _) = memory.look(BootTime(at * 1000), &verdict, &signs, PATIENCE);
                 prop_assert!(verdict.health != Health::Drained || next.health == Health::Drained);
-                let harmless = |number: &u32| known(*number).is_none_or(|xid| xid.class == Class::Program);
+                let harmless = |number: &u32| known(*number).is_none_or(|xid| xid.class == Class::Noted);
                 if !is_odd && numbers.iter().all(harmless) {
                     prop_assert!(verdict.health != Health::Healthy || next == Verdict::default());
                 }

@@ -15,6 +15,7 @@ mod slices;
 pub mod thin;
 pub mod visible;
 pub mod watch;
+pub mod xids;
 
 pub use sample::{CardSeen, HolderSeen, Reported, Sample, Unseen};
 pub use slices::{Grant, slices};
@@ -49,6 +50,9 @@ pub struct Hardware {
     /// It is a part (MIG) of a card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig: Option<Mig>,
+    /// The number of the card that it is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<u32>,
     /// Who holds jobs to their slice of it.
     #[serde(default)]
     pub limit: Rung,
@@ -159,12 +163,16 @@ pub struct CardState {
     /// It is not healthy because of an error of its own: what failed on it meanwhile may not be the job's fault.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub faulty: bool,
-    /// The number of a drained card with a UUID: it identifies the card if no driver tells the UUID.
+    /// The number of a drained card with a UUID, or of the card of which it is a part: it identifies the card if no driver
+    /// tells the UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// The former UUID of a card that was drained and is now only declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formerly: Option<String>,
+    /// The UUID of the card of which what was drained is a part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<String>,
 }
 
 impl CardState {
@@ -177,6 +185,7 @@ impl CardState {
             faulty: self.faulty,
             number: self.number,
             formerly: self.formerly.clone(),
+            part_of: self.part_of.clone(),
             ..CardState::default()
         }
     }
@@ -236,6 +245,14 @@ impl CardName {
         match self {
             CardName::Index(index) => card.index == *index,
             CardName::Uuid(uuid) => card.uuid == *uuid,
+        }
+    }
+
+    /// True if it names the card of which this is a part.
+    pub fn is_divided_into(&self, card: &Card) -> bool {
+        match self {
+            CardName::Index(index) => card.hardware.whole == Some(*index),
+            CardName::Uuid(uuid) => card.hardware.mig.as_ref().is_some_and(|mig| mig.parent == *uuid),
         }
     }
 }

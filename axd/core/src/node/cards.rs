@@ -104,18 +104,18 @@ impl Node {
 
     /// Memory of a card that a slice could have now.
     pub fn card_free(&self, card: &Card) -> Megabytes {
-        let charged = self.at(card).map_or(card.mem, |at| self.cards[at].charged);
+        let charged = self.at(card).map_or(card.mem, |at| self.used.cards[at].charged);
         self.withheld_of(card).free(card, charged)
     }
 
     /// How many attempts hold something of a card.
     pub fn card_holders(&self, card: &Card) -> u32 {
-        self.position(card.index).map_or(0, |position| self.cards[position].holders)
+        self.position(card.index).map_or(0, |position| self.used.cards[position].holders)
     }
 
     /// True if slices on a card run under MPS.
     pub fn is_under_mps(&self, card: &Card) -> bool {
-        self.at(card).is_some_and(|at| matches!(self.cards[at].company, Company::Mps(_)))
+        self.at(card).is_some_and(|at| matches!(self.used.cards[at].company, Company::Mps(_)))
     }
 
     /// Why a card is withheld, wholly or in part; `None` if it is not.
@@ -160,7 +160,12 @@ impl Node {
     /// Each card with what is withheld of it and what is charged on it now.
     pub(super) fn each_card(&self) -> impl Iterator<Item = (&Card, Withheld, CardUse)> {
         let withheld = self.withheld.iter().copied();
-        self.inventory.cards.iter().zip(withheld).zip(&self.cards).map(|((card, w), used)| (card, w, *used))
+        self.inventory
+            .cards
+            .iter()
+            .zip(withheld)
+            .zip(&self.used.cards)
+            .map(|((card, w), used)| (card, w, *used))
     }
 
     /// Memory for slices on each card now.
@@ -170,6 +175,6 @@ impl Node {
 
     /// Number of cards that no job holds and that may be given out.
     pub fn empty_cards(&self) -> usize {
-        self.cards.iter().zip(&self.withheld).filter(|(used, w)| used.holders == 0 && !w.barred).count()
+        self.used.cards.iter().zip(&self.withheld).filter(|(used, w)| used.holders == 0 && !w.barred).count()
     }
 }

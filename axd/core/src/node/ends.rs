@@ -10,7 +10,7 @@ use crate::size::Megabytes;
 use crate::time::WallTime;
 
 use super::room::At;
-use super::{Card, CardUse, Node, Sort, Withheld};
+use super::{Card, CardUse, Node, Sort, Usage, Withheld};
 
 /// Bounds are kept for so many wants; beyond that all are dropped.
 const KNOWN: usize = 128;
@@ -133,25 +133,18 @@ impl Ends {
 
 /// The time when enough is free, if the node's jobs end one after the other and at least one must end.
 fn bound(node: &Node, want: Want) -> Option<WallTime> {
-    let mut ends: Vec<_> = node.held.values().map(|holding| (holding.likely, holding)).collect();
-    ends.sort_unstable_by_key(|(likely, _)| *likely);
-    let (mut cpus, mut ram) = (node.free_cpus(), node.free_ram());
-    let free = |(card, withheld, used): (&Card, Withheld, CardUse)| {
+    let has = &node.inventory;
+    let suits = |(card, withheld, used): (&Card, &Withheld, &CardUse)| {
         let missing = if want.whole { Megabytes::ZERO } else { withheld.taken };
-        (!withheld.barred).then(|| card.mem.0 as i64 - (used.charged + missing).0 as i64)
+        !withheld.barred && card.mem >= used.charged + missing + want.free
     };
-    let mut free: Vec<Option<i64>> = node.each_card().map(free).collect();
-    let suits = |free: &Option<i64>| free.is_some_and(|free| free >= want.free.0 as i64);
-    let mut enough = free.iter().filter(|free| suits(free)).count();
-    let end = ends.into_iter().find(|(_, holding)| {
-        cpus += holding.allocation.cpus.len() as u32;
-        ram = ram + holding.allocation.ram;
-        for (card, charge) in &holding.charges {
-            let before = suits(&free[*card]);
-            free[*card] = free[*card].map(|free| free + charge.0 as i64);
-            enough += usize::from(!before && suits(&free[*card]));
-        }
-        enough >= want.count && cpus >= want.cpus && ram >= want.ram
-    });
-    end.map(|(likely, _)| likely)
+    let enough = |left: &Usage| {
+        let cards = || has.cards.iter().zip(node.withheld()).zip(&left.cards);
+        has.cpus.saturating_sub(left.cpus) >= want.cpus
+            && has.ram.saturating_sub(left.ram) >= want.ram
+            && cards().filter(|((card, withheld), used)| suits((card, withheld, used))).count() >= want.count
+    };
+    let steps = node.by_likely().steps();
+    // With each end there is more room.
+    steps.get(steps.partition_point(|step| !enough(&step.left))).map(|step| step.at)
 }

@@ -5,6 +5,7 @@ mod cards;
 mod company;
 mod cpus;
 mod ends;
+mod future;
 mod needs;
 mod nodes;
 mod room;
@@ -13,6 +14,7 @@ mod words;
 
 pub use cards::{Fitting, Withheld};
 pub use company::{CardUse, Company};
+pub use future::{Future, Step, Taken, Usage};
 pub use needs::{Lack, Need};
 pub use nodes::{Nodes, Version};
 
@@ -213,17 +215,26 @@ pub struct Holding {
     pub likely: WallTime,
 }
 
+impl Holding {
+    /// What it takes.
+    pub fn taken(&self) -> Taken<'_> {
+        let cpus = u32::try_from(self.allocation.cpus.len()).unwrap_or(u32::MAX);
+        Taken { cpus, ram: self.allocation.ram, cards: &self.charges }
+    }
+}
+
 /// A node and what is given out of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// What it has.
     pub inventory: Inventory,
     held: BTreeMap<AttemptKey, Holding>,
-    cpus_used: u32,
     cpus: GivenCpus,
-    ram_used: Megabytes,
-    /// By position in the inventory.
-    cards: Vec<CardUse>,
+    /// What is used now, cards by position in the inventory.
+    used: Usage,
+    /// What is used from each end on, by the declared and by the most likely lengths.
+    by_until: Arc<Future>,
+    by_likely: Arc<Future>,
     /// What is known of cards, by UUID.
     states: BTreeMap<String, CardState>,
     /// What is withheld of cards, by position in the inventory.
@@ -241,14 +252,14 @@ impl Node {
     /// A node of which nothing is given out.
     pub fn new(inventory: Inventory) -> Node {
         Node {
-            cards: vec![CardUse::default(); inventory.cards.len()],
+            used: Usage { cards: vec![CardUse::default(); inventory.cards.len()], ..Usage::default() },
+            by_until: Arc::default(),
+            by_likely: Arc::default(),
             withheld: vec![Withheld::default(); inventory.cards.len()],
             topology: Topology::of(&inventory.cards).map(Arc::new),
             cpus: GivenCpus::none(inventory.cpus),
             inventory,
             held: BTreeMap::new(),
-            cpus_used: 0,
-            ram_used: Megabytes::ZERO,
             states: BTreeMap::new(),
             drained: None,
         }
@@ -259,34 +270,49 @@ impl Node {
         &self.held
     }
 
+    /// What is used now.
+    pub fn used(&self) -> &Usage {
+        &self.used
+    }
+
+    /// What is used from the end of each of its jobs on, if they take as long as they declare.
+    pub fn by_until(&self) -> &Future {
+        &self.by_until
+    }
+
+    /// The same if they take as long as is most likely.
+    pub fn by_likely(&self) -> &Future {
+        &self.by_likely
+    }
+
     /// CPUs given out.
     pub fn cpus_used(&self) -> u32 {
-        self.cpus_used
+        self.used.cpus
     }
 
     /// Memory given out.
     pub fn ram_used(&self) -> Megabytes {
-        self.ram_used
+        self.used.ram
     }
 
     /// What is charged on each card, in the order of the inventory.
     pub fn cards_used(&self) -> &[CardUse] {
-        &self.cards
+        &self.used.cards
     }
 
     /// CPUs not given out.
     pub fn free_cpus(&self) -> u32 {
-        self.inventory.cpus.saturating_sub(self.cpus_used)
+        self.inventory.cpus.saturating_sub(self.used.cpus)
     }
 
     /// Memory not given out.
     pub fn free_ram(&self) -> Megabytes {
-        self.inventory.ram.saturating_sub(self.ram_used)
+        self.inventory.ram.saturating_sub(self.used.ram)
     }
 
     /// Memory of a card that is given out; all of it if a job holds the whole card.
     pub fn card_reserved(&self, card: &Card) -> Megabytes {
-        self.position(card.index).map_or(Megabytes::ZERO, |position| self.cards[position].charged)
+        self.position(card.index).map_or(Megabytes::ZERO, |position| self.used.cards[position].charged)
     }
 
     fn position(&self, index: u32) -> Option<usize> {
@@ -343,19 +369,25 @@ impl Node {
         let charge = |share: &CardShare| {
             let has = &self.inventory;
             let position = has.cards.iter().position(|card| card.is_of(share, &has.name))?;
-            Some((position, share.slice.unwrap_or(self.inventory.cards[position].mem), share.company()))
+            Some((position, share.slice.unwrap_or(self.inventory.cards[position].mem)))
         };
         let charges: Vec<_> = allocation.cards.iter().filter_map(charge).collect();
         self.release(attempt);
-        self.cpus_used += u32::try_from(allocation.cpus.len()).unwrap_or(u32::MAX);
-        self.cpus.give(&allocation.cpus);
-        self.ram_used = self.ram_used + allocation.ram;
-        for (position, charge, company) in &charges {
-            self.cards[*position].join(*charge, *company);
-        }
-        let charges = charges.into_iter().map(|(position, charge, _)| (position, charge)).collect();
         let EndTimes { until, likely } = ends;
-        self.held.insert(attempt.epoch.0, Holding { allocation, charges, until, likely });
+        self.hold_as(attempt.epoch.0, Holding { allocation, charges, until, likely });
+    }
+
+    fn hold_as(&mut self, attempt: AttemptKey, holding: Holding) {
+        self.cpus.give(&holding.allocation.cpus);
+        let (has, taken) = (&self.inventory, holding.taken());
+        let company = |position: usize| {
+            let own = |share: &&CardShare| has.cards[position].is_of(share, &has.name);
+            holding.allocation.cards.iter().find(own).map_or(Company::default(), CardShare::company)
+        };
+        Arc::make_mut(&mut self.by_until).add(holding.until, &self.used, &taken, company);
+        Arc::make_mut(&mut self.by_likely).add(holding.likely, &self.used, &taken, company);
+        self.used.add(&taken, company);
+        self.held.insert(attempt, holding);
     }
 
     /// Raises the charge of an attempt that was seen to use more of a card than it asked for.
@@ -364,26 +396,33 @@ impl Node {
         for (position, charge) in &mut holding.charges {
             let more = used.saturating_sub(*charge);
             *charge = *charge + more;
-            let card = &mut self.cards[*position];
+            let card = &mut self.used.cards[*position];
             card.charged = card.charged + more;
+            Arc::make_mut(&mut self.by_until).raise(holding.until, *position, more);
+            Arc::make_mut(&mut self.by_likely).raise(holding.likely, *position, more);
         }
     }
 
     /// Sets when an attempt is expected to end.
     pub fn expect_end(&mut self, attempt: AttemptName, ends: EndTimes) {
-        if let Some(holding) = self.held.get_mut(&attempt.epoch.0) {
-            (holding.until, holding.likely) = (ends.until, ends.likely);
+        if let Some(holding) = self.take(attempt) {
+            let EndTimes { until, likely } = ends;
+            self.hold_as(attempt.epoch.0, Holding { until, likely, ..holding });
         }
     }
 
     /// Takes back what an attempt held.
     pub fn release(&mut self, attempt: AttemptName) {
-        let Some(holding) = self.held.remove(&attempt.epoch.0) else { return };
-        self.cpus_used -= u32::try_from(holding.allocation.cpus.len()).unwrap_or(u32::MAX);
+        self.take(attempt);
+    }
+
+    fn take(&mut self, attempt: AttemptName) -> Option<Holding> {
+        let holding = self.held.remove(&attempt.epoch.0)?;
+        let taken = holding.taken();
         self.cpus.take_back(&holding.allocation.cpus);
-        self.ram_used = self.ram_used - holding.allocation.ram;
-        for (position, charge) in holding.charges {
-            self.cards[position].leave(charge);
-        }
+        self.used.remove(&taken);
+        Arc::make_mut(&mut self.by_until).remove(holding.until, &taken);
+        Arc::make_mut(&mut self.by_likely).remove(holding.likely, &taken);
+        Some(holding)
     }
 }

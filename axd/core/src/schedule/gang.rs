@@ -274,8 +274,8 @@ impl Search<'_> {
             return None;
         }
         let mut ends = Ends::of(node, self.timeline);
-        while let Some(at) = ends.advance() {
-            if self.rules.fits_beside(node, self.asks, ends.usage()) {
+        while let Some((at, usage)) = ends.advance() {
+            if self.rules.fits_beside(node, self.asks, usage) {
                 return Some(at);
             }
         }

@@ -14,12 +14,12 @@ use std::cmp::Reverse;
 use crate::config::Packing;
 use crate::job::bounds::Asks;
 use crate::job::request::Request;
-use crate::node::{At, Card, CardDemand, CardUse, Company, Node, Nodes, Room, Topology, Want};
+use crate::node::{At, Card, CardDemand, CardUse, Company, Node, Nodes, Room, Topology, Usage, Want};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
 use super::fragmentation::{Mix, Typical};
-use super::timeline::{Ends, Timeline, Usage};
+use super::timeline::{Ends, Timeline};
 
 pub(super) use glance::Glance;
 
@@ -435,7 +435,7 @@ impl<'a> Search<'a> {
             return None;
         }
         if at_once && !self.timeline.has_reservations(position) {
-            return self.rules.choose(position, node, asks, &Usage::now(node));
+            return self.rules.choose(position, node, asks, node.used());
         }
         let peak = self.timeline.peak(position, node, from, self.length);
         self.rules.choose(position, node, asks, &peak)
@@ -476,11 +476,11 @@ impl<'a> Search<'a> {
         }
         let latest = self.latest();
         let mut ends = Ends::of(node, self.timeline);
-        while let Some(at) = ends.advance().filter(|at| *at <= latest) {
-            if at < bound || !self.rules.fits_beside(node, self.asks, ends.usage()) {
+        while let Some((at, usage)) = ends.advance().filter(|(at, _)| *at <= latest) {
+            if at < bound || !self.rules.fits_beside(node, self.asks, usage) {
                 continue;
             }
-            let found = self.rules.choose(position, node, self.asks, ends.usage());
+            let found = self.rules.choose(position, node, self.asks, usage);
             if self.keep_better(at, found) {
                 return;
             }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::id::JobNumber;
-use crate::node::{CardUse, Company, Holding, Node};
+use crate::node::{Company, Holding, Node, Step, Taken, Usage};
 use crate::size::Megabytes;
 use crate::time::{Span, WallTime};
 
@@ -43,77 +43,46 @@ pub struct Reservation {
     pub firm: bool,
 }
 
-/// What is used of a node, at one instant or at most during a while.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usage {
-    /// CPUs.
-    pub cpus: u32,
-    /// Memory.
-    pub ram: Megabytes,
-    /// What is charged on each card.
-    pub cards: Vec<CardUse>,
-}
-
-impl Usage {
-    /// What is used now.
-    pub fn now(node: &Node) -> Usage {
-        Usage { cpus: node.cpus_used(), ram: node.ram_used(), cards: node.cards_used().to_vec() }
-    }
-
-    fn remove(&mut self, holding: &Holding) {
-        self.cpus -= u32::try_from(holding.allocation.cpus.len()).unwrap_or(u32::MAX).min(self.cpus);
-        self.ram = self.ram - holding.allocation.ram;
-        for (position, charge) in &holding.charges {
-            self.cards[*position].leave(*charge);
-        }
-    }
-
-    fn add(&mut self, reservation: &Reservation) {
-        self.cpus += reservation.cpus;
-        self.ram = self.ram + reservation.ram;
-        for (position, charge) in &reservation.cards {
-            self.cards[*position].join(*charge, reservation.company);
-        }
-    }
-
-    fn raise_to(&mut self, other: &Usage) {
-        self.cpus = self.cpus.max(other.cpus);
-        self.ram = self.ram.max(other.ram);
-        for (most, more) in self.cards.iter_mut().zip(&other.cards) {
-            most.raise_to(*more);
-        }
+impl Reservation {
+    fn taken(&self) -> Taken<'_> {
+        Taken { cpus: self.cpus, ram: self.ram, cards: &self.cards }
     }
 }
 
 /// The ends of what a node holds, one instant after the other, with what is used of it from then on.
 #[derive(Debug)]
-pub struct Ends<'a> {
-    /// The last first.
-    ends: Vec<(WallTime, &'a Holding)>,
-    usage: Usage,
+pub enum Ends<'a> {
+    /// As they are expected.
+    Expected(std::slice::Iter<'a, Step>),
+    /// Some are overdue, and end soon after now: the last first.
+    Overdue(Vec<(WallTime, &'a Holding)>, Box<Usage>),
 }
 
 impl<'a> Ends<'a> {
     /// Those that are expected after now.
     pub fn of(node: &'a Node, timeline: &Timeline) -> Ends<'a> {
+        let steps = if timeline.likely { node.by_likely().steps() } else { node.by_until().steps() };
+        if steps.first().is_none_or(|step| step.at > timeline.now) {
+            return Ends::Expected(steps.iter());
+        }
         let end_of = |holding: &'a Holding| (timeline.end_of(holding), holding);
         let mut ends: Vec<(WallTime, &Holding)> = node.held().values().map(end_of).collect();
         ends.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
-        Ends { ends, usage: Usage::now(node) }
+        Ends::Overdue(ends, Box::new(node.used().clone()))
     }
 
-    /// The next instant at which something ends.
-    pub fn advance(&mut self) -> Option<WallTime> {
-        let (at, _) = *self.ends.last()?;
-        while let Some((_, holding)) = self.ends.pop_if(|(end, _)| *end == at) {
-            self.usage.remove(holding);
+    /// The next instant at which something ends, and what is used from then on.
+    pub fn advance(&mut self) -> Option<(WallTime, &Usage)> {
+        match self {
+            Ends::Expected(steps) => steps.next().map(|step| (step.at, &step.left)),
+            Ends::Overdue(ends, usage) => {
+                let (at, _) = *ends.last()?;
+                while let Some((_, holding)) = ends.pop_if(|(end, _)| *end == at) {
+                    usage.remove(&holding.taken());
+                }
+                Some((at, usage))
+            }
         }
-        Some(at)
-    }
-
-    /// What is used from then on, or now.
-    pub fn usage(&self) -> &Usage {
-        &self.usage
     }
 }
 
@@ -124,9 +93,9 @@ pub(super) struct Profile(Vec<(WallTime, Usage)>);
 impl Profile {
     fn of(node: &Node, timeline: &Timeline) -> Profile {
         let mut ends = Ends::of(node, timeline);
-        let mut steps = vec![(timeline.now, ends.usage().clone())];
-        while let Some(at) = ends.advance() {
-            steps.push((at, ends.usage().clone()));
+        let mut steps = vec![(timeline.now, node.used().clone())];
+        while let Some((at, usage)) = ends.advance() {
+            steps.push((at, usage.clone()));
         }
         Profile(steps)
     }
@@ -148,7 +117,7 @@ impl Profile {
         let from = self.split(reservation.from);
         let until = self.split(reservation.until);
         for (_, usage) in &mut self.0[from..until] {
-            usage.add(reservation);
+            usage.add(&reservation.taken(), |_| reservation.company);
         }
     }
 

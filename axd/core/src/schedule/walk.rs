@@ -16,7 +16,7 @@ use super::share::{VirtualTime, price};
 use crate::time::Span;
 
 /// Jobs that are not worth a look are passed one by one so often; leaping would take longer for less.
-const PATIENCE: usize = 256;
+const PATIENCE: usize = 48;
 
 /// Jobs that are read ahead of a user at a time, at most: of most users few are asked for.
 const AHEAD: usize = 32;

@@ -9,6 +9,7 @@ use ax_core::id::Uid;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::{JobState, Outcome};
 use ax_core::job::{Actor, AttemptEnd};
+use ax_core::node::{Card, Inventory};
 use ax_core::size::Megabytes;
 use ax_core::time::WallTime;
 
@@ -252,10 +253,10 @@ fn who_runs_out_of_a_slice_asks_for_more_or_the_card_is_suspect() {
 }
 
 /// The same node as a driver shows it: its first card has a UUID.
-fn with_names(named: bool) -> ax_core::node::Inventory {
+fn with_names(named: bool) -> Inventory {
     let mut inventory = node();
     for card in &mut inventory.cards {
-        let declared = ax_core::node::Card::declared_name(&inventory.name, card.index);
+        let declared = Card::declared_name(&inventory.name, card.index);
         card.uuid = if named { format!("GPU-{}", card.index) } else { declared };
     }
     inventory
@@ -335,6 +336,69 @@ fn a_card_that_was_drained_under_its_uuid_stays_drained_where_it_is_only_declare
     assert!(!out.iter().any(|decision| matches!(decision, Decision::Refused { .. })), "{out:?}");
     assert!(drained_cards(&controller).is_empty());
     assert!(drained_cards(&restarted(&controller, true)).is_empty());
+}
+
+/// Two parts in the place of card 3, which is divided.
+fn divided() -> Inventory {
+    let mut parts = with_names(true);
+    let whole = parts.cards.pop().unwrap();
+    for instance in [1, 2] {
+        let mut part = Card::new(3 + instance, format!("MIG-{instance}"), None, Megabytes(9_000));
+        let mig =
+            ax_core::gpu::Mig { parent: whole.uuid.clone(), gpu_instance: instance, compute_instance: 0 };
+        (part.hardware.mig, part.hardware.whole) = (Some(mig), Some(3));
+        parts.cards.push(part);
+    }
+    parts
+}
+
+/// The same controller after a restart on this node.
+fn on(controller: &Controller, node: Inventory) -> Controller {
+    let mut again = Controller::restore(Snapshot { nodes: vec![node.clone()], ..controller.snapshot() });
+    if again.has_renamed_cards() {
+        again.step(at(50), Event::NodeRegistered(node));
+    }
+    assert!(!again.has_renamed_cards());
+    again
+}
+
+#[test]
+fn what_a_part_was_drained_for_its_card_is_and_the_other_way_round() {
+    let mut controller = Controller::new(config());
+    controller.step(at(0), Event::NodeRegistered(divided()));
+    controller.step(at(1), asked(true, Some(4), drain()));
+    assert_eq!(drained_cards(&controller), ["MIG-1"], "one part alone");
+    let out = controller.step(at(1), asked(true, Some(3), drain()));
+    let told = "gpu-01 card 3 is divided; its parts are cards 4 and 5";
+    assert!(out.iter().any(|each| matches!(each, Decision::Refused { why, .. } if why == told)), "{out:?}");
+    // Only declared, and found again: not the card of the part's own number.
+    let declared = on(&controller, with_names(false));
+    assert_eq!(drained_cards(&declared), ["gpu-01-3"]);
+    assert_eq!(drained_cards(&on(&declared, divided())), ["MIG-1"]);
+    assert_eq!(drained_cards(&on(&declared, with_names(true))), ["GPU-3"]);
+    // Not divided any more, and divided again.
+    let whole = on(&controller, with_names(true));
+    assert_eq!(drained_cards(&whole), ["GPU-3"]);
+    assert_eq!(drained_cards(&on(&whole, divided())), ["MIG-1", "MIG-2"], "it may be any of them");
+    let declared = on(&whole, with_names(false));
+    assert_eq!(drained_cards(&declared), ["gpu-01-3"]);
+    assert_eq!(drained_cards(&on(&declared, divided())), ["MIG-1", "MIG-2"]);
+    // Drained as a declared one.
+    let mut declared = Controller::new(config());
+    declared.step(at(0), Event::NodeRegistered(with_names(false)));
+    declared.step(at(1), asked(true, Some(3), drain()));
+    assert_eq!(drained_cards(&on(&declared, divided())), ["MIG-1", "MIG-2"]);
+    // Given back as a whole.
+    controller.step(at(2), asked(true, Some(5), drain()));
+    for node in [with_names(false), with_names(true)] {
+        let mut other = on(&controller, node.clone());
+        assert_eq!(drained_cards(&other).len(), 1);
+        other.step(at(60), asked(true, Some(3), NodeWish::Resume));
+        assert!(drained_cards(&other).is_empty());
+        assert!(
+            drained_cards(&on(&other, node)).is_empty() && drained_cards(&on(&other, divided())).is_empty()
+        );
+    }
 }
 
 #[test]

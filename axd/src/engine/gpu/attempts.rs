@@ -112,6 +112,10 @@ impl Engine {
     }
 
     fn watch_slices(&mut self, sample: &Sample) {
+        if self.gpu.enforcement.is_apart() {
+            // Nobody is ended for what another may have.
+            return;
+        }
         let resources = &self.controller.config().resources;
         let samples = Some(resources.gpu_over_samples).filter(|samples| *samples > 0);
         let rules = Rules { tolerance: resources.gpu_tolerance, samples };

@@ -26,6 +26,8 @@ pub(in crate::engine) struct Enforcement {
     before: BTreeSet<(AttemptName, String)>,
     /// Cards whose driver does not list processes: there is nobody to be watched.
     unlisted: BTreeSet<String>,
+    /// Process numbers here are not the machine's: it is not certain who is who on any card, and nobody is watched.
+    apart: bool,
     /// By card, the users for whom MPS could not be had there since the configuration was read.
     without_mps: BTreeMap<String, BTreeSet<Uid>>,
     /// Whether MPS is available, as far as that is known without trying, or why not; `None` if no queue wants it.
@@ -60,7 +62,8 @@ pub(in crate::engine) fn is_measured(card: &ax_core::node::Card) -> bool {
 impl Enforcement {
     /// Tries the driver's limit on every card that is there and is no part of another. May take some seconds.
     pub(in crate::engine) fn probe(inventory: &Inventory, prober: Prober) -> Enforcement {
-        let mut this = Enforcement { prober, ..Enforcement::default() };
+        let apart = !ax_sys::process::has_the_machines_numbers();
+        let mut this = Enforcement { prober, apart, ..Enforcement::default() };
         let cards = this.untried(inventory);
         if !cards.is_empty() {
             this.driver = card_limit::probe(&this.prober, &cards);
@@ -90,13 +93,18 @@ impl Enforcement {
         for card in &mut inventory.cards {
             card.hardware.limit = match self.driver.get(&card.uuid) {
                 Some(Ok(())) => Rung::Driver,
-                _ if is_measured(card) && !self.unlisted.contains(&card.uuid) => Rung::Watch,
+                _ if is_measured(card) && !self.apart && !self.unlisted.contains(&card.uuid) => Rung::Watch,
                 _ => Rung::None,
             };
             let without = self.without_mps.get(&card.uuid).into_iter().flatten().copied();
             let offered = matches!(self.mps, Some(Ok(()))) && is_measured(card);
             card.hardware.mps = offered.then(|| without.collect());
         }
+    }
+
+    /// Whether process numbers here are not the machine's.
+    pub(super) fn is_apart(&self) -> bool {
+        self.apart
     }
 
     /// Whose driver does not list processes, in the last look. Whether that is news.

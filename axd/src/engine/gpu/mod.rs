@@ -15,7 +15,7 @@ use ax_core::gpu::ledger::Ledger;
 
 use crate::cards::Cards;
 use attempts::CardAttempts;
-pub(super) use enforcement::Enforcement;
+pub(super) use enforcement::{Enforcement, is_measured};
 pub(super) use history::History;
 pub(super) use looks::{new, pace};
 

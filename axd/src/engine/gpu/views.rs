@@ -9,7 +9,11 @@ use ax_core::node::{Card, CardShare, Node};
 use ax_core::size::Megabytes;
 
 use super::super::Engine;
+use crate::local;
 use crate::people::Person;
+
+const UNLISTED: &str =
+    "its driver does not list processes: nobody knows who holds what, and slices are not watched";
 
 impl Engine {
     /// All cards, as this person may see them.
@@ -48,11 +52,11 @@ impl Engine {
             reserved_mb: reserved.0,
             jobs: held.iter().map(|held| held.job).collect(),
             held,
-            limit: with_settings(rung, self.controller.config().resources.gpu_mem_hints).to_string(),
+            limit: with_settings(rung, self.controller.config().resources.gpu_mem_hints),
             barred: node.drained().is_some() || node.withheld_of(card).barred,
             withheld: withheld(node, card, &state, all),
             foreign: if all { state.holders } else { sum_of_others(state.foreign) },
-            health: state.health.to_string(),
+            health: state.health,
             why: state.why.filter(|_| all),
             p95_mb: figures.map(|figures| figures.p95.0),
             unexplained_mb: seen.map(|_| state.unexplained.0),
@@ -68,11 +72,11 @@ impl Engine {
         }
         let deaf = self.gpu.cards.as_ref().and_then(|cards| cards.deaf(&card.uuid));
         let deaf = deaf.map(|why| format!("its errors (Xid) are not reported: {why}"));
-        let unlisted = seen.filter(|seen| seen.holders.is_none());
-        let unlisted = unlisted.map(|_| {
-            "its driver does not list processes: nobody knows who holds what, and slices are not watched"
-                .to_owned()
-        });
+        let unlisted = match seen {
+            Some(_) if self.gpu.enforcement.is_apart() => Some(local::APART.to_owned()),
+            Some(seen) if seen.holders.is_none() => Some(UNLISTED.to_owned()),
+            _ => None,
+        };
         let all: Vec<String> = deaf.into_iter().chain(unlisted).chain(view.warning.take()).collect();
         view.warning = (!all.is_empty()).then(|| all.join("; "));
         view

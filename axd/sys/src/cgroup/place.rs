@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn below_a_unit_it_is_made_where_systemd_makes_none_as_well() {
-        let top = std::env::temp_dir().join(format!("ax-sys-{}", crate::random::name().unwrap()));
+        let top = test_kit::TempDir::new();
         let unit = "ax.slice/ax-jobs.service";
         for dir in ["freezer", "devices", "systemd", &format!("memory/{unit}")] {
             std::fs::create_dir_all(top.join(dir)).unwrap();
@@ -227,6 +227,5 @@ mod tests {
         assert!(top.join("devices/ax-1").is_dir(), "but not there");
         place.clear(&hierarchy);
         assert!(!top.join("devices/ax-1").exists() && top.join("devices").exists());
-        std::fs::remove_dir_all(&top).unwrap();
     }
 }

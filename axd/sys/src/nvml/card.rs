@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_numa_node_is_that_of_the_place_on_the_bus() {
-        let sysfs = std::env::temp_dir().join(format!("ax-numa-{}", std::process::id()));
+        let sysfs = test_kit::TempDir::new();
         for (place, node) in [("0000:3b:00.0", "1\n"), ("10000:01:00.0", "2\n"), ("0000:86:00.0", "-1\n")] {
             let folder = sysfs.join("bus/pci/devices").join(place);
             std::fs::create_dir_all(&folder).unwrap();
@@ -241,6 +241,5 @@ mod tests {
         assert_eq!(numa_node(&sysfs, "00000000:86:00.0"), None, "a machine with one node");
         assert_eq!(numa_node(&sysfs, "00000000:99:00.0"), None);
         assert_eq!(numa_node(&sysfs, "../../etc"), None);
-        std::fs::remove_dir_all(&sysfs).unwrap();
     }
 }

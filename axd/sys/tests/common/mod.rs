@@ -5,8 +5,10 @@ pub(crate) mod site;
 
 use ax_sys::path::Dir;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
+
+use test_kit::TempDir;
+pub(crate) use test_kit::wait_for;
 
 /// Whether a descriptor of this process is closed by exec.
 pub(crate) fn is_close_on_exec(fd: &impl AsFd) -> bool {
@@ -16,42 +18,23 @@ pub(crate) fn is_close_on_exec(fd: &impl AsFd) -> bool {
 }
 
 /// A directory that is removed at the end of the test.
-pub(crate) struct Scratch {
-    path: PathBuf,
-}
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        Scratch::below(&std::env::temp_dir())
+        Scratch(TempDir::new())
     }
 
     pub(crate) fn below(parent: &Path) -> Scratch {
-        let path = parent.join(format!("ax-sys-{}", ax_sys::random::name().unwrap()));
-        std::fs::create_dir(&path).unwrap();
-        Scratch { path }
+        Scratch(TempDir::below(parent))
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     pub(crate) fn dir(&self) -> Dir {
-        Dir::open(&self.path).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
-}
-
-/// Waits for a fact, long enough for a loaded machine.
-pub(crate) fn wait_for(what: &str, mut fact: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !fact() {
-        assert!(Instant::now() < end, "waited 30 s in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
+        Dir::open(self.path()).unwrap()
     }
 }
 
