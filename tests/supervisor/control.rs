@@ -41,6 +41,7 @@ fn the_jobs_user_may_signal_and_nothing_else() {
     let socket = job.job.job_folder().join("ctl");
     for request in [
         r#"{"request":"terminate","outcome":"CANCELLED","message":"","at_once":true}"#,
+        r#"{"request":"limit","limit":null}"#,
         r#"{"request":"freeze","frozen":true}"#,
         r#"{"request":"follow"}"#,
     ] {

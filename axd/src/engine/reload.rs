@@ -56,6 +56,7 @@ impl Engine {
             return Err(ApiError { class: ErrorClass::TryAgain, error });
         }
         let loaded = read(self.config_file.as_deref(), &self.paths.config)?;
+        let had = self.local.inventory.clone();
         // A job that waits for a person's answer may be told to run again.
         let may_run = |job: &&Job| !job.state.is_final() || job.state == JobState::FailedUnknownState;
         let in_use: Vec<_> =
@@ -65,13 +66,12 @@ impl Engine {
         let path = self.config_file.clone().unwrap_or_else(|| self.paths.config.clone());
         let mut warnings = config::lines(&path, &loaded.warnings);
         let known = self.local.warnings.clone();
-        let had = self.local.inventory.clone();
         self.go_by(loaded.config);
-        warnings.extend(self.jobs_without_cards(&had));
         for warning in self.local.warnings.iter().filter(|warning| !known.contains(warning)) {
             self.log.line(Level::Warning, &Line::new("notice").text("text", warning));
             warnings.push(warning.clone());
         }
+        warnings.extend(self.jobs_without_cards(&had));
         for change in &changes {
             self.log.line(Level::Info, &Line::new("reload").text("by", &who).text("change", change));
         }

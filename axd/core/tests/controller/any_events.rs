@@ -102,7 +102,7 @@ fn job_event(controller: &Controller, number: u32, what: u8, admin: bool) -> Opt
         11 => {
             let gpus = Some(GpuCount { kind: None, count: 1 + number % 3 });
             let needs = Needs { gpus, cpus_per_task: Some(1 + number % 5), ..Needs::default() };
-            let needs = Needs { mem: (number % 2 == 0).then_some(Megabytes(30_000)), ..needs };
+            let needs = Needs { mem: number.is_multiple_of(2).then_some(Megabytes(30_000)), ..needs };
             let change = Change { needs, ..Change::default() };
             Event::Wished { job, actor, wish: Wish::Update(Box::new(change)), why: None }
         }

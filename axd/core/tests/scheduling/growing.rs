@@ -8,7 +8,7 @@ use ax_core::job::AttemptEnd;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::state::Outcome;
 use ax_core::size::Megabytes;
-use ax_core::time::{BootTime, Now, Span, WallTime};
+use ax_core::time::{BootTime, Now, WallTime};
 
 use proptest::prelude::*;
 
