@@ -130,8 +130,10 @@ impl World {
         parse(&self.cluster.read(ALICE, "seen"))
     }
 
+    /// What `ax why` says, in one line.
     fn told(&self, id: &str) -> String {
-        self.cluster.ok(ALICE, "ax", &["why", id])
+        let text = self.cluster.ok(ALICE, "ax", &["why", id]);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     fn node_reason(&self) -> String {
