@@ -8,16 +8,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::config::{Queue, QueueState};
 use crate::explain::never_enough;
 use crate::id::{JobNumber, QueueName, Uid};
-use crate::job::features::Features;
-use crate::job::request::{CardRequest, Request, fits_window};
-use crate::job::spec::{GpuCount, NodeCount, Window};
+use crate::job::request::{Request, fits_window};
+use crate::job::spec::Window;
 use crate::job::state::JobState;
-use crate::job::{Actor, Job, Learnt};
-use crate::schedule::history::Signature;
-use crate::size::Megabytes;
-use crate::text::count;
+use crate::job::{Actor, Job};
+use crate::node::Lack;
 use crate::time::{Now, Span, WallTime};
 
+use super::needs::Needs;
 use super::person::Asked;
 use super::refusal::Refusal;
 use super::{Controller, Decision};
@@ -48,42 +46,10 @@ pub struct Change {
     pub needs: Needs,
 }
 
-/// What changes of what a waiting job needs of machines. What is not named stays as it was, also where it once followed
-/// from what is: whoever asks for less memory of a card keeps the CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Needs {
-    /// Cards in all, and of which type.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpus: Option<GpuCount>,
-    /// Cards of each node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpus_per_node: Option<GpuCount>,
-    /// Memory of each card.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mem: Option<Megabytes>,
-    /// Host memory of each node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ram: Option<Megabytes>,
-    /// CPUs of each task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus_per_task: Option<u32>,
-    /// Features of its nodes; the inner `None` takes them away.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "that_is_there")]
-    pub features: Option<Option<Features>>,
-    /// Nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<NodeCount>,
-}
-
-impl Needs {
-    fn is_none(&self) -> bool {
-        *self == Needs::default()
-    }
-}
-
 /// What is written as `null` is there, and says that something is taken away.
-fn that_is_there<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub(super) fn that_is_there<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
@@ -138,6 +104,8 @@ impl Controller {
             return Ok(());
         }
         let was_misfit = self.fits_nowhere(job);
+        let another = changed.signature != job.signature;
+        let learnt = if another { self.learn_memory(&mut changed) } else { None };
         let what = asked.said(&format!("{},", differences.join(", ")));
         if needs {
             // What others leave for it is what it asked for before.
@@ -149,6 +117,9 @@ impl Controller {
         }
         self.index(Arc::new(changed));
         out.push(asked.noted(&what));
+        if let Some(what) = learnt {
+            out.push(Decision::Noted { job: id, actor: Arc::from(Actor::Ax.name()), what });
+        }
         self.settle_waiting(now, id.number, actor, &what, out);
         Ok(())
     }
@@ -196,8 +167,11 @@ impl Controller {
         let because =
             |why: String| Err(Refusal::because(format!("no node here could ever hold it then: {why}")));
         if needed == 1 {
-            let lacks = self.nodes.iter().filter_map(|node| node.lacks_for_ever(request, reserve));
-            return because(format!("it {}", lacks.collect::<Vec<_>>().join("; it ")));
+            // Nodes that lack the same are told together: an answer for many jobs must not grow with the nodes.
+            let lacks =
+                Lack::collected(self.nodes.iter().map(|node| (node, node.needs_for_ever(request, reserve))));
+            let lacks: Vec<_> = lacks.iter().map(Lack::for_ever).collect();
+            return because(format!("it {}", lacks.join("; it ")));
         }
         let declared = self.config.resources.gpu_nodes.iter();
         let to_come = declared.filter(|node| self.nodes.get(&node.host).is_none()).count();
@@ -379,86 +353,8 @@ fn apply(job: &mut Job, change: Change) -> Result<Vec<String>, Refusal> {
         said.push(deadline.map_or("no deadline".to_owned(), |deadline| format!("to be over by {deadline}")));
         request.set_special(|special| special.deadline = deadline);
     }
-    apply_needs(job, change.needs, &mut said)?;
+    change.needs.apply(job, &mut said)?;
     Ok(said)
-}
-
-/// Applies a change of what a job needs of machines.
-fn apply_needs(job: &mut Job, needs: Needs, said: &mut Vec<String>) -> Result<(), Refusal> {
-    let request = Arc::make_mut(&mut job.request);
-    if let Some(nodes) = needs.nodes.filter(|nodes| *nodes != request.nodes()) {
-        said.push(format!("nodes {} → {nodes}", request.nodes()));
-        request.set_special(|special| special.nodes = Some(nodes).filter(|nodes| nodes.max > 1));
-    }
-    if let Some(features) = needs.features.filter(|features| features.as_ref() != request.features()) {
-        let words = |features: Option<&Features>| features.map_or("none".to_owned(), ToString::to_string);
-        said.push(format!("features {} → {}", words(request.features()), words(features.as_ref())));
-        request.set_special(|special| special.features = features);
-    }
-    if let Some(ram) = needs.ram.filter(|ram| *ram != request.ram) {
-        said.push(format!("RAM {} → {ram}", request.ram));
-        request.ram = ram;
-    }
-    let cpus = needs.cpus_per_task.map(|each| each.max(1).saturating_mul(request.tasks()));
-    if let Some(cpus) = cpus.filter(|cpus| *cpus != request.cpus) {
-        said.push(format!("CPUs {} → {cpus}", request.cpus));
-        request.cpus = cpus;
-    }
-    let nodes = request.nodes().min;
-    let in_all = needs.gpus.map(|gpus| (gpus, nodes)).or(needs.gpus_per_node.map(|gpus| (gpus, 1)));
-    if in_all.is_none() && needs.mem.is_none() {
-        return Ok(());
-    }
-    let Some(before) = request.cards.clone() else {
-        let why = "it asks for no card, and one that waits can't be given any; --ram is host memory";
-        return Err(Refusal::because(why.to_owned()));
-    };
-    let after = cards_then(&before, in_all, needs.mem)?;
-    if after != before {
-        said.push(format!("cards {} → {}", cards_in_words(&before), cards_in_words(&after)));
-        request.cards = Some(after);
-        // What is known of the same thing on other cards says nothing of it there; its planned length stays.
-        job.signature = Signature::default();
-        let length = job.learnt.as_deref().and_then(|learnt| learnt.length);
-        let learnt = Learnt { length, ..Learnt::default() };
-        job.learnt = (learnt != Learnt::default()).then(|| Arc::new(learnt));
-    }
-    Ok(())
-}
-
-/// The cards of each node after a change; `count` is among so many nodes.
-fn cards_then(
-    before: &CardRequest,
-    count: Option<(GpuCount, u32)>,
-    mem: Option<Megabytes>,
-) -> Result<CardRequest, Refusal> {
-    let mut after = before.clone();
-    if let Some((gpus, nodes)) = count {
-        if gpus.count == 0 || !gpus.count.is_multiple_of(nodes) {
-            let (cards, nodes) = (count_of(gpus.count), crate::text::count(nodes, "node"));
-            let why = format!("{cards} can't be had of {nodes}; say how many of each: --gpus-per-node");
-            return Err(Refusal::because(why));
-        }
-        (after.count, after.kind) = (gpus.count / nodes, gpus.kind);
-    }
-    if let Some(mem) = mem {
-        if mem == Megabytes::ZERO {
-            return Err(Refusal::because("--mem=0 asks for no GPU memory at all".to_owned()));
-        }
-        after.slice = Some(mem);
-    }
-    Ok(after)
-}
-
-fn count_of(cards: u32) -> String {
-    count(cards, "card")
-}
-
-/// `2`, `a100:2 with 20GB each`.
-fn cards_in_words(cards: &CardRequest) -> String {
-    let kind = cards.kind.as_ref().map_or(String::new(), |kind| format!("{kind}:"));
-    let each = cards.slice.map_or(String::new(), |mem| format!(" with {} each", mem.of_card()));
-    format!("{kind}{}{each}", cards.count)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod idle;
 mod keys;
 mod learn;
 mod moments;
+mod needs;
 mod overuse;
 mod pass_state;
 mod person;
@@ -36,9 +37,10 @@ pub(crate) use schedule::UserLimit;
 pub(crate) use witness::{Look, Rehearsal, Trial};
 
 pub use bounds::Counted;
-pub use change::{Change, Needs};
+pub use change::Change;
 pub use event::{Decision, Event, NodeWish, Submission, Wish};
 pub use evict::Spared;
+pub use needs::Needs;
 pub use snapshot::{Known, Snapshot};
 pub use trouble::{Trouble, Troubles};
 

@@ -55,23 +55,30 @@ impl Signature {
         if self.is_unknown() {
             return self;
         }
-        let mut hash = Hash(self.0);
-        if let Some(CardRequest { count, kind, slice }) = cards {
-            hash.number(u64::from(*count));
-            hash.text(kind.as_deref().unwrap_or_default());
-            hash.number(slice.map_or(0, |slice| slice.0));
-        }
-        Signature(hash.0.max(1))
+        self.and(&bytes_of_cards(cards))
     }
 
     /// The same on so many nodes: on one it is what it is.
     #[must_use]
     pub fn on(self, nodes: u32) -> Signature {
-        if nodes <= 1 || self.is_unknown() {
+        if self.is_unknown() { self } else { self.and(&bytes_of_nodes(nodes)) }
+    }
+
+    fn and(self, bytes: &[u8]) -> Signature {
+        let mut hash = Hash(self.0);
+        bytes.iter().for_each(|byte| hash.byte(*byte));
+        Signature(hash.0.max(1))
+    }
+
+    /// What it is on any cards and nodes, of one on these: jobs, of which there are many, needn't keep that beside it.
+    #[must_use]
+    pub fn without(self, cards: Option<&CardRequest>, nodes: u32) -> Signature {
+        if self.is_unknown() {
             return self;
         }
+        let bytes = [bytes_of_cards(cards), bytes_of_nodes(nodes)].concat();
         let mut hash = Hash(self.0);
-        hash.number(u64::from(nodes));
+        bytes.iter().rev().for_each(|byte| hash.take_back(*byte));
         Signature(hash.0.max(1))
     }
 
@@ -79,6 +86,18 @@ impl Signature {
     pub fn is_unknown(&self) -> bool {
         *self == Signature::default()
     }
+}
+
+fn bytes_of_cards(cards: Option<&CardRequest>) -> Vec<u8> {
+    let Some(CardRequest { count, kind, slice }) = cards else { return Vec::new() };
+    let mut bytes = u64::from(*count).to_le_bytes().to_vec();
+    bytes.extend(kind.as_deref().unwrap_or_default().bytes().chain([0xff]));
+    bytes.extend(slice.map_or(0, |slice| slice.0).to_le_bytes());
+    bytes
+}
+
+fn bytes_of_nodes(nodes: u32) -> Vec<u8> {
+    if nodes > 1 { u64::from(nodes).to_le_bytes().to_vec() } else { Vec::new() }
 }
 
 /// FNV-1a: short, and the same everywhere and for ever. Whoever makes two of their own things collide harms themselves.
@@ -93,12 +112,13 @@ impl Hash {
         self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
 
-    fn text(&mut self, text: &str) {
-        text.bytes().chain([0xff]).for_each(|byte| self.byte(byte));
+    /// The hash before this byte: an odd factor can be taken back.
+    fn take_back(&mut self, byte: u8) {
+        self.0 = self.0.wrapping_mul(0xce96_5057_aff6_957b) ^ u64::from(byte);
     }
 
-    fn number(&mut self, number: u64) {
-        number.to_le_bytes().into_iter().for_each(|byte| self.byte(byte));
+    fn text(&mut self, text: &str) {
+        text.bytes().chain([0xff]).for_each(|byte| self.byte(byte));
     }
 }
 
@@ -282,6 +302,18 @@ mod tests {
         let all: std::collections::BTreeSet<Signature> =
             all.iter().map(|cards| Signature::of("train", cards.as_ref())).collect();
         assert_eq!(all.len(), 6);
+    }
+
+    #[test]
+    fn what_cards_and_nodes_add_to_a_signature_can_be_taken_back() {
+        let thing = Signature::called("train");
+        let some = CardRequest { count: 2, kind: Some("a100".to_owned()), slice: Some(Megabytes(7)) };
+        for cards in [None, Some(&some), Some(&CardRequest { count: 1, kind: None, slice: None })] {
+            for nodes in [1, 2, 300] {
+                assert_eq!(thing.with(cards).on(nodes).without(cards, nodes), thing, "{cards:?} {nodes}");
+            }
+        }
+        assert!(Signature::default().without(Some(&some), 2).is_unknown());
     }
 
     #[test]

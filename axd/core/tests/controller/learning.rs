@@ -1,11 +1,13 @@
 //! What earlier runs say of a new job: how long it is planned to run, and what it is charged of a card.
 
 use ax_core::config::{Config, LearnMemory};
-use ax_core::controller::{Controller, Decision, Event, Snapshot, Submission};
+use ax_core::controller::{Change, Controller, Decision, Event, Needs, Snapshot, Submission, Wish};
 use ax_core::id::{JobId, JobNumber};
 use ax_core::job::request::{CardRequest, Request};
+use ax_core::job::spec::{GpuCount, NodeCount};
 use ax_core::job::state::Outcome;
 use ax_core::job::{AttemptEnd, Job};
+use ax_core::node::Inventory;
 use ax_core::size::Megabytes;
 use ax_core::time::{Span, WallTime};
 
@@ -138,7 +140,7 @@ fn a_job_that_came_before_the_runs_ended_is_planned_with_them_when_it_starts() {
         runs.succeed("train", request(1), 10);
     }
     let actor = ax_core::job::Actor::Ax;
-    let wish = ax_core::controller::Wish::Release;
+    let wish = Wish::Release;
     runs.controller.step(at(runs.ms), Event::Wished { job: held, actor, wish, why: None });
     assert_eq!(runs.planned(held), Span::seconds(10));
 }
@@ -262,6 +264,40 @@ fn a_job_whose_runs_used_more_than_it_asks_for_is_charged_more() {
     full.use_card(&slice(10_000), 79_000);
     let (id, _) = full.submit("train", slice(10_000));
     assert_eq!(charged(&full, id), 80_000);
+}
+
+/// Other cards or nodes are another thing, of which something else is known; and by no way around does one get back to less
+/// than is known.
+#[test]
+fn a_job_that_is_changed_is_charged_by_what_is_known_of_what_it_is_then() {
+    let mut runs = Runs::new(config());
+    runs.use_card(&slice(10_000), 12_000);
+    let node = Inventory { name: "gpu-02".parse().unwrap(), ..crate::node() };
+    runs.controller.step(at(runs.ms), Event::NodeRegistered(node));
+    let held = Submission { hold: true, ..runs.submission("train", slice(10_000)) };
+    let (id, _) = submit(&mut runs.controller, runs.ms, held);
+    let was = runs.job(id).clone();
+    assert_eq!(charged(&runs, id), 12_600);
+    let gpus = |count| Needs { gpus: Some(GpuCount { kind: None, count }), ..Needs::default() };
+    let nodes = |count| Needs { nodes: Some(NodeCount { min: count, max: count }), ..Needs::default() };
+    let mem = |mb| Needs { mem: Some(Megabytes(mb)), ..Needs::default() };
+    let counted = |mb| (mb > 10_000).then_some(Megabytes(10_000));
+    for (needs, mb) in [
+        (mem(10_000), 12_600),
+        (gpus(2), 10_000),
+        (gpus(1), 12_600),
+        (nodes(2), 10_000),
+        (nodes(1), 12_600),
+        (mem(9000), 9000),
+        (mem(10_000), 12_600),
+    ] {
+        let wish = Wish::Update(Box::new(Change { needs: needs.clone(), ..Change::default() }));
+        let asked = Event::Wished { job: id, actor: ax_core::job::Actor::Ax, wish, why: None };
+        let out = runs.controller.step(at(runs.ms), asked);
+        let now = runs.job(id).learnt.as_deref().and_then(|learnt| learnt.asked);
+        assert_eq!((charged(&runs, id), now), (mb, counted(mb)), "{needs:?}: {out:?}");
+    }
+    assert_eq!(*runs.job(id), was, "it is what it was");
 }
 
 #[test]
