@@ -142,9 +142,9 @@ impl Job {
         self.declared().into_iter().chain(learnt).min()
     }
 
-    /// The declared length: the estimate, else the time limit. Ignores what was learnt.
+    /// The declared length: the estimate, but no more than the time limit. Ignores what was learnt.
     pub fn declared(&self) -> Option<Span> {
-        self.request.estimate.or(self.request.time_limit)
+        self.request.estimate.into_iter().chain(self.request.time_limit).min()
     }
 
     /// True if no hold, pause or begin time keeps it from starting; its hours may.

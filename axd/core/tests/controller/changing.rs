@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ax_core::api::ErrorClass;
 use ax_core::config::{Config, Queue, Scheduler};
-use ax_core::controller::{Change, Controller, Decision, Event, Needs, Wish};
+use ax_core::controller::{Change, Controller, Decision, Event, Needs, Submission, Wish};
 use ax_core::id::{AttemptName, JobId, Uid};
 use ax_core::invariants;
 use ax_core::job::Actor;
 use ax_core::job::request::{CardRequest, Request};
 use ax_core::job::spec::{GpuCount, Window};
 use ax_core::job::state::{JobState, Outcome};
+use ax_core::node::Inventory;
 use ax_core::size::Megabytes;
 use ax_core::time::{Span, WallTime};
 
@@ -208,6 +209,42 @@ fn a_running_job_s_limit_is_made_shorter_by_its_owner_and_longer_by_administrato
     assert_eq!(launched(&out).len(), 1);
     let again = controller.job(job.number).unwrap();
     assert_eq!(again.request.time_limit, None);
+}
+
+/// It is ended by then, whatever it was expected to take.
+#[test]
+fn what_others_wait_for_ends_with_a_limit_that_is_shorter_than_what_was_expected() {
+    let mut controller = ready(config());
+    let expected =
+        Request { time_limit: Some(Span::seconds(600)), estimate: Some(Span::seconds(500)), ..request(8) };
+    let (job, _) = running(&mut controller, expected);
+    let (waits, _) = submit(&mut controller, 20, submission(2, request(8)));
+    for (seconds, ends) in [(550, 500), (300, 300)] {
+        update(&mut controller, 100, job, person(1000, false), limit(Some(seconds)));
+        let starts = controller.explain(at(100), waits.number).expected_start;
+        assert_eq!(starts, Some(at(10).wall + Span::seconds(ends)));
+    }
+}
+
+/// A refusal says what nodes lack in common, not of each anew.
+#[test]
+fn what_no_node_can_hold_is_refused_in_as_few_words_however_many_nodes_there_are() {
+    let said = |nodes: u32| {
+        let mut controller = ready(config());
+        for number in 2..=nodes {
+            let name = format!("gpu-{number:02}").parse().unwrap();
+            controller.step(at(0), Event::NodeRegistered(Inventory { name, ..crate::node() }));
+        }
+        let hold = Submission { hold: true, ..submission(2, request(1)) };
+        let (job, _) = submit(&mut controller, 20, hold);
+        let nine = Needs { cpus_per_task: Some(9), ..Needs::default() };
+        let out = update(&mut controller, 30, job, person(1000, false), needs(nine));
+        refusal(&out).unwrap().1.to_owned()
+    };
+    let text = "no node here could ever hold it then: it needs 9 CPUs, and";
+    assert_eq!(said(1), format!("{text} gpu-01 has 8"));
+    let many = said(40);
+    assert_eq!(many, format!("{text} each of 40 nodes: gpu-01, gpu-02, gpu-03 and 37 more has at most 8"));
 }
 
 #[test]
