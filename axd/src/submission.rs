@@ -23,7 +23,8 @@ use ax_core::schedule::history::Signature;
 use ax_core::text::{count, nearest, quoted};
 use ax_core::time::WallTime;
 
-use remarks::{comes_some_day, hosts_are_known, without_effect};
+pub(crate) use remarks::comes_some_day;
+use remarks::{hosts_are_known, without_effect};
 
 use crate::calendar::Calendar;
 use crate::people::Person;

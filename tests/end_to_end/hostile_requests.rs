@@ -260,6 +260,18 @@ fn actions() -> Vec<Case> {
             "of a waiting job only --priority",
         ),
         act(
+            &json!({"action": "update", "jobs": ["1"], "options": ["--begin=now+1000000days"]}),
+            409,
+            "refused",
+            "is more than a hundred years away",
+        ),
+        act(
+            &json!({"action": "update", "jobs": ["1"], "options": ["--gpus=4", "--gpus-per-node=1"]}),
+            400,
+            "usage",
+            "'--gpus' is a number in all, '--gpus-per-node' of each node: give one of them",
+        ),
+        act(
             &json!({"action": "update", "jobs": ["1"], "options": ["--priority=200"]}),
             400,
             "usage",

@@ -130,8 +130,11 @@ impl Engine {
                 name.parse().map_err(|e: ax_core::id::BadName| error(ErrorClass::Usage, e.to_string()))?,
             ),
         };
-        let instant = |when| Some(self.calendar.resolve(when, WallTime(clock::wall_ms())));
+        let now = WallTime(clock::wall_ms());
+        let instant = |when| Some(self.calendar.resolve(when, now));
         let gone = |name: &str| away.contains(&name);
+        let begin = spec.timing.begin.map(instant);
+        submission::comes_some_day(begin.flatten(), now)?;
         Ok(Change {
             priority: spec.timing.priority,
             time_limit: spec.timing.limit.map(|limit| match limit {
@@ -140,7 +143,7 @@ impl Engine {
             }),
             queue,
             name: spec.name.map(Into::into),
-            begin: spec.timing.begin.map(instant).or(gone("begin").then_some(None)),
+            begin: begin.or(gone("begin").then_some(None)),
             window: spec.timing.window.map(Some).or(gone("window").then_some(None)),
             deadline: spec.timing.deadline.map(instant).or(gone("deadline").then_some(None)),
             needs: self.needs_of(spec.resources, gone("constraint"))?,
@@ -156,6 +159,10 @@ impl Engine {
             let kind = meant.map_err(|unmeetable| error(ErrorClass::Refused, unmeetable.message))?;
             Ok(Some(GpuCount { count, kind }))
         };
+        if asked.gpus.is_some() && asked.gpus_per_node.is_some() {
+            let text = "'--gpus' is a number in all, '--gpus-per-node' of each node: give one of them";
+            return Err(error(ErrorClass::Usage, text));
+        }
         let ram = match asked.ram {
             None => None,
             Some(RamRequest::PerNode(ram)) => Some(ram),

@@ -34,7 +34,7 @@ pub(super) fn hosts_are_known(
 }
 
 /// A begin time that nobody will see is a mistake.
-pub(super) fn comes_some_day(begin: Option<WallTime>, now: WallTime) -> Result<(), ApiError> {
+pub(crate) fn comes_some_day(begin: Option<WallTime>, now: WallTime) -> Result<(), ApiError> {
     const CENTURY: Span = Span::seconds(36_525 * 86_400);
     match begin.filter(|begin| *begin > now + CENTURY) {
         Some(begin) => Err(refused(format!("--begin: {begin} is more than a hundred years away"))),

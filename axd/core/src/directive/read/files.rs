@@ -105,7 +105,9 @@ fn remark_ours(draft: &mut Draft, name: &str) {
         let fault = Fault::new(format!("{name} is set by ax, for the job's cards"));
         draft.remark(fault.hint("a script can set it to fewer of them, see ax-gpu(7)"));
     } else if is_set_by_ax(name) {
-        draft.remark(Fault::new(format!("{name} is set by ax alone, if at all: what is given for it has no effect")));
+        draft.remark(Fault::new(format!(
+            "{name} is set by ax alone, if at all: what is given for it has no effect"
+        )));
     }
 }
 
