@@ -190,8 +190,9 @@ fn actions() -> Vec<Case> {
             "the request's body is no action: expected a text, not the number 1, at line 1 column 26",
         ),
         act(&json!({"action": "hold", "jobs": []}), 400, "usage", "no job is named"),
+        // What is no condition leaves nothing out.
         act(
-            &json!({"action": "hold", "select": {}}),
+            &json!({"action": "cancel", "select": {"by_start": true, "all": true, "finished": true, "limit": 1}}),
             400,
             "usage",
             "a selection needs at least one condition",

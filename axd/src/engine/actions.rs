@@ -121,7 +121,7 @@ impl Engine {
 
     /// The unfinished jobs that a selection means; for an ordinary user only their own.
     fn select(&self, select: &JobsQuery, person: &Person) -> Result<Vec<JobId>, ApiError> {
-        if *select == JobsQuery::default() {
+        if !select.is_of_some() {
             return Err(error(ErrorClass::Usage, "a selection needs at least one condition"));
         }
         let admin = person.is_admin(self.controller.config());

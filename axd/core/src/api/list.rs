@@ -35,6 +35,16 @@ pub struct JobsQuery {
     pub limit: Option<u32>,
 }
 
+impl JobsQuery {
+    /// Whether anything in it leaves jobs that have not ended out. The order, a bound on the answer and what it has besides
+    /// them don't: who asks so asks for all.
+    pub fn is_of_some(&self) -> bool {
+        let JobsQuery { user, queue, number, name, state, since, until, .. } = self;
+        let listed = [user, queue, name].iter().any(|list| !list.is_empty());
+        listed || !number.is_empty() || !state.is_empty() || since.is_some() || until.is_some()
+    }
+}
+
 /// Answer to `GET /api/v1/jobs`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobsAnswer {

@@ -278,8 +278,7 @@ impl Controller {
     /// By when a running job has to be over, if it has hours or a deadline, and when it was started.
     fn has_to_be_over(&self, job: &Job) -> Option<(WallTime, WallTime)> {
         let start = job.attempt.as_ref()?.assigned_at;
-        let opening = job.hours()?.next(start, &self.zone).filter(|opening| opening.from <= start)?;
-        Some((opening.over_by, start))
+        Some((job.over_by(start, &self.zone)?, start))
     }
 
     /// What is planned with an attempt follows the job's limit.

@@ -120,12 +120,18 @@ impl Job {
     /// time limit.
     pub fn limit_from(&self, start: WallTime, zone: &Zone) -> (Option<Span>, bool) {
         let own = self.request.time_limit;
-        let opening = self.hours().and_then(|hours| hours.next(start, zone));
-        let Some(opening) = opening.filter(|opening| opening.from <= start) else { return (own, false) };
-        let left = opening.over_by - start;
-        let by_deadline =
-            self.request.deadline() == Some(opening.over_by) && own.is_none_or(|own| left < own);
+        let Some(over_by) = self.over_by(start, zone) else { return (own, false) };
+        let left = over_by - start;
+        let by_deadline = self.request.deadline() == Some(over_by) && own.is_none_or(|own| left < own);
         (Some(own.map_or(left, |own| own.min(left))), by_deadline)
+    }
+
+    /// By when an attempt has to be over that begins at `start`, if that is within the job's hours and before its
+    /// deadline. However long it may be: a limit that is given to it later doesn't lift them.
+    pub fn over_by(&self, start: WallTime, zone: &Zone) -> Option<WallTime> {
+        let hours = Hours { limit: Span::ZERO, needs: Span::ZERO, ..self.hours()? };
+        let opening = hours.next(start, zone).filter(|opening| opening.from <= start)?;
+        Some(opening.over_by)
     }
 }
 

@@ -252,6 +252,27 @@ fn nobody_extends_a_job_beyond_its_deadline_or_hours() {
     }
 }
 
+/// Whose limit was none had to be over by then, too, and a limit that is given to it later doesn't lift that.
+#[test]
+fn a_limit_that_a_job_did_not_have_lifts_neither_its_deadline_nor_its_hours() {
+    let over_by = at(0).wall + Span::seconds(30 * MINUTE);
+    let mut unlimited = Request { time_limit: None, ..request(1) };
+    unlimited.set_special(|special| special.deadline = Some(over_by));
+    let mut controller = ready(config());
+    let (job, attempt) = running(&mut controller, unlimited);
+    let left = over_by - at(1).wall;
+    assert_eq!(controller.running_limit(job.number), Some(left));
+    for (who, seconds, becomes) in [
+        (person(1000, false), 60 * MINUTE, left),
+        (person(1000, false), 20 * MINUTE, Span::seconds(20 * MINUTE)),
+    ] {
+        let out = update(&mut controller, 100, job, who, limit(Some(seconds)));
+        assert!(out.contains(&Decision::Limit { attempt, limit: Some(becomes) }), "{out:?}");
+    }
+    let out = update(&mut controller, 100, job, person(0, true), limit(Some(60 * MINUTE)));
+    assert!(refusal(&out).unwrap().1.contains("has to be over by its --deadline"), "{out:?}");
+}
+
 /// What its queue is charged follows: in the end it has paid for what it ran, neither less nor twice.
 #[test]
 fn a_queue_pays_for_what_a_job_ran_whatever_its_limit_was() {
