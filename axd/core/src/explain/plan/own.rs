@@ -57,6 +57,9 @@ impl Plan {
     pub(super) fn place_in_order(&mut self, controller: &Controller, waiting: Vec<Waiting>, at: WallTime) {
         let stuck = self.stuck;
         for one in waiting {
+            if self.is_answered() {
+                return;
+            }
             if self.is_behind(one.job, stuck) {
                 continue;
             }
