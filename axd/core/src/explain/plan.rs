@@ -163,7 +163,7 @@ impl Plan {
 
     fn waiting<'a>(&mut self, controller: &Controller, job: &'a Job, not_before: WallTime) -> Waiting<'a> {
         let counts = counts(controller, job);
-        self.limits.matter(&counts);
+        self.limits.matter(controller, &counts);
         Waiting { job, counts, kept: None, not_before, barred: None, was_barred: false }
     }
 
@@ -197,15 +197,15 @@ impl Plan {
                 _ if waiting.is_empty() => return,
                 Some(next) if self.effort > 0 => at = next,
                 Some(next) => return self.place_in_order(controller, waiting, next),
-                None => return self.never_start(controller, waiting),
+                None => return self.never_start(waiting),
             }
         }
     }
 
     /// No limit ever lets these start, as far as is known.
-    fn never_start(&mut self, controller: &Controller, waiting: Vec<Waiting>) {
+    fn never_start(&mut self, waiting: Vec<Waiting>) {
         for one in waiting {
-            self.told.insert(one.job.id.number, Expected::never(self.limits.never(controller, &one.counts)));
+            self.told.insert(one.job.id.number, Expected::never(self.limits.never(&one.counts)));
         }
     }
 

@@ -90,8 +90,7 @@ impl Plan {
         let length = controller.planned(one.job);
         let mut by_limit = None;
         loop {
-            let (allowed, basis) =
-                self.limits.room(controller, &one.counts, at, length).map_err(Expected::never)?;
+            let (allowed, basis) = self.limits.room(&one.counts, at, length).map_err(Expected::never)?;
             if let Some(basis) = basis {
                 by_limit = Some((allowed, basis));
             }
@@ -99,8 +98,7 @@ impl Plan {
                 true => self.future.find(controller, one.job, allowed)?,
                 false => self.find_from(controller, one.job, allowed)?,
             };
-            let (still, _) =
-                self.limits.room(controller, &one.counts, found.from, length).map_err(Expected::never)?;
+            let (still, _) = self.limits.room(&one.counts, found.from, length).map_err(Expected::never)?;
             if still > found.from {
                 at = found.from;
                 continue;
