@@ -178,6 +178,8 @@ fn what_a_part_was_drained_for_its_card_is_and_all_that_is_told_agrees() {
         (&with, two(false), vec!["GPU-aaaa".to_owned()], 1),
         (&with, two(true), vec!["MIG-1".to_owned(), "MIG-2".to_owned()], 1),
     ] {
+        // What is known under another name is written down with whatever is promised after it.
+        cluster.submit(ALICE, &["--cpus-per-task=1", "--ram=10M"], "#!/bin/sh\n");
         cluster.kill();
         fake.set(&script);
         cluster.configure(config);

@@ -252,8 +252,12 @@ fn whose_folders_can_t_be_unmounted_has_no_new_ones_and_others_have_as_root() {
     lock.lock().unwrap();
     let empty = cluster.root.join("empty");
     std::fs::create_dir(&empty).unwrap();
-    let mut axd = Command::new(cluster.program("axd"));
-    let mut axd = axd.arg("--unmount").arg(&empty).arg("--busy").arg(&busy).spawn().unwrap();
+    let unmounting = || {
+        let mut axd = Command::new(cluster.program("axd"));
+        axd.arg("--unmount").arg(&empty).arg("--busy").arg(&busy).spawn().unwrap()
+    };
+    assert!(unmounting().wait().unwrap().success(), "it does not wait for ever");
+    let mut axd = unmounting();
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(axd.try_wait().unwrap(), None, "it waits for the lock");
     lock.unlock().unwrap();

@@ -9,6 +9,10 @@ use crate::cluster::{ALICE, BOB, Cluster, ROOT, as_root};
 use crate::crash_points::{arm, disarm, is_reached};
 use crate::survival::touch;
 
+/// Needs a moment of its grace.
+const TRAPS: &str = "#!/bin/sh\ntrap 'sleep 0.3; echo saved > saved; exit 0' TERM\n\
+                     while :; do sleep 0.1; done\n";
+
 /// Runs until it is ended.
 const LONG: &str = "#!/bin/sh\nexec sleep 1000\n";
 
@@ -52,11 +56,12 @@ fn slow_the_time_of_a_running_job_is_changed_by_those_who_may() {
     if !as_root() {
         return;
     }
-    let cluster = Cluster::with_config("policy: {kill_wait: 1}\nresources: {cpus: 4}\n");
+    let cluster = Cluster::with_config("policy: {kill_wait: 3}\nresources: {cpus: 4}\n");
     let extended = cluster.submit(ALICE, &["-c", "1", "-t", "0:15"], &honest(&until("go")));
     let shortened = cluster.submit(ALICE, &["-c", "1", "-t", "10"], LONG);
     let unlimited = cluster.submit(ALICE, &["-c", "1", "-t", "0:15"], &honest(&until("go")));
-    for job in [&extended, &shortened, &unlimited] {
+    let old = cluster.submit(ALICE, &["-c", "1", "-t", "10"], TRAPS);
+    for job in [&extended, &shortened, &unlimited, &old] {
         cluster.wait_state(job, &["RUNNING"]);
     }
     let line = cluster.refused(77, ALICE, "ax", &["update", &extended, "--time=1h"]);
@@ -73,6 +78,10 @@ fn slow_the_time_of_a_running_job_is_changed_by_those_who_may() {
     let shown = cluster.ok(ALICE, "ax", &["status", &extended]);
     assert!(shown.contains("RUNNING") && shown.contains("time limit 00:00:15 → 01:00:00"), "{shown}");
     assert_eq!(cluster.state(&unlimited), "RUNNING");
+    // By more than the watchdog's patience beyond its new limit: it is not killed at once all the same.
+    cluster.ok(ALICE, "ax", &["update", &old, "--time=0:01"]);
+    assert_eq!(cluster.wait_over(&old)["state"], "TIMEOUT");
+    assert_eq!(cluster.read(ALICE, "saved"), "saved\n", "it had its grace");
     touch(&cluster, "go");
     for job in [&extended, &unlimited] {
         assert_eq!(cluster.wait_over(job)["state"], "SUCCEEDED");

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use ax_core::job::state::Outcome;
-use ax_core::record::{Report, Request};
+use ax_core::record::{Assignment, Report, Request};
+use ax_core::time::Span;
 use ax_sys::path::Dir;
 use ax_sys::seqpacket::{self, Incoming};
 
-use crate::world::{Running, USER, World, answer, eventually, set_mode};
+use crate::world::{Mount, Running, USER, World, answer, eventually, set_mode};
 
 const SLEEPER: &str = "while [ ! -e go ]; do sleep 0.02; done; echo done";
 
@@ -202,4 +203,25 @@ impl WithoutOverdue for Report {
             other => other,
         }
     }
+}
+
+#[test]
+fn where_the_watchdog_can_not_be_told_only_a_shorter_limit_counts() {
+    let Some(world) = World::new() else { return };
+    let attempts = world.run.join("attempts");
+    let mount = Mount::new(&attempts, "size=128k,mode=700");
+    let hour = |assignment: &mut Assignment| assignment.ending.limit = Some(Span::seconds(3600));
+    let mut job = world.job("exec sleep 1000").with(hour).start();
+    job.begun();
+    let overdue = |job: &Running<'_>| job.started().unwrap().overdue_boot;
+    let before = overdue(&job);
+    assert!(std::fs::write(attempts.join("filler"), vec![1; 1 << 20]).is_err(), "it should be full");
+    let limit = |seconds| Request::Limit { limit: Some(Span::seconds(seconds)) };
+    assert!(matches!(job.ask(&limit(7200)), Report::Refused { .. }));
+    assert!(matches!(job.ask(&Request::Limit { limit: None }), Report::Refused { .. }));
+    assert_eq!(overdue(&job), before);
+    assert_eq!(job.ask(&limit(0)), Report::Done);
+    std::fs::remove_file(attempts.join("filler")).unwrap();
+    assert_eq!(job.result().outcome, Outcome::Timeout);
+    drop(mount);
 }

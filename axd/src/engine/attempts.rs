@@ -52,6 +52,19 @@ impl Supervision {
     }
 }
 
+/// What a supervisor made of a changed limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limits {
+    /// It was told of none over this connection.
+    Untold,
+    /// It was, and has not refused it.
+    Told,
+    /// It refused it, and is told again.
+    Refused,
+    /// It refused it and closed the connection: it is of a version that knows no such request.
+    Unknown,
+}
+
 /// One supervisor.
 #[derive(Debug)]
 struct Supervisor {
@@ -62,7 +75,10 @@ struct Supervisor {
     waiting: Vec<Request>,
     /// True if its result came over the socket.
     reported: bool,
-    /// Set if it is not adopted or not connected: when to look again, and the pause before that.
+    limits: Limits,
+    /// True if it was told that it refuses one.
+    complained: bool,
+    /// Set if it is not adopted, not connected, or to be told a limit again: when to look, and the pause before that.
     look_again: Option<BootTime>,
     pause: Span,
 }
@@ -75,9 +91,17 @@ impl Supervisor {
             socket: None,
             waiting: Vec::new(),
             reported: false,
+            limits: Limits::Untold,
+            complained: false,
             look_again: None,
             pause: RETRY,
         }
+    }
+
+    /// Ever more rarely.
+    fn look_later(&mut self, now: BootTime) {
+        self.look_again = Some(now + self.pause);
+        self.pause = Span((self.pause.0 * 2).min(LAST_RETRY.0));
     }
 }
 
@@ -133,13 +157,18 @@ impl Attempts {
         }
     }
 
-    /// Stores an entry; requests that waited at an earlier entry of the same attempt go along.
+    /// Stores an entry; requests that waited at an earlier entry of the same attempt go along, and what is known of it.
     fn keep(&mut self, poller: &Poller, mut entry: Supervisor) {
         let epoch = entry.name.epoch;
         let earlier = self.all.remove(&epoch);
         if let Some(earlier) = earlier {
             entry.reported |= earlier.reported;
             entry.waiting.extend(earlier.waiting);
+            entry.complained = earlier.complained;
+            entry.pause = earlier.pause;
+            if earlier.limits == Limits::Unknown {
+                entry.limits = Limits::Unknown;
+            }
         }
         self.all.insert(epoch, entry);
         self.flush(poller, epoch);
@@ -172,9 +201,30 @@ impl Attempts {
 
     /// An attempt whose supervisor runs but can't be reached yet.
     pub(super) fn look_again(&mut self, name: AttemptName, now: BootTime) {
-        let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor::unknown(name));
-        entry.look_again = Some(now + entry.pause);
-        entry.pause = Span((entry.pause.0 * 2).min(LAST_RETRY.0));
+        self.all.entry(name.epoch).or_insert_with(|| Supervisor::unknown(name)).look_later(now);
+    }
+
+    /// A supervisor refused something. True if it is for the first time that it refuses a limit, which it is told again
+    /// later.
+    pub(super) fn was_refused(&mut self, name: AttemptName, now: BootTime) -> bool {
+        let entry = self.all.get_mut(&name.epoch);
+        let Some(entry) = entry.filter(|s| matches!(s.limits, Limits::Refused | Limits::Unknown)) else {
+            return false;
+        };
+        if entry.limits == Limits::Refused && entry.look_again.is_none() {
+            entry.look_later(now);
+        }
+        !std::mem::replace(&mut entry.complained, true)
+    }
+
+    /// Whether it can be told again what it refused.
+    pub(super) fn has_refused_limit(&self, name: AttemptName) -> bool {
+        self.all.get(&name.epoch).is_some_and(|s| s.socket.is_some() && s.limits == Limits::Refused)
+    }
+
+    /// Whether it knows of no other limits: told again, it would only close the connection again.
+    pub(super) fn knows_no_limits(&self, name: AttemptName) -> bool {
+        self.all.get(&name.epoch).is_some_and(|s| s.limits == Limits::Unknown)
     }
 
     /// Attempts that are to be looked at again now.
@@ -198,9 +248,12 @@ impl Attempts {
     }
 
     /// Sends a request to a supervisor, now or as soon as it can be reached: if an earlier daemon started it, it may
-    /// not be known yet.
+    /// not be known yet. Of limits the latest counts.
     pub(super) fn ask(&mut self, poller: &Poller, name: AttemptName, request: Request) {
         let entry = self.all.entry(name.epoch).or_insert_with(|| Supervisor::unknown(name));
+        if is_limit(&request) {
+            entry.waiting.retain(|waiting| !is_limit(waiting));
+        }
         entry.waiting.push(request);
         self.flush(poller, name.epoch);
     }
@@ -214,7 +267,9 @@ impl Attempts {
             !seqpacket::send(socket, &text)
         });
         let sent = unsent.unwrap_or(entry.waiting.len());
-        entry.waiting.drain(..sent);
+        if entry.waiting.drain(..sent).any(|request| is_limit(&request)) {
+            entry.limits = Limits::Told;
+        }
         let interest = if entry.waiting.is_empty() { Interest::READ } else { Interest::READ_WRITE };
         // If the socket can't be watched, the end of the process tells its end.
         let _ = poller.modify(socket, tokens::socket_of(epoch), interest);
@@ -234,6 +289,9 @@ impl Attempts {
                         self.buffer.get(..length).and_then(|bytes| serde_json::from_slice(bytes).ok());
                     let Some(report) = report else { continue };
                     entry.reported |= matches!(report, Report::Result(_));
+                    if entry.limits == Limits::Told && matches!(report, Report::Refused { .. }) {
+                        entry.limits = Limits::Refused;
+                    }
                     news.push(News::Reported(entry.name, Box::new(report)));
                 }
                 Incoming::TooLong => {}
@@ -241,7 +299,10 @@ impl Attempts {
                     let _ = poller.remove(socket);
                     entry.socket = None;
                     // The supervisor is about to end, or has closed a slow connection: connect again.
-                    entry.look_again = Some(now + RETRY);
+                    entry.look_later(now);
+                    if entry.limits == Limits::Refused {
+                        entry.limits = Limits::Unknown;
+                    }
                 }
             }
         }
@@ -273,6 +334,10 @@ impl Attempts {
     }
 }
 
+fn is_limit(request: &Request) -> bool {
+    matches!(request, Request::Limit { .. })
+}
+
 fn connect(paths: &Paths, name: AttemptName) -> Result<OwnedFd, SysError> {
     // The socket in root's folder: a user could replace the one in theirs.
     let folder = Dir::open(paths.attempt_dir(name))?;
@@ -284,4 +349,86 @@ fn connect(paths: &Paths, name: AttemptName) -> Result<OwnedFd, SysError> {
         return Err(SysError::new("trust the control socket of", name, what));
     }
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use ax_sys::socket::message_pair;
+
+    use super::*;
+
+    fn limit(seconds: u64) -> Request {
+        Request::Limit { limit: Some(Span::seconds(seconds)) }
+    }
+
+    fn received(socket: &OwnedFd) -> Vec<Request> {
+        let mut buffer = vec![0; MAX_REPORT];
+        let mut all = Vec::new();
+        while let Incoming::Message(length) = seqpacket::receive(socket, &mut buffer) {
+            all.push(serde_json::from_slice(&buffer[..length]).unwrap());
+        }
+        all
+    }
+
+    fn refuse(socket: &OwnedFd) {
+        let report = Report::Refused { error: "no".to_owned() };
+        assert!(seqpacket::send(socket, &serde_json::to_vec(&report).unwrap()));
+    }
+
+    #[test]
+    fn of_limits_that_wait_the_latest_is_told() {
+        let name: AttemptName = "ax-2026-0001.7".parse().unwrap();
+        let (poller, mut attempts) = (Poller::new().unwrap(), Attempts::default());
+        for request in [limit(1), Request::Signal { signal: 10, batch_only: false }, limit(2), limit(3)] {
+            attempts.ask(&poller, name, request);
+        }
+        let (ours, theirs) = message_pair().unwrap();
+        attempts.expect(&poller, name, ours).unwrap();
+        assert_eq!(received(&theirs), [Request::Signal { signal: 10, batch_only: false }, limit(3)]);
+    }
+
+    #[test]
+    fn a_limit_that_was_refused_is_told_again_ever_more_rarely() {
+        let name: AttemptName = "ax-2026-0001.7".parse().unwrap();
+        let (poller, mut attempts) = (Poller::new().unwrap(), Attempts::default());
+        let (ours, theirs) = message_pair().unwrap();
+        attempts.expect(&poller, name, ours).unwrap();
+        refuse(&theirs);
+        attempts.socket_ready(&poller, name.epoch, BootTime(0));
+        assert!(!attempts.was_refused(name, BootTime(0)), "that was something else");
+        let mut pauses = Vec::new();
+        for first in [true, false, false] {
+            attempts.ask(&poller, name, limit(1));
+            refuse(&theirs);
+            attempts.socket_ready(&poller, name.epoch, BootTime(0));
+            assert_eq!(attempts.was_refused(name, BootTime(0)), first);
+            assert!(attempts.has_refused_limit(name));
+            pauses.extend(attempts.next_look());
+            assert_eq!(attempts.due(BootTime(60_000)), [name]);
+        }
+        assert_eq!(pauses, [BootTime(100), BootTime(200), BootTime(400)]);
+    }
+
+    #[test]
+    fn who_closes_the_connection_at_a_limit_is_not_told_again() {
+        let name: AttemptName = "ax-2026-0001.7".parse().unwrap();
+        let (poller, mut attempts) = (Poller::new().unwrap(), Attempts::default());
+        let (ours, theirs) = message_pair().unwrap();
+        attempts.expect(&poller, name, ours).unwrap();
+        attempts.ask(&poller, name, limit(1));
+        assert_eq!(received(&theirs), [limit(1)]);
+        refuse(&theirs);
+        drop(theirs);
+        attempts.socket_ready(&poller, name.epoch, BootTime(0));
+        assert!(attempts.was_refused(name, BootTime(0)) && attempts.knows_no_limits(name));
+        assert_eq!(attempts.due(BootTime(100)), [name]);
+        // Met again, it is known, and a connection that is closed again is made anew later.
+        let (ours, theirs) = message_pair().unwrap();
+        attempts.expect(&poller, name, ours).unwrap();
+        assert!(attempts.knows_no_limits(name) && !attempts.was_refused(name, BootTime(0)));
+        attempts.due(BootTime(60_000));
+        drop(theirs);
+        attempts.socket_ready(&poller, name.epoch, BootTime(0));
+        assert_eq!(attempts.next_look(), Some(BootTime(200)));
+    }
 }

@@ -30,15 +30,11 @@ impl Engine {
                 self.terminate(attempt, Request::Terminate { outcome, message, at_once, warned });
             }
             Decision::Signal { attempt, signal } => {
-                self.supervision.attempts.ask(
-                    &self.poller,
-                    attempt,
-                    Request::Signal { signal, batch_only: false },
-                );
+                self.ask(attempt, Request::Signal { signal, batch_only: false });
             }
             Decision::Limit { attempt, limit } => {
                 crash_point!("limit committed");
-                self.supervision.attempts.ask(&self.poller, attempt, Request::Limit { limit });
+                self.ask(attempt, Request::Limit { limit });
             }
             Decision::Closed { attempt, .. } => {
                 crash_point!("end committed");
@@ -71,7 +67,14 @@ impl Engine {
             self.happened(Event::NeverStarted { attempt, why: message.clone() });
             return;
         }
-        self.supervision.attempts.ask(&self.poller, attempt, request);
+        self.ask(attempt, request);
+    }
+
+    /// Asks something of a supervisor, unless its attempt has ended before what was decided was durable.
+    fn ask(&mut self, attempt: AttemptName, request: Request) {
+        if self.is_living(attempt) {
+            self.supervision.attempts.ask(&self.poller, attempt, request);
+        }
     }
 
     /// Takes in a supervisor's report.
@@ -92,6 +95,10 @@ impl Engine {
             Report::Refused { error } => {
                 let line = Line::new("supervisor_refused").text("attempt", &attempt).text("error", &error);
                 self.log.line(Level::Warning, &line);
+                if self.supervision.attempts.was_refused(attempt, now().boot) {
+                    let text = format!("its supervisor has not taken its new time limit: {error}");
+                    self.note(attempt.job.number, text);
+                }
             }
             Report::Started(_) | Report::Ending { .. } | Report::Result(_) => {
                 self.log.line(Level::Warning, &Line::new("foreign_report").text("attempt", &attempt));
@@ -195,12 +202,27 @@ impl Engine {
         }
     }
 
-    /// A limit that was changed may not have reached a supervisor that is met again: it is told once more.
+    /// Looks at an attempt again: what became of its supervisor, or whether that takes now what it has refused.
+    pub(super) fn look_at(&mut self, attempt: AttemptName) {
+        if self.supervision.attempts.has_refused_limit(attempt) {
+            self.repeat_limit(attempt);
+        } else {
+            self.settle(attempt);
+        }
+    }
+
+    /// A limit that was changed may not have reached a supervisor that is met again: it is told once more. Not one that is
+    /// not durable yet: as soon as it is, it is told anyway.
     fn repeat_limit(&mut self, attempt: AttemptName) {
-        let own = self.controller.job(attempt.job.number).and_then(|job| job.attempt.as_ref());
+        if self.is_unsettled(attempt.job.number) || self.supervision.attempts.knows_no_limits(attempt) {
+            return;
+        }
+        let job = self.controller.job(attempt.job.number);
+        let job = job.filter(|job| job.state != JobState::Completing);
+        let own = job.and_then(|job| job.attempt.as_ref());
         if own.is_some_and(|own| own.name == attempt && own.relimited && own.ending.is_none()) {
             let limit = self.controller.running_limit(attempt.job.number);
-            self.supervision.attempts.ask(&self.poller, attempt, Request::Limit { limit });
+            self.ask(attempt, Request::Limit { limit });
         }
     }
 

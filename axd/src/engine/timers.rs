@@ -102,7 +102,7 @@ impl Engine {
             self.happened(Event::Tick);
         }
         for attempt in self.supervision.attempts.due(now.boot) {
-            self.settle(attempt);
+            self.look_at(attempt);
         }
         self.supervision.guard.look(&self.poller, now.boot, &mut self.log);
         self.on_cards(Cards::look);

@@ -7,8 +7,10 @@ mod error;
 mod seat;
 
 use std::fmt;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use ax_core::gpu::fence::DeviceRule;
 use ax_core::id::AttemptName;
@@ -25,6 +27,9 @@ use seat::Seat;
 
 /// How long a supervisor waits for a start or stop: the driver may have to be loaded.
 const PATIENCE: Span = Span::seconds(15);
+
+/// How long an unmounting process waits for its turn to say so.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// What such a process is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -89,8 +94,22 @@ pub(crate) fn run(deed: Deed, order: &str) -> ExitCode {
 /// locked.
 pub(crate) fn unmount(folder: &Path, busy: &Path) -> ExitCode {
     // Without it the hang would not be known, and the folder would have to go all the same.
-    let _busy = seat::open_lock(busy).and_then(|file| file.lock_shared().map(|()| file));
+    let _busy = seat::open_lock(busy).ok().filter(is_shared_soon);
     ended(ax_sys::mount::detach(folder).map(drop).map_err(MpsError::from))
+}
+
+/// Locks it, waiting for no longer than new folders take to be made elsewhere.
+fn is_shared_soon(file: &File) -> bool {
+    let end = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock_shared() {
+            Ok(()) => return true,
+            Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(_) => return false,
+        }
+    }
 }
 
 fn ended(done: Result<()>) -> ExitCode {

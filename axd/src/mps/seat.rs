@@ -134,6 +134,16 @@ impl Seat {
         fs::read_to_string(self.folder.join("owner")).ok()?.trim().parse().ok().map(Uid)
     }
 
+    fn disown(&self) -> Result<()> {
+        let owner = self.folder.join("owner");
+        match fs::remove_file(&owner) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(MpsError::file("removing", &owner)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Parent of the user's folders. Each daemon gets it new, so that nothing left in it can be in the next one's
     /// way.
     fn home(&self) -> PathBuf {
@@ -242,22 +252,17 @@ impl Seat {
                 return Err(MpsError::GoesOn { group: group_of(&self.folder), pids });
             }
         }
-        let (owner, user) = (self.folder.join("owner"), self.owner());
-        match fs::remove_file(&owner) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(MpsError::file("removing", &owner)(error));
-            }
-            _ => {}
-        }
-        self.set_aside(user)
+        self.set_aside()
     }
 
     /// Unmounts the user's folders, with whatever is mounted there. If there was no file system of their own, they
     /// are given to root and moved aside. Renaming always works; removal may fail because of what the user left
     /// inside, so rename first and remove later.
-    fn set_aside(&self, user: Option<Uid>) -> Result<()> {
+    fn set_aside(&self) -> Result<()> {
         let home = self.home();
-        uncover(&home, &self.busy(user.unwrap_or(Uid(0))))?;
+        uncover(&home, &self.busy(self.owner().unwrap_or(Uid(0))))?;
+        // Not before: whoever goes on after this process has died must know whose mounts may hang.
+        self.disown()?;
         let Ok(dir) = Dir::open(&home) else { return Ok(()) };
         if fs::remove_dir(&home).is_ok() {
             return Ok(());

@@ -90,19 +90,24 @@ impl Attempt {
     }
 
     /// It may run for so long altogether from now on; if it has done so already, it is over its limit at once. The watchdog
-    /// is told first: it must not end what may go on.
+    /// is told first: it must not end what may go on. Where it can't be told, only a shorter limit counts: it would end
+    /// the job too late, which nobody needs then.
     pub(super) fn change_limit(&mut self, limit: Option<Span>) -> Result<(), Refused> {
         if self.state.is_ending() || self.state == State::Preparing {
             return Err(Refused::State(self.state));
         }
         let ending = Ending { limit, ..self.assignment.ending.clone() };
         let mut timers = self.timers.clone();
-        timers.allow(Allowance::of(&ending));
+        timers.allow(boot_now().0, Allowance::of(&ending));
         if self.state != State::Suspended
-            && let Some(started) = &mut self.started
+            && let Some(mut started) = self.started.clone()
         {
             started.overdue_boot = timers.overdue.map(BootTime);
-            self.place.write_started(started).map_err(Refused::Unwritten)?;
+            match self.place.write_started(&started) {
+                Ok(()) => self.started = Some(started),
+                Err(_) if timers.is_stricter_than(&self.timers) => {}
+                Err(failure) => return Err(Refused::Unwritten(failure)),
+            }
         }
         // Whoever was warned of an end that does not come now is warned again.
         if self.state == State::Warned

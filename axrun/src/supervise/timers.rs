@@ -42,16 +42,16 @@ pub(crate) struct Allowance {
     limit: u64,
     /// It is warned so long before that.
     warn_before: Option<u64>,
-    /// Past this there is no more politeness.
-    overdue_after: u64,
+    /// So long after it was to end there is no more politeness.
+    patience: u64,
 }
 
 impl Allowance {
     /// By an assignment; `None` if it may run without end.
     pub(crate) fn of(ending: &Ending) -> Option<Allowance> {
         let limit = ending.limit?;
-        let overdue_after = (limit + ending.kill_wait + OVERDUE_MARGIN).0;
-        Some(Allowance { limit: limit.0, warn_before: ending.warn.map(|warn| warn.before.0), overdue_after })
+        let patience = (ending.kill_wait + OVERDUE_MARGIN).0;
+        Some(Allowance { limit: limit.0, warn_before: ending.warn.map(|warn| warn.before.0), patience })
     }
 }
 
@@ -59,23 +59,29 @@ impl Timers {
     /// Begins to count the limit.
     pub(crate) fn begin(&mut self, now: u64, allowed: Option<Allowance>) {
         self.counted_from = Some(now);
-        self.allow(allowed);
+        self.allow(now, allowed);
     }
 
-    /// Counts another limit from the same beginning; `None`: it has none any more.
-    pub(crate) fn allow(&mut self, allowed: Option<Allowance>) {
+    /// Counts another limit from the same beginning; `None`: it has none any more. One that is over already ends it
+    /// now, with the whole grace.
+    pub(crate) fn allow(&mut self, now: u64, allowed: Option<Allowance>) {
         (self.warn, self.limit, self.overdue) = (None, None, None);
-        let (Some(from), Some(Allowance { limit, warn_before, overdue_after })) =
-            (self.counted_from, allowed)
+        let (Some(from), Some(Allowance { limit, warn_before, patience })) = (self.counted_from, allowed)
         else {
             return;
         };
-        self.limit = Some(from.saturating_add(limit));
+        let end = from.saturating_add(limit);
+        self.limit = Some(end);
         // A warning that is longer than the limit comes as soon as a script may have set its trap: before that
         // it would only end it.
         let soonest = TRAP_TIME.min(limit / 2);
         self.warn = warn_before.map(|before| from.saturating_add(limit.saturating_sub(before).max(soonest)));
-        self.overdue = Some(from.saturating_add(overdue_after));
+        self.overdue = Some(end.max(self.frozen_since.unwrap_or(now)).saturating_add(patience));
+    }
+
+    /// Whether it is overdue no later than by others, so that a watchdog which knows those ends nothing too early.
+    pub(crate) fn is_stricter_than(&self, others: &Timers) -> bool {
+        self.overdue.is_some_and(|at| others.overdue.is_none_or(|other| at <= other))
     }
 
     /// The job was frozen: its time stands still.
@@ -147,7 +153,7 @@ mod tests {
     use super::*;
 
     fn allowed(limit: u64, warn_before: u64, overdue_after: u64) -> Option<Allowance> {
-        Some(Allowance { limit, warn_before: Some(warn_before), overdue_after })
+        Some(Allowance { limit, warn_before: Some(warn_before), patience: overdue_after - limit })
     }
 
     #[test]
@@ -156,12 +162,25 @@ mod tests {
         timers.begin(1000, allowed(100, 30, 160));
         timers.freeze(1010);
         timers.thaw(1510);
-        timers.allow(allowed(1000, 30, 1060));
+        timers.allow(1520, allowed(1000, 30, 1060));
         assert_eq!((due(&mut timers, 2469), due(&mut timers, 2470)), (vec![], vec![Event::Warn]));
-        timers.allow(None);
+        timers.allow(2470, None);
         assert_eq!((timers.next(), due(&mut timers, u64::MAX)), (None, vec![]));
-        timers.allow(allowed(10, 30, 70));
-        assert_eq!(due(&mut timers, 2470), [Event::Warn, Event::Limit, Event::Overdue], "long past it");
+    }
+
+    #[test]
+    fn a_limit_that_is_over_already_leaves_the_whole_grace() {
+        let mut timers = Timers::default();
+        timers.begin(1000, allowed(100_000, 30, 100_060));
+        timers.allow(50_000, allowed(10, 30, 70));
+        assert_eq!(due(&mut timers, 50_059), [Event::Warn, Event::Limit]);
+        assert_eq!(due(&mut timers, 50_060), [Event::Overdue]);
+        // Also if it stands still meanwhile.
+        timers.freeze(60_000);
+        timers.allow(70_000, allowed(10, 30, 70));
+        timers.thaw(80_000);
+        assert_eq!(due(&mut timers, 80_059), [Event::Warn, Event::Limit]);
+        assert_eq!(due(&mut timers, 80_060), [Event::Overdue]);
     }
 
     fn due(timers: &mut Timers, now: u64) -> Vec<Event> {

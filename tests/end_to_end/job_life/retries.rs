@@ -15,7 +15,7 @@ fn a_failed_job_is_retried_after_a_growing_pause_into_files_of_its_own() {
     let id = cluster.submit(ALICE, &options, script);
     let waiting = cluster.wait_state(&id, &["PENDING"]);
     let reason = waiting["reason"].as_str().unwrap();
-    assert!(reason.starts_with("retry 1 of 2 in 1 s"), "{reason}");
+    assert!(reason.starts_with("retry 1 of 2 in 1s "), "{reason}");
     assert!(waiting["expected_start"].is_string(), "{waiting:#}");
     let job = cluster.wait_over(&id);
     assert_eq!((&job["state"], &job["attempt"]), (&"FAILED".into(), &3.into()), "{job:#}");

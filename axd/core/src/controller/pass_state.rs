@@ -64,6 +64,9 @@ impl Controller {
             .collect();
         last.into_iter().rev().all(|job| {
             let (now, length) = (timeline.now(), self.fitting(job, &timeline));
+            if rules.places(&self.nodes, &timeline, job, now, length).is_some() {
+                return true;
+            }
             let known = found.earliest(&rules, &self.nodes, &timeline, job, length);
             let anew = rules.earliest_places(&self.nodes, &timeline, job, now, length);
             for (from, place) in

@@ -156,6 +156,7 @@ impl Controller {
         let mut state = self.begin_pass(now, found);
         let walk = self.order.walk(&self.config, &self.times, factors, true);
         let pass = self.go_down(walk, &mut state, now, out, witness);
+        state.found.forget(state.most);
         self.found_places = state.found;
         pass
     }

@@ -86,13 +86,10 @@ impl Controller {
         match job.state {
             JobState::Pending => Story::new(self, now).of_its_own(job),
             JobState::Ready => {
-                let mut story = Story::new(self, now);
-                let found = self.ready_jobs().find_map(|each| {
-                    let told = story.next(each, if each.id == job.id { Detail::Full } else { Detail::Start });
-                    (each.id == job.id).then_some(told)
-                });
-                // A job whose queue is gone is in no order.
-                found.unwrap_or_else(|| story.next(job, Detail::Full))
+                let mut story = Story { asked: Some(number), ..Story::new(self, now) };
+                // A job whose queue is gone is in no order: it comes after all others.
+                self.ready_jobs().take_while(|each| each.id != job.id).for_each(|each| story.skip(each));
+                story.next(job)
             }
             _ => Explanation::default(),
         }
@@ -124,7 +121,7 @@ impl Controller {
         let pending = self.jobs().filter(|job| job.state == JobState::Pending);
         self.ready_jobs().chain(pending).map(move |job| match job.state {
             JobState::Pending => (job, story.of_its_own(job)),
-            _ => (job, story.next(job, Detail::Full)),
+            _ => (job, story.next(job)),
         })
     }
 
@@ -133,7 +130,7 @@ impl Controller {
         let mut story = Story::new(self, now);
         let mut ready = self.ready_jobs();
         let mut first: Vec<(&Job, Explanation)> =
-            ready.by_ref().take(PLANNED).map(|job| (job, story.next(job, Detail::Full))).collect();
+            ready.by_ref().take(PLANNED).map(|job| (job, story.next(job))).collect();
         let own: BTreeMap<JobNumber, &Job> =
             self.waiting_for_times(PLANNED).map(|job| (job.id.number, job)).collect();
         first.extend(own.values().map(|job| (*job, story.of_its_own(job))));
@@ -143,7 +140,7 @@ impl Controller {
         let rest = ready.chain(self.jobs().filter(others));
         first.into_iter().chain(rest.map(move |job| match job.state {
             JobState::Pending => (job, story.of_its_own(job)),
-            _ => (job, story.next(job, Detail::Full)),
+            _ => (job, story.next(job)),
         }))
     }
 
@@ -197,7 +194,7 @@ struct NodesFor {
     fitting: Vec<usize>,
 }
 
-/// A walk along the ready jobs in their order: how many came before, the places kept for them, and the plan so far.
+/// A walk along the ready jobs in their order: how many came before, and the places kept for them.
 struct Story<'a> {
     controller: &'a Controller,
     now: Now,
@@ -217,26 +214,19 @@ struct Story<'a> {
     known: BTreeMap<Shape, Rc<NodesFor>>,
     /// Which jobs could be ended for jobs of one shape and priority.
     spared: BTreeMap<(Shape, u8), Spares>,
-    plan: Plan,
+    /// What is told of the first jobs, once one of them is asked for: it costs more than all the rest.
+    plan: Option<Plan>,
+    /// The one job that is asked for, if it is only one.
+    asked: Option<JobNumber>,
     before: usize,
     first: Option<JobId>,
     /// The jobs before it that fair shares put there.
     by_shares: Before,
 }
 
-/// What is wanted of a job's explanation.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Detail {
-    /// The expected start alone.
-    Start,
-    /// The conditions too.
-    Full,
-}
-
 impl<'a> Story<'a> {
     fn new(controller: &'a Controller, now: Now) -> Story<'a> {
         let pass = controller.rehearse(now);
-        let plan = Plan::of(controller, &pass.after, now.wall);
         let mut turns = Turns::default();
         pass.after.claiming().for_each(|job| turns.keep(pass.after.card_limits(), job));
         Story {
@@ -250,7 +240,8 @@ impl<'a> Story<'a> {
             now,
             known: BTreeMap::new(),
             spared: BTreeMap::new(),
-            plan,
+            plan: None,
+            asked: None,
             before: 0,
             first: None,
             by_shares: Before::default(),
@@ -258,24 +249,33 @@ impl<'a> Story<'a> {
     }
 
     /// The explanation of the next job in the order.
-    fn next(&mut self, job: &Job, detail: Detail) -> Explanation {
+    fn next(&mut self, job: &Job) -> Explanation {
         let misfit = self.controller.is_misfit(job.id.number);
         let barred = self.barred(job, misfit);
-        let is_limited = barred.is_some();
-        let conditions = match detail {
-            Detail::Full => self.conditions(job, misfit, barred),
-            Detail::Start => Vec::new(),
-        };
-        if is_limited {
-            let expected = self.foretell(job);
+        let is_barred = barred.is_some();
+        let conditions = self.conditions(job, misfit, barred);
+        let expected = if misfit { Expected::never(Basis::Somebody) } else { self.foretell(job) };
+        self.goes_before(job, misfit, is_barred);
+        Explanation::new(self.now.wall, conditions, expected)
+    }
+
+    /// Goes past the next job in the order, of which nothing is told.
+    fn skip(&mut self, job: &Job) {
+        let misfit = self.controller.is_misfit(job.id.number);
+        let is_barred = self.barred(job, misfit).is_some();
+        self.goes_before(job, misfit, is_barred);
+    }
+
+    /// What the next job means for those behind it.
+    fn goes_before(&mut self, job: &Job, misfit: bool, is_barred: bool) {
+        if misfit {
+            return;
+        }
+        if is_barred {
             self.before += 1;
             self.first.get_or_insert(job.id);
-            return Explanation::new(self.now.wall, conditions, expected);
+            return;
         }
-        if misfit {
-            return Explanation::new(self.now.wall, conditions, Expected::never(Basis::Somebody));
-        }
-        let expected = self.foretell(job);
         self.by_shares.add(self.controller, job);
         self.before += 1;
         self.first.get_or_insert(job.id);
@@ -287,7 +287,6 @@ impl<'a> Story<'a> {
                 self.kept.push((job.queue.clone(), job.id));
             }
         }
-        Explanation::new(self.now.wall, conditions, expected)
     }
 
     /// All conditions of a ready job.
@@ -420,9 +419,20 @@ impl<'a> Story<'a> {
     }
 
     /// When the job is expected to start.
-    fn foretell(&self, job: &Job) -> Expected {
-        let too_far = if self.before >= PLANNED { Basis::TooFar } else { Basis::Somebody };
-        let told = self.plan.told(job.id.number).cloned().unwrap_or_else(|| Expected::never(too_far));
+    fn foretell(&mut self, job: &Job) -> Expected {
+        let told = match self.before >= PLANNED {
+            true => Expected::never(Basis::TooFar),
+            false => {
+                let told = self.plan().told(job.id.number).cloned();
+                told.unwrap_or_else(|| Expected::never(Basis::Somebody))
+            }
+        };
         self.unless_by_itself(job, told)
+    }
+
+    /// The plan of the first jobs.
+    fn plan(&mut self) -> &mut Plan {
+        let (controller, after) = (self.controller, &self.pass.after);
+        self.plan.get_or_insert_with(|| Plan::of(controller, after, self.now.wall, self.asked))
     }
 }

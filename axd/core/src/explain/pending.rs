@@ -16,7 +16,7 @@ impl Story<'_> {
         let expected = match controller.own_time(job, now) {
             None => Expected::never(Basis::Somebody),
             Some(_) => {
-                let told = self.plan.told_own(controller, now, job.id.number);
+                let told = self.plan().told_own(controller, now, job.id.number);
                 let told = told.cloned().unwrap_or_else(|| Expected::never(Basis::TooFar));
                 self.unless_by_itself(job, told)
             }

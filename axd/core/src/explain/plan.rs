@@ -55,6 +55,8 @@ pub(super) struct Plan {
     future: Future,
     limits: Limits,
     told: BTreeMap<JobNumber, Expected>,
+    /// Only what is told of this job is asked for.
+    asked: Option<JobNumber>,
     /// A job whose start can't be foretold: then that of no later job can.
     stuck: Option<JobId>,
     /// Not all jobs that are ready are planned.
@@ -109,12 +111,19 @@ impl Pass {
 }
 
 impl Plan {
-    /// The plan of those that are ready. `after`: the controller after the next pass.
-    pub(super) fn of(controller: &Controller, after: &Controller, now: WallTime) -> Plan {
+    /// The plan of those that are ready. `after`: the controller after the next pass. `asked`: no more is planned than
+    /// decides what is told of this job.
+    pub(super) fn of(
+        controller: &Controller,
+        after: &Controller,
+        now: WallTime,
+        asked: Option<JobNumber>,
+    ) -> Plan {
         let mut plan = Plan {
             future: Future::of(controller.timeline(now).as_is_likely()),
             limits: Limits::default(),
             told: BTreeMap::new(),
+            asked,
             stuck: None,
             too_many: false,
             has_own: false,
@@ -147,9 +156,14 @@ impl Plan {
         self.told.get(&job)
     }
 
+    /// Whether all that is asked for is told.
+    fn is_answered(&self) -> bool {
+        self.asked.is_some_and(|job| self.told.contains_key(&job))
+    }
+
     fn waiting<'a>(&mut self, controller: &Controller, job: &'a Job, not_before: WallTime) -> Waiting<'a> {
         let counts = counts(controller, job);
-        self.limits.matter(&counts);
+        self.limits.matter(controller, &counts);
         Waiting { job, counts, kept: None, not_before, barred: None, was_barred: false }
     }
 
@@ -176,18 +190,22 @@ impl Plan {
     /// Makes one pass after the other until everybody has started, or more can't be said.
     fn pass_by_pass(&mut self, controller: &Controller, mut waiting: Vec<Waiting>, now: WallTime) {
         let mut at = now;
-        loop {
+        while !self.is_answered() {
             let next;
             (waiting, next) = self.pass(controller, waiting, at);
             match next {
                 _ if waiting.is_empty() => return,
                 Some(next) if self.effort > 0 => at = next,
                 Some(next) => return self.place_in_order(controller, waiting, next),
-                None => break,
+                None => return self.never_start(waiting),
             }
         }
+    }
+
+    /// No limit ever lets these start, as far as is known.
+    fn never_start(&mut self, waiting: Vec<Waiting>) {
         for one in waiting {
-            self.told.insert(one.job.id.number, Expected::never(self.limits.never(controller, &one.counts)));
+            self.told.insert(one.job.id.number, Expected::never(self.limits.never(&one.counts)));
         }
     }
 

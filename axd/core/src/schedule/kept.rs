@@ -18,10 +18,10 @@ use crate::time::{Span, WallTime};
 
 use super::gang::{Places, names_none};
 use super::placement::{Place, Rules, Score, Search};
-use super::timeline::{Reservation, Timeline};
+use super::timeline::{Reservation, SOON, Timeline};
 
-/// So many are remembered: a few times as many as places are usually kept.
-const REMEMBERED: usize = 64;
+/// So many are remembered for each place that is kept: who was first may be so again soon.
+const REMEMBERED: usize = 4;
 
 /// If more nodes than this have changed, the search is no dearer than looking at them.
 const FEW: usize = 16;
@@ -84,6 +84,12 @@ impl KeptPlaces {
         self.found.iter().rev().map(|found| found.asked.job)
     }
 
+    /// Forgets who asked longest ago, if very many did beside the so many for whom places are kept.
+    pub fn forget(&mut self, kept: usize) {
+        let most = REMEMBERED * kept.max(8);
+        self.found.drain(..self.found.len().saturating_sub(most));
+    }
+
     /// The same as [`Rules::earliest_places`] from now on, for a job that has no place now.
     pub fn earliest(
         &mut self,
@@ -129,9 +135,6 @@ impl KeptPlaces {
         };
         let first_of = |place: &Place| nodes.as_slice()[place.node].by_until().steps().first();
         let first_end = places.iter().filter_map(first_of).map(|step| step.at).min();
-        if self.found.len() >= REMEMBERED {
-            self.found.remove(0);
-        }
         self.found.push(Found {
             asked,
             at,
@@ -150,9 +153,9 @@ impl Found {
     /// Looks again at the nodes where something has changed.
     fn still<'a>(&self, search: &dyn Fn() -> Search<'a>, nodes: &Nodes, timeline: &Timeline) -> Still {
         let now = timeline.now();
-        // Who takes longer than planned is expected to end a little later than now, whenever that is; if the clock was
-        // set back they may be within their time again.
-        if self.at <= now || self.first_end <= now || now < self.since {
+        // Who takes longer than planned is expected to end a little later than now, whenever that is: there, and what was
+        // found so soon may be tighter elsewhere by now. If the clock was set back they may be within their time again.
+        if self.at <= now + SOON || self.first_end <= now || now < self.since {
             return Still::Unknown;
         }
         let Some(changed) = nodes.changed_since(self.version) else { return Still::Unknown };

@@ -1,7 +1,7 @@
 //! What is free when: running jobs end as planned, reservations hold their place.
 //!
 //! The rules are those of "reservations rebuilt at each pass": nothing here
-//! outlives a pass. A node's future is a step function, made when it is first
+//! is believed in the next one, but what `kept` compares. A node's future is a step function, made when it is first
 //! asked for and again after the node has changed.
 
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ use crate::time::{Span, WallTime};
 use super::order::Lengths;
 
 /// A job that runs longer than planned is expected to end so much later than now.
-const SOON: Span = Span::seconds(1);
+pub(super) const SOON: Span = Span::seconds(1);
 
 /// A place kept for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]

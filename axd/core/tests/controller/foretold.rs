@@ -224,6 +224,10 @@ proptest! {
             })
             .collect();
         is_within(&controller, &told, now.wall);
+        // Of one job alone the same is told as of it among all.
+        for (job, told) in controller.explain_waiting(now) {
+            prop_assert_eq!(controller.explain(now, job.id.number), told);
+        }
         let mut started = played(&mut controller, ends);
         started.retain(|number, _| told.contains_key(number));
         if reservations == 40 {

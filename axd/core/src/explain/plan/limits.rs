@@ -2,6 +2,7 @@
 //! is asked as a pass asks it.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::config::{Queue, QueueState};
 use crate::controller::Controller;
@@ -71,6 +72,8 @@ struct Held {
     first: bool,
     /// It has kept somebody from starting in the pass.
     bars: bool,
+    /// What is held at any instant.
+    course: Course,
 }
 
 impl Held {
@@ -78,6 +81,63 @@ impl Held {
         self.all + self.kept + count.amount > count.max
     }
 }
+
+/// What is held under one limit, now and later.
+#[derive(Debug, Default)]
+struct Course {
+    /// All that is ever held.
+    ever: u64,
+    /// By how much that changes, and when.
+    steps: BTreeMap<WallTime, i128>,
+    /// Whose end it is at an instant, the first of those at that instant.
+    ends: BTreeMap<WallTime, JobId>,
+    /// The first of whom nobody knows how long they hold something.
+    unsaid: Option<JobId>,
+}
+
+impl Course {
+    /// Somebody holds so much.
+    fn add(&mut self, holder: &Holder, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        if holder.until.is_none() {
+            self.unsaid.get_or_insert(holder.job);
+        }
+        let until = holder.until.unwrap_or(NEVER);
+        self.ever = self.ever.saturating_add(amount);
+        *self.steps.entry(holder.from).or_default() += i128::from(amount);
+        *self.steps.entry(until).or_default() -= i128::from(amount);
+        self.ends.entry(until).or_insert(holder.job);
+    }
+
+    /// The first instant, not before `from`, from which on there is room as long as a job runs, and whose end brings
+    /// that, if it is later.
+    fn room(&self, count: &Count, from: WallTime, length: Span) -> Option<(WallTime, Option<JobId>)> {
+        // Most limits are far from full.
+        if self.ever.saturating_add(count.amount) <= count.max {
+            return Some((from, None));
+        }
+        let at_first: i128 = self.steps.range(..=from).map(|(_, change)| change).sum();
+        let later = self.steps.range((Bound::Excluded(from), Bound::Unbounded));
+        let later = later.map(|(at, change)| (*at, *change));
+        let mut steps = std::iter::once((from, at_first)).chain(later).peekable();
+        let (mut held, mut start) = (i128::from(count.amount), from);
+        while let Some((at, change)) = steps.next() {
+            held += change;
+            if at >= start + length {
+                break;
+            }
+            if held > i128::from(count.max) {
+                start = steps.peek().map(|(at, _)| *at).filter(|at| *at < NEVER)?;
+            }
+        }
+        Some((start, self.ends.get(&start).filter(|_| start > from).copied()))
+    }
+}
+
+/// When those end of whom nobody knows when they end.
+const NEVER: WallTime = WallTime(i64::MAX);
 
 /// Somebody who holds something, in the plan.
 #[derive(Debug, Clone, Copy)]
@@ -97,9 +157,17 @@ pub(super) struct Limits {
 
 impl Limits {
     /// A limit matters to somebody who waits.
-    pub(super) fn matter(&mut self, counts: &[Count]) {
+    pub(super) fn matter(&mut self, controller: &Controller, counts: &[Count]) {
         for count in counts {
-            self.held.entry(count.limit.clone()).or_default();
+            let holders = &self.holders;
+            self.held.entry(count.limit.clone()).or_insert_with_key(|limit| {
+                // Others hold something already when jobs that wait for a time of their own come.
+                let mut held = Held::default();
+                let each =
+                    |holder: &Holder| held.course.add(holder, amount_of(controller, holder.job, limit));
+                holders.iter().for_each(each);
+                held
+            });
         }
     }
 
@@ -111,9 +179,11 @@ impl Limits {
         from: WallTime,
         until: Option<WallTime>,
     ) {
-        self.holders.push(Holder { job: job.id, from, until });
+        let holder = Holder { job: job.id, from, until };
+        self.holders.push(holder);
         for count in counts(controller, job) {
             let Some(held) = self.held.get_mut(&count.limit) else { continue };
+            held.course.add(&holder, count.amount);
             held.all = held.all.saturating_add(count.amount);
             if let Some(until) = until {
                 held.ends.insert((until, job.id.number), (job.id, count.amount));
@@ -201,24 +271,18 @@ impl Limits {
     }
 
     /// Why a job is never let start, as far as is known.
-    pub(super) fn never(&self, controller: &Controller, counts: &[Count]) -> Basis {
-        match counts.iter().find_map(|count| self.unsaid(controller, count)) {
+    pub(super) fn never(&self, counts: &[Count]) -> Basis {
+        match counts.iter().find_map(|count| self.held.get(&count.limit)?.course.unsaid) {
             Some(job) => Basis::Unsaid { job },
             None if counts.iter().any(|count| count.amount > count.max) => Basis::Somebody,
             None => Basis::Limit,
         }
     }
 
-    fn unsaid(&self, controller: &Controller, count: &Count) -> Option<JobId> {
-        let mut unsaid = self.holders.iter().filter(|holder| holder.until.is_none());
-        unsaid.find(|holder| amount_of(controller, holder.job, &count.limit) > 0).map(|holder| holder.job)
-    }
-
     /// The first instant, not before `from`, from which on the limits leave a job what it asks for as long as it runs,
     /// beside all that is planned, and whose end brings that, if it is later.
     pub(super) fn room(
         &self,
-        controller: &Controller,
         counts: &[Count],
         from: WallTime,
         length: Span,
@@ -227,9 +291,9 @@ impl Limits {
         loop {
             let before = at;
             for count in counts {
-                let (start, job) = self
-                    .room_in(controller, count, at, length)
-                    .ok_or_else(|| self.never(controller, std::slice::from_ref(count)))?;
+                let Some(held) = self.held.get(&count.limit) else { continue };
+                let found = held.course.room(count, at, length);
+                let (start, job) = found.ok_or_else(|| self.never(std::slice::from_ref(count)))?;
                 if start > at {
                     (at, basis) = (start, job.map(|job| count.limit.basis(job)));
                 }
@@ -238,39 +302,6 @@ impl Limits {
                 return Ok((at, basis));
             }
         }
-    }
-
-    fn room_in(
-        &self,
-        controller: &Controller,
-        count: &Count,
-        from: WallTime,
-        length: Span,
-    ) -> Option<(WallTime, Option<JobId>)> {
-        let never = WallTime(i64::MAX);
-        let mut steps: BTreeMap<WallTime, i128> = BTreeMap::from([(from, 0)]);
-        let mut ends: BTreeMap<WallTime, JobId> = BTreeMap::new();
-        for holder in &self.holders {
-            let amount = i128::from(amount_of(controller, holder.job, &count.limit));
-            let until = holder.until.unwrap_or(never);
-            if amount > 0 && until > from {
-                *steps.entry(holder.from.max(from)).or_default() += amount;
-                *steps.entry(until).or_default() -= amount;
-                ends.entry(until).or_insert(holder.job);
-            }
-        }
-        let (mut held, mut start) = (i128::from(count.amount), from);
-        let mut steps = steps.into_iter().peekable();
-        while let Some((at, change)) = steps.next() {
-            held += change;
-            if at >= start + length {
-                break;
-            }
-            if held > i128::from(count.max) {
-                start = steps.peek().map(|(at, _)| *at).filter(|at| *at < never)?;
-            }
-        }
-        Some((start, ends.get(&start).copied()))
     }
 }
 

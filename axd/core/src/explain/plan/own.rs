@@ -57,6 +57,9 @@ impl Plan {
     pub(super) fn place_in_order(&mut self, controller: &Controller, waiting: Vec<Waiting>, at: WallTime) {
         let stuck = self.stuck;
         for one in waiting {
+            if self.is_answered() {
+                return;
+            }
             if self.is_behind(one.job, stuck) {
                 continue;
             }
@@ -87,8 +90,7 @@ impl Plan {
         let length = controller.planned(one.job);
         let mut by_limit = None;
         loop {
-            let (allowed, basis) =
-                self.limits.room(controller, &one.counts, at, length).map_err(Expected::never)?;
+            let (allowed, basis) = self.limits.room(&one.counts, at, length).map_err(Expected::never)?;
             if let Some(basis) = basis {
                 by_limit = Some((allowed, basis));
             }
@@ -96,8 +98,7 @@ impl Plan {
                 true => self.future.find(controller, one.job, allowed)?,
                 false => self.find_from(controller, one.job, allowed)?,
             };
-            let (still, _) =
-                self.limits.room(controller, &one.counts, found.from, length).map_err(Expected::never)?;
+            let (still, _) = self.limits.room(&one.counts, found.from, length).map_err(Expected::never)?;
             if still > found.from {
                 at = found.from;
                 continue;

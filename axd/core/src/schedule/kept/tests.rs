@@ -62,3 +62,26 @@ proptest! {
         }
     }
 }
+
+/// Two nodes have room at the same instant, and one job there takes longer than planned: it will have gone a little
+/// later than that, so that its node is the tighter one then.
+#[test]
+fn who_is_late_elsewhere_makes_a_tighter_place() {
+    let rules = Rules::new(Packing::Best, 0, &Mix::default());
+    let mut nodes: Nodes =
+        [(8, 0, false), (8, 0, false)].into_iter().zip(0..).map(|(of, at)| node(of, at)).collect();
+    let (all, most, some) = ((0, None, 12, None), (0, None, 9, None), (0, None, 3, None));
+    for (number, (at, what, end)) in [(0, all, 20), (1, most, 20), (1, some, 10)].into_iter().enumerate() {
+        hold(&mut nodes, &rules, (at, what, end), number as u64);
+    }
+    let request = Arc::new(request((0, None, 4, None)));
+    let asker = Asker { job: JobNumber(1), request: &request, bounds: None };
+    let mut places = KeptPlaces::default();
+    for after in [4000, 9500] {
+        let timeline = Timeline::new(WallTime(NOW.0 + after));
+        let asks = Asks::within(&request, None);
+        let anew = rules.earliest_places(&nodes, &timeline, asks, timeline.now(), Span(1000)).unwrap();
+        assert_eq!(anew.1.first.node, usize::from(after == 9500), "{anew:?}");
+        assert_eq!(places.earliest_for(&rules, &nodes, &timeline, asker, Span(1000)), Some(anew));
+    }
+}
