@@ -283,7 +283,7 @@ impl Plan {
         let found = match found {
             Ok(found) => found,
             Err(told) => {
-                self.foretells_nothing(&one, told);
+                self.foretells_nothing(one.job, told, one.was_barred);
                 return None;
             }
         };
@@ -316,12 +316,12 @@ impl Plan {
         true
     }
 
-    /// No place can be kept for a job.
-    fn foretells_nothing(&mut self, one: &Waiting, told: Expected) {
-        if !one.was_barred && matches!(told.basis, Basis::Unsaid { .. } | Basis::Somebody) {
-            self.stuck = Some(one.job.id);
+    /// No place can be kept for a job. Whom a limit has kept from starting hides nobody.
+    fn foretells_nothing(&mut self, job: &Job, told: Expected, by_limit: bool) {
+        if !by_limit && matches!(told.basis, Basis::Unsaid { .. } | Basis::Somebody) {
+            self.stuck = Some(job.id);
         }
-        self.told.insert(one.job.id.number, told);
+        self.told.insert(job.id.number, told);
     }
 
     /// The job starts there and then: what it holds it holds until its end.
