@@ -120,7 +120,7 @@ impl Plan {
         asked: Option<JobNumber>,
     ) -> Plan {
         let mut plan = Plan {
-            future: Future::of(controller.timeline(now).as_is_likely()),
+            future: Future::of(controller.timeline(now).as_is_likely(), controller.rules()),
             limits: Limits::default(),
             told: BTreeMap::new(),
             asked,
