@@ -38,8 +38,8 @@ impl Expected {
     }
 }
 
-/// So many nodes are looked at at most for passes to come. What is left then has its place in the order, after all that
-/// is planned: that costs one search for each job.
+/// So many nodes are looked at at most for passes to come; each pass counts as one more for every 32 jobs that wait. What
+/// is left then has its place in the order, after all that is planned: that costs one search for each job.
 const EFFORT: usize = 4000;
 
 /// With more nodes than this no passes to come are made: what is free now is found along the index of the nodes, what is
