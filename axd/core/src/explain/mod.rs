@@ -84,6 +84,7 @@ impl Controller {
     pub fn explain(&self, now: Now, number: JobNumber) -> Explanation {
         let Some(job) = self.job(number) else { return Explanation::default() };
         match job.state {
+            JobState::Pending if self.own_time(job, now).is_none() => self.waits_for_somebody(job, now),
             JobState::Pending => Story::new(self, now).of_its_own(job),
             JobState::Ready => {
                 let mut story = Story { asked: Some(number), ..Story::new(self, now) };

@@ -13,19 +13,23 @@ impl Story<'_> {
     /// The explanation of a job that waits for something of its own.
     pub(super) fn of_its_own(&mut self, job: &Job) -> Explanation {
         let (controller, now) = (self.controller, self.now);
-        let expected = match controller.own_time(job, now) {
-            None => Expected::never(Basis::Somebody),
-            Some(_) => {
-                let told = self.plan().told_own(controller, now, job.id.number);
-                let told = told.cloned().unwrap_or_else(|| Expected::never(Basis::TooFar));
-                self.unless_by_itself(job, told)
-            }
-        };
+        if controller.own_time(job, now).is_none() {
+            return controller.waits_for_somebody(job, now);
+        }
+        let told = self.plan().told_own(controller, now, job.id.number);
+        let told = told.cloned().unwrap_or_else(|| Expected::never(Basis::TooFar));
+        let expected = self.unless_by_itself(job, told);
         Explanation::new(now.wall, controller.own_conditions(job, now), expected)
     }
 }
 
 impl Controller {
+    /// The explanation of a job that no time brings to start.
+    pub(super) fn waits_for_somebody(&self, job: &Job, now: Now) -> Explanation {
+        let expected = Expected::never(Basis::Somebody);
+        Explanation::new(now.wall, self.own_conditions(job, now), expected)
+    }
+
     fn own_conditions(&self, job: &Job, now: Now) -> Vec<Condition> {
         let mut found = Vec::new();
         if let Some(who) = &job.rare.hold {

@@ -38,8 +38,8 @@ impl Expected {
     }
 }
 
-/// So many nodes are looked at at most for passes to come. What is left then has its place in the order, after all that
-/// is planned: that costs one search for each job.
+/// So many nodes are looked at at most for passes to come; each pass counts as one more for every 32 jobs that wait. What
+/// is left then has its place in the order, after all that is planned: that costs one search for each job.
 const EFFORT: usize = 4000;
 
 /// With more nodes than this no passes to come are made: what is free now is found along the index of the nodes, what is
@@ -120,7 +120,7 @@ impl Plan {
         asked: Option<JobNumber>,
     ) -> Plan {
         let mut plan = Plan {
-            future: Future::of(controller.timeline(now).as_is_likely()),
+            future: Future::of(controller.timeline(now).as_is_likely(), controller.rules()),
             limits: Limits::default(),
             told: BTreeMap::new(),
             asked,
@@ -283,7 +283,7 @@ impl Plan {
         let found = match found {
             Ok(found) => found,
             Err(told) => {
-                self.foretells_nothing(&one, told);
+                self.foretells_nothing(one.job, told, one.was_barred);
                 return None;
             }
         };
@@ -316,12 +316,12 @@ impl Plan {
         true
     }
 
-    /// No place can be kept for a job.
-    fn foretells_nothing(&mut self, one: &Waiting, told: Expected) {
-        if !one.was_barred && matches!(told.basis, Basis::Unsaid { .. } | Basis::Somebody) {
-            self.stuck = Some(one.job.id);
+    /// No place can be kept for a job. Whom a limit has kept from starting hides nobody.
+    fn foretells_nothing(&mut self, job: &Job, told: Expected, by_limit: bool) {
+        if !by_limit && matches!(told.basis, Basis::Unsaid { .. } | Basis::Somebody) {
+            self.stuck = Some(job.id);
         }
-        self.told.insert(one.job.id.number, told);
+        self.told.insert(job.id.number, told);
     }
 
     /// The job starts there and then: what it holds it holds until its end.

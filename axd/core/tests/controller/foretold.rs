@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ax_core::config::{Config, Most, Queue};
+use ax_core::config::{Config, Most, Queue, QueueState};
 use ax_core::controller::{Controller, Event, Submission};
 use ax_core::explain::Condition;
 use ax_core::id::{AttemptName, JobNumber};
@@ -356,4 +356,94 @@ fn who_waits_for_a_job_of_unknown_length_is_told_that() {
     let told = controller.explain(at(2), JobNumber(2));
     assert_eq!(told.expected_start, None);
     assert_eq!(told.basis.unwrap().words(), "ax-2026-0001 has neither --time nor --estimate");
+}
+
+/// All nodes are taken: each by one of these, the first on the first node. So many that the passes to come are made, and so
+/// many that each job has its place in the order instead.
+fn all_taken(mut config: Config, nodes: usize, first: Submission) -> Controller {
+    config.policy.task_timeout = None;
+    let mut controller = Controller::new(config);
+    let mut enters = |submitted| {
+        for attempt in launched(&controller.step(at(1), submitted)) {
+            controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+        }
+    };
+    let node =
+        |position| Inventory::new(name_of(position).parse().unwrap(), 4, Megabytes(100_000), Vec::new());
+    enters(Event::NodeRegistered(node(0)));
+    enters(Event::Submitted(Box::new(first)));
+    (1..nodes).for_each(|position| enters(Event::NodeRegistered(node(position))));
+    (1..nodes).for_each(|key| enters(submitted(key, (100 + key as u32, 4, 600))));
+    controller
+}
+
+fn name_of(position: usize) -> String {
+    format!("gpu-{position:03}")
+}
+
+/// When the last of the jobs that wait is expected to start, in seconds, after nothing is said of the one before.
+fn told_of_the_last(controller: &Controller) -> Option<u64> {
+    let told: Vec<_> = controller.explain_waiting(at(2)).collect();
+    let [(barred, of_barred), (last, of_last)] = &told[..] else { panic!("{told:?}") };
+    assert!(barred.id < last.id && of_barred.expected_start.is_none(), "{told:?}");
+    assert_eq!(controller.explain(at(2), last.id.number), *of_last);
+    of_last.expected_start.map(|start| (start - at(1).wall).as_seconds())
+}
+
+#[test]
+fn who_waits_for_a_limit_for_good_hides_nobody_on_however_many_nodes() {
+    for nodes in [3, 65] {
+        let mut config = barred_by(Bar::JobsOfQueue(9), 8);
+        config.queues[1].state = QueueState::Stopped;
+        let first = submission(0, Request { time_limit: Some(Span::seconds(900)), ..request(4) });
+        let mut controller = all_taken(config, nodes, first);
+        controller.step(at(1), asked(1000, (true, 0, 1, 0, 60)));
+        controller.step(at(1), asked(1001, (false, 1, 4, 0, 60)));
+        assert_eq!(told_of_the_last(&controller), Some(600), "{nodes} nodes");
+    }
+}
+
+#[test]
+fn who_waits_in_a_limit_for_a_job_of_unknown_length_hides_nobody_on_however_many_nodes() {
+    for nodes in [3, 65] {
+        let forever = Request { time_limit: None, ..request(4) };
+        let first = Submission { owner: owner(1000), ..submission(0, forever) };
+        let mut controller = all_taken(config(Limit::CpusOfUser(4)), nodes, first);
+        controller.step(at(1), submitted(1000, (0, 2, 60)));
+        controller.step(at(1), submitted(1001, (1, 4, 60)));
+        assert_eq!(told_of_the_last(&controller), Some(600), "{nodes} nodes");
+    }
+}
+
+#[test]
+fn whom_a_limit_puts_off_until_nothing_is_known_hides_nobody_on_however_many_nodes() {
+    for nodes in [3, 65] {
+        let forever = Request { time_limit: None, ..request(4) };
+        let first = Submission { owner: owner(1000), ..submission(0, forever) };
+        let mut controller = all_taken(config(Limit::CpusOfUser(4)), nodes, first);
+        // The user of the job on the second node wants the first.
+        let there = Request { only_nodes: vec![name_of(0).parse().unwrap()], ..request(1) };
+        let wanted = Submission { owner: owner(1101), ..submission(1000, there) };
+        controller.step(at(1), Event::Submitted(Box::new(wanted)));
+        controller.step(at(1), submitted(1001, (1, 4, 60)));
+        assert_eq!(told_of_the_last(&controller), Some(600), "{nodes} nodes");
+    }
+}
+
+/// A limit in which nobody counts who is ready knows all the same who holds something.
+#[test]
+fn who_begins_later_is_told_when_the_limit_lets_them() {
+    let mut controller = Controller::new(config(Limit::CpusOfUser(4)));
+    controller.step(at(0), Event::NodeRegistered(roomy()));
+    for attempt in launched(&controller.step(at(1), submitted(1, (0, 3, 600)))) {
+        controller.step(at(1), Event::AttemptStarted { attempt, at: at(1).wall });
+    }
+    let begin = Some(at(1).wall + Span::seconds(60));
+    let later = Request { begin, time_limit: Some(Span::seconds(60)), ..request(2) };
+    controller
+        .step(at(1), Event::Submitted(Box::new(Submission { owner: owner(1000), ..submission(2, later) })));
+    let told = controller.explain(at(2), JobNumber(2));
+    assert_eq!(told.expected_start.map(|start| (start - at(1).wall).as_seconds()), Some(600));
+    let first = "ax-2026-0001 ends then, which counts in the same limit";
+    assert_eq!(told.basis.unwrap().words(), first);
 }

@@ -9,6 +9,13 @@ use crate::time::{Now, WallTime};
 
 use super::{Basis, Expected, Found, Plan, Waiting};
 
+/// No place is found for a job.
+struct NoPlace {
+    told: Expected,
+    /// A limit bars it or puts it off: a pass lets those behind it go ahead.
+    by_limit: bool,
+}
+
 impl Plan {
     /// What is told of a job that waits for a time of its own; they have their places in the order in which these come.
     pub(in crate::explain) fn told_own(
@@ -64,9 +71,9 @@ impl Plan {
                 continue;
             }
             let after = self.last.filter(|_| self.strict).map_or(at, |(last, _)| last.max(at));
-            match self.place(controller, &one, after) {
+            match self.first_place(controller, &one, after) {
                 Ok((found, basis)) => self.tell(controller, one.job, &found, basis),
-                Err(told) => self.foretells_nothing(&one, told),
+                Err(NoPlace { told, by_limit }) => self.foretells_nothing(one.job, told, by_limit),
             }
         }
     }
@@ -80,25 +87,40 @@ impl Plan {
         }
     }
 
-    /// The first place, not before `at`, beside all that is planned, that the limits let it have; with what that rests on.
     fn place(
         &self,
         controller: &Controller,
         one: &Waiting,
-        mut at: WallTime,
+        at: WallTime,
     ) -> Result<(Found, Basis), Expected> {
+        self.first_place(controller, one, at).map_err(|none| none.told)
+    }
+
+    /// The first place, not before `at`, beside all that is planned, that the limits let it have; with what that rests on.
+    fn first_place(
+        &self,
+        controller: &Controller,
+        one: &Waiting,
+        mut at: WallTime,
+    ) -> Result<(Found, Basis), NoPlace> {
         let length = controller.planned(one.job);
+        let room = |from| {
+            let never = |basis| NoPlace { told: Expected::never(basis), by_limit: true };
+            self.limits.room(&one.counts, from, length).map_err(never)
+        };
         let mut by_limit = None;
         loop {
-            let (allowed, basis) = self.limits.room(&one.counts, at, length).map_err(Expected::never)?;
+            let (allowed, basis) = room(at)?;
             if let Some(basis) = basis {
                 by_limit = Some((allowed, basis));
             }
-            let found = match one.was_barred || allowed > at {
-                true => self.future.find(controller, one.job, allowed)?,
-                false => self.find_from(controller, one.job, allowed)?,
+            let barred = one.was_barred || allowed > at;
+            let found = match barred {
+                true => self.future.find(controller, one.job, allowed),
+                false => self.find_from(controller, one.job, allowed),
             };
-            let (still, _) = self.limits.room(&one.counts, found.from, length).map_err(Expected::never)?;
+            let found = found.map_err(|told| NoPlace { told, by_limit: barred })?;
+            let (still, _) = room(found.from)?;
             if still > found.from {
                 at = found.from;
                 continue;

@@ -1,12 +1,13 @@
 //! Where a job has room in the plan, when, and what happens there then.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use crate::controller::Controller;
 use crate::id::JobId;
 use crate::job::Job;
 use crate::schedule::gang::Places;
-use crate::schedule::placement::Place;
+use crate::schedule::placement::{Place, Rules};
 use crate::schedule::timeline::{Reservation, Timeline};
 use crate::time::WallTime;
 
@@ -18,6 +19,8 @@ const DAYS: usize = 7;
 /// The nodes as they are planned.
 #[derive(Clone)]
 pub(super) struct Future {
+    /// The same for all searches: what they know of the usual jobs is long.
+    rules: Rc<Rules>,
     pub(super) timeline: Timeline,
     /// For nodes, by position: the time from which on their future is unknown, because this job has no known length.
     unknown: BTreeMap<usize, (WallTime, JobId)>,
@@ -33,8 +36,8 @@ pub(super) struct Found {
 }
 
 impl Future {
-    pub(super) fn of(timeline: Timeline) -> Future {
-        Future { timeline, unknown: BTreeMap::new() }
+    pub(super) fn of(timeline: Timeline, rules: Rules) -> Future {
+        Future { rules: Rc::new(rules), timeline, unknown: BTreeMap::new() }
     }
 
     pub(super) fn rests_on_unknown(&mut self, node: usize, from: WallTime, job: JobId) {
@@ -57,7 +60,7 @@ impl Future {
     /// to be told instead.
     pub(super) fn find(&self, controller: &Controller, job: &Job, at: WallTime) -> Result<Found, Expected> {
         let Some(opens) = controller.opens(job, at) else { return Err(Expected::never(Basis::TooLate)) };
-        let (rules, nodes) = (controller.rules(), controller.all_nodes());
+        let (rules, nodes) = (&*self.rules, controller.all_nodes());
         let (timeline, length) = (&self.timeline, controller.fitting(job, &self.timeline));
         let at_first = || rules.places(nodes, timeline, job, opens, length).map(|places| (opens, places));
         let at_once = (opens <= timeline.now()).then(at_first).flatten();
@@ -66,7 +69,7 @@ impl Future {
         let in_time = controller.opens(job, first) == Some(first);
         let found = match in_time {
             true => Some((first, places)),
-            false => controller.earliest_in_time(&rules, timeline, job, (first, length)),
+            false => controller.earliest_in_time(rules, timeline, job, (first, length)),
         };
         let Some((from, places)) = found else { return Err(self.in_later_hours(controller, job, first)) };
         match self.unknown_by(&places, from) {
@@ -83,7 +86,7 @@ impl Future {
 
     /// The expected start in later hours of its own. No place is kept there, so others are not planned around it.
     fn in_later_hours(&self, controller: &Controller, job: &Job, mut after: WallTime) -> Expected {
-        let (rules, length) = (controller.rules(), controller.fitting(job, &self.timeline));
+        let (rules, length) = (&*self.rules, controller.fitting(job, &self.timeline));
         for _ in 0..DAYS {
             let Some(opens) = controller.opens(job, after) else { return Expected::never(Basis::TooLate) };
             let found = rules.earliest_places(controller.all_nodes(), &self.timeline, job, opens, length);
