@@ -152,10 +152,13 @@ impl Controller {
         is_ready.then_some(self)
     }
 
-    /// Puts a job in the place of what it was.
+    /// Puts a job in the place of what it was. If that was not among those that wait in its queue, it comes there as in
+    /// truth it would.
     fn exchange(&mut self, job: Job) {
+        let was_misfit = self.is_misfit(job.id.number);
         let was = self.unindex(job.id.number);
-        if was.is_some_and(|was| was.state == JobState::Pending) && job.state == JobState::Ready {
+        let comes = |was: Arc<Job>| was.state == JobState::Pending || was.queue != job.queue;
+        if (was_misfit || was.is_some_and(comes)) && job.state == JobState::Ready {
             self.wake_queue(&job);
         }
         self.index(Arc::new(job));

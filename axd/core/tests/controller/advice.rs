@@ -335,3 +335,26 @@ fn who_starts_anyway_is_not_told_to_give_up_most_of_it() {
         assert_eq!(told.text.starts_with(room), drastic, "{}", told.text);
     }
 }
+
+/// A queue in which nobody waits has earned nothing meanwhile: whoever comes there comes as late as those who wait.
+#[test]
+fn an_empty_queue_is_no_way_around_who_waits() {
+    let mut config = Config::default();
+    config.policy.scheduler = Scheduler::FairShare;
+    config.policy.cost = Cost::Count;
+    config.queues[0].priority = 10;
+    config.queues.push(Queue { priority: 1, ..Queue::named("idle".parse().unwrap()) });
+    let mut controller = crate::ready(config);
+    let cpus = controller.nodes().next().unwrap().inventory.cpus;
+    let long = |cpus| Request { time_limit: Some(Span::seconds(6000)), ..request(cpus) };
+    // One CPU is left. Who waits first wants all of them, and whoever takes that one holds it up.
+    crate::submit(&mut controller, 1, submission(1, request(cpus - 1)));
+    crate::submit(&mut controller, 2, submission(2, request(cpus)));
+    let (id, _) = crate::submit(&mut controller, 3, submission(3, long(1)));
+    let advice = controller.advise(at(4), id.number, &|_| true).unwrap();
+    let wish = Wish::Update(Box::new(Change { queue: Some("idle".parse().unwrap()), ..Change::default() }));
+    let actor = Actor::User { uid: owner(1000).uid, name: owner(1000).name, admin: false };
+    let out = controller.clone().step(at(4), Event::Wished { job: id, actor, wish, why: None });
+    assert_eq!(launched(&out), [], "{out:?}");
+    assert!(!matches!(advice.remedy, Some(Remedy::Queue(_))), "{advice:?}");
+}
