@@ -124,6 +124,7 @@ impl Controller {
         out: &mut Vec<Decision>,
     ) {
         let number = name.job.number;
+        // A clock that was set back must not make it end later than now.
         let verdict = self.judge(number, at.min(now.wall), end);
         let attempt = self.living(name, Cause::Ended, "end", out);
         let (Some(attempt), Some(Verdict { at, end, next })) = (attempt, verdict) else { return };

@@ -119,16 +119,16 @@ fn is_another_thing(job: &mut Job, thing: Signature, cards: Option<CardRequest>)
     job.learnt = (learnt != Learnt::default()).then(|| Arc::new(learnt));
 }
 
-/// The cards of each node after a change; `count` is among so many nodes.
+/// The cards of each node after a change; `wanted` is for so many nodes together.
 fn cards_then(
     before: &CardRequest,
-    count: Option<(GpuCount, u32)>,
+    wanted: Option<(GpuCount, u32)>,
     mem: Option<Megabytes>,
 ) -> Result<CardRequest, Refusal> {
     let mut after = before.clone();
-    if let Some((gpus, nodes)) = count {
+    if let Some((gpus, nodes)) = wanted {
         if gpus.count == 0 || !gpus.count.is_multiple_of(nodes) {
-            let (cards, nodes) = (count_of(gpus.count), crate::text::count(nodes, "node"));
+            let (cards, nodes) = (count(gpus.count, "card"), count(nodes, "node"));
             let why = format!("{cards} can't be had of {nodes}; say how many of each: --gpus-per-node");
             return Err(Refusal::because(why));
         }
@@ -141,10 +141,6 @@ fn cards_then(
         after.slice = Some(mem);
     }
     Ok(after)
-}
-
-fn count_of(cards: u32) -> String {
-    count(cards, "card")
 }
 
 /// `2`, `a100:2 with 20GB each`.

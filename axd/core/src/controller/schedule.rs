@@ -35,6 +35,19 @@ enum Pass {
     Evicting,
 }
 
+/// Who is left out of a pass from there on.
+enum LeftOut {
+    /// All of the queue.
+    Queue,
+    /// The job alone: others are leaving its place.
+    Job,
+    /// All of the user, in one queue or in all.
+    User {
+        /// In this queue alone.
+        of_queue: Option<QueueName>,
+    },
+}
+
 /// A limit on what one user runs at once that is reached.
 pub(crate) struct UserLimit {
     /// In this queue; absent: in all.
@@ -189,22 +202,19 @@ impl Controller {
                 false => walk.next(&self.order),
             };
             let Some((waiting, queue)) = next else { break };
-            if !self.startable(&queue, &state.kept) {
-                walk.leave(&queue);
-                continue;
-            }
-            if self.claims.contains(&waiting.number) {
-                continue;
-            }
             let Some(job) = self.job(waiting.number) else { continue };
             let owner = job.owner.uid;
-            if self.starts_nothing(now, owner) {
-                walk.leave_user(owner, None);
-                continue;
-            }
-            if let Some(limit) = self.user_limit(job, &state.users_kept) {
-                walk.leave_user(owner, limit.queue.as_ref());
-                continue;
+            match self.left_out(now, job, &queue, state) {
+                None => {}
+                Some(LeftOut::Queue) => {
+                    walk.leave(&queue);
+                    continue;
+                }
+                Some(LeftOut::Job) => continue,
+                Some(LeftOut::User { of_queue }) => {
+                    walk.leave_user(owner, of_queue.as_ref());
+                    continue;
+                }
             }
             let left = state.turns.left(&self.limits, job);
             witness.looks_at(waiting.number, &self.nodes, &state.timeline, left);
@@ -239,6 +249,21 @@ impl Controller {
         }
         witness.ends(&walk);
         if started { Pass::Started } else { Pass::Done }
+    }
+
+    /// Who can't be started whatever is free, when a job's turn comes.
+    fn left_out(&self, now: Now, job: &Job, queue: &QueueName, state: &PassState) -> Option<LeftOut> {
+        if !self.startable(queue, &state.kept) {
+            return Some(LeftOut::Queue);
+        }
+        if self.claims.contains(&job.id.number) {
+            return Some(LeftOut::Job);
+        }
+        if self.starts_nothing(now, job.owner.uid) {
+            return Some(LeftOut::User { of_queue: None });
+        }
+        let limit = self.user_limit(job, &state.users_kept)?;
+        Some(LeftOut::User { of_queue: limit.queue })
     }
 
     /// Where a job has room now, beside the cards that limits leave it. If nowhere, that is noted for all like it.

@@ -19,7 +19,7 @@ use crate::time::{Span, WallTime};
 
 pub use basis::{Basis, Said, learnt_in_words};
 use limits::{Count, Limit, Limits, counts};
-use search::{Found, Future};
+use search::{Found, PlannedNodes};
 
 /// When a job is expected to start (`None` if that can't be said), and what that rests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ const SOON: Span = Span::seconds(1);
 /// The future of the nodes, and what is told of the jobs that wait.
 pub(super) struct Plan {
     /// With the jobs that have a place for good.
-    future: Future,
+    future: PlannedNodes,
     limits: Limits,
     told: BTreeMap<JobNumber, Expected>,
     /// Only what is told of this job is asked for.
@@ -93,7 +93,7 @@ impl Waiting<'_> {
 struct Pass {
     at: WallTime,
     /// With the places that it keeps.
-    future: Future,
+    future: PlannedNodes,
     /// So many more are to be kept.
     left: usize,
     /// Whatever the pass before has kept still stands.
@@ -120,7 +120,7 @@ impl Plan {
         asked: Option<JobNumber>,
     ) -> Plan {
         let mut plan = Plan {
-            future: Future::of(controller.timeline(now).as_is_likely(), controller.rules()),
+            future: PlannedNodes::of(controller.timeline(now).as_is_likely(), controller.rules()),
             limits: Limits::default(),
             told: BTreeMap::new(),
             asked,

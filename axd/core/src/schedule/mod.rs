@@ -3,8 +3,8 @@
 //! `order` ranks the waiting jobs, `share` merges queues by what they have had,
 //! `timeline` knows what will be free when, `placement` chooses nodes and cards,
 //! `fragmentation` tells which free memory is of use, `preempt` chooses victims, `losses` counts what that cost,
-//! `kept` remembers where places were found, `history` knows what the last runs of the same thing took. All of it is a pure function of what it is given;
-//! only the controller changes anything.
+//! `kept` remembers where places were found, `history` knows what the last runs of the same thing took. All of it is a
+//! pure function of what it is given; only the controller changes anything.
 
 pub mod fragmentation;
 pub mod gang;

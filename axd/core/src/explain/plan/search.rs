@@ -18,7 +18,7 @@ const DAYS: usize = 7;
 
 /// The nodes as they are planned.
 #[derive(Clone)]
-pub(super) struct Future {
+pub(super) struct PlannedNodes {
     /// The same for all searches: what they know of the usual jobs is long.
     rules: Rc<Rules>,
     pub(super) timeline: Timeline,
@@ -35,9 +35,9 @@ pub(super) struct Found {
     pub(super) later_hours: bool,
 }
 
-impl Future {
-    pub(super) fn of(timeline: Timeline, rules: Rules) -> Future {
-        Future { rules: Rc::new(rules), timeline, unknown: BTreeMap::new() }
+impl PlannedNodes {
+    pub(super) fn of(timeline: Timeline, rules: Rules) -> PlannedNodes {
+        PlannedNodes { rules: Rc::new(rules), timeline, unknown: BTreeMap::new() }
     }
 
     pub(super) fn rests_on_unknown(&mut self, node: usize, from: WallTime, job: JobId) {
